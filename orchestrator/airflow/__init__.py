@@ -1,6 +1,6 @@
-"""Runs `orchestrate` as a task of Apache Airflow: deferrable, cancellable, never twice beside itself.
+"""Runs `orchestrate` as a deferrable, cancellable Apache Airflow task, at most once at a time.
 
-It knows the program by its command line alone: JSON lines, exit codes, `stop`. So Airflow may live in an
-environment of its own and the program in another. `operators` and `triggers` need Airflow 3.3 or later, from
-which on a trigger is told when a person kills its task; all else here needs Python's standard library.
+It uses only the program's command line: JSON lines, exit codes, `stop`. So Airflow and the program may be in
+different environments. `operators` and `triggers` need Airflow 3.3 or later, the first version that notifies
+a trigger when a person kills its task. The other modules need only Python's standard library.
 """

@@ -1,4 +1,4 @@
-"""One start of the program, by its folder: whether it runs, what it wrote, and how it is told to stop."""
+"""One start of the program, by its folder: its process, its output, and a way to stop it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from orchestrator.airflow.output import Ending, ending_of, run_of
 from orchestrator.runtime.identity import current_process, host_name, parse_identity, provably_gone
 
 POLL_SECONDS: Final = 0.5
-"""Between looks at a process that cannot be waited for."""
+"""Interval between checks of a process that cannot be waited for."""
 STOP_SECONDS: Final = 60.0
-"""For `orchestrate stop` to leave its request; the run's standing down takes its own time."""
+"""Time limit for `orchestrate stop` to store its request. The stand-down itself may take longer."""
 
 
 class Condition(Enum):
@@ -31,18 +31,18 @@ class Condition(Enum):
     RUNNING = "running"
     GONE = "gone"
     ELSEWHERE = "elsewhere"
-    """It was started on another machine, or its folder cannot be seen from here: nothing can be told."""
+    """It was started on another machine, or its folder cannot be read here, so its state is not known."""
 
 
 class Mark(Enum):
-    """What has been done about a start; an empty file of that name."""
+    """A step taken for a start; stored as an empty file of that name."""
 
     REPORTED = "reported"
-    """A task has been told its end: the next try starts anew."""
+    """Its end was reported to a task: the next try makes a new start."""
     STOP_ASKED = "stop-asked"
-    """It was asked to stop: the next try waits for its end and then starts anew."""
+    """It was asked to stop: the next try waits for its end and then makes a new start."""
     SIGNALLED = "signalled"
-    """It was sent its one signal."""
+    """SIGTERM was sent to it, which happens at most once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +67,38 @@ class Attempt:
 
     @property
     def process(self) -> Path:
-        """Who it is: its identity and the name of its machine, a line each; written by itself."""
+        """File with its identity and the name of its machine, one per line; it writes this file itself."""
         return self.folder / "process"
 
     @property
     def command(self) -> Path:
-        """What was started, as JSON."""
+        """File with the started command, as JSON."""
         return self.folder / "command.json"
 
     @property
     def host(self) -> str:
-        """The machine that it was started on; empty when it never came to be."""
+        """The machine that it was started on; empty if its process never started."""
         return _line(self.process, 1)
 
     def condition(self) -> Condition:
-        """Whether it runs, as far as can be told from here."""
+        """Whether it runs, as far as this machine can determine."""
         if not self.folder.is_dir():
             return Condition.ELSEWHERE
         text = _line(self.process, 0)
         identity = parse_identity(text)
         if identity is None or provably_gone(text):
-            return Condition.GONE  # without an identity it never came to be: it is written first of all
+            return Condition.GONE  # without an identity it never started: the identity is written first
         here = current_process()
         if (identity.boot, identity.namespace) == (here.boot, here.namespace):
             return Condition.RUNNING
-        # On the machine of that name nothing of it runs: the machine, or the container, began anew.
+        # The process is gone from the machine of that name: the machine or the container was restarted.
         return Condition.GONE if self.host == host_name() else Condition.ELSEWHERE
 
     def wait(self, seconds: float) -> None:
-        """Wait until its process has ended, for so many seconds at most.
+        """Wait until its process has ended, at most this many seconds.
 
-        It is no child of this process, so Linux is asked for a descriptor of it. Where there is none, its
-        condition is looked at now and then. Where the process has ended but cannot be seen to have, all the
-        seconds are waited.
+        It is no child of this process, so this waits on a Linux process descriptor. Where there is none, its
+        condition is polled. Where the end of the process cannot be detected, the full time is waited.
         """
         until = time.monotonic() + seconds
         identity = parse_identity(_line(self.process, 0))
@@ -113,25 +112,25 @@ class Attempt:
                 finally:
                     os.close(descriptor)
         while self.condition() is Condition.RUNNING and (left := until - time.monotonic()) > 0.0:
-            time.sleep(min(POLL_SECONDS, left))  # nothing of it can be waited for here
+            time.sleep(min(POLL_SECONDS, left))  # there is nothing to wait on here
 
     def ending(self) -> Ending:
-        """How it ended; to be asked when it is gone."""
+        """How it ended; valid only once the process is gone."""
         return ending_of(_text(self.output), _text(self.errors))
 
     def new_lines(self, offset: int) -> tuple[list[str], int]:
-        """Whole lines of output from a byte on, and the byte after them."""
+        """Whole lines of output from a byte offset on, and the offset after them."""
         try:
             with self.output.open("rb") as stream:
                 stream.seek(offset)
                 data = stream.read()
         except OSError:
-            return [], offset  # not here, which `condition` tells
+            return [], offset  # not on this machine, as `condition` reports
         whole = data[: data.rfind(b"\n") + 1]
         return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
 
     def mark(self, mark: Mark) -> bool:
-        """Leave a mark; whether this call was the first to leave it."""
+        """Set a mark; whether this call was the first to set it."""
         try:
             (self.folder / mark.value).touch(exist_ok=False)
         except FileExistsError:
@@ -139,14 +138,15 @@ class Attempt:
         return True
 
     def marked(self, mark: Mark) -> bool:
-        """Whether the mark was left."""
+        """Whether the mark is set."""
         return (self.folder / mark.value).exists()
 
     def ask_to_stop(self, environment: Mapping[str, str] | None = None) -> str:
-        """Have the run stand down, which takes its own time; what was done about it, in words.
+        """Make the run stand down, without waiting for it. Returns a description of the request.
 
-        By `orchestrate stop RUN`; before there is a run, or where that fails, by SIGTERM, which says the
-        same. Never by a second signal: the program takes that as "leave at once", settings not put back.
+        This uses `orchestrate stop RUN`. Before there is a run, or if that fails, it sends SIGTERM, which has
+        the same effect. It never sends a second signal: that makes the program leave at once, with settings
+        unrestored.
         """
         if self.condition() is not Condition.RUNNING:
             return "it does not run here"
@@ -160,7 +160,7 @@ class Attempt:
         return f"{refusal}; {self._signal()}"
 
     def _request_stop(self, run: str, environment: Mapping[str, str] | None) -> str | None:
-        """None when the request was left; otherwise why not."""
+        """None when the request was stored; otherwise the reason."""
         try:
             begun = json.loads(_text(self.command))
             done = subprocess.run(  # noqa: S603  (the program that the DAG names)
@@ -192,7 +192,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", errors="replace")
     except OSError:
-        return ""  # not written yet, which an empty file says as well
+        return ""  # not written yet; the same as an empty file
 
 
 def _line(path: Path, number: int) -> str:

@@ -1,7 +1,7 @@
-"""The starts of one task instance, each in a folder, so that a retry finds what runs already.
+"""The starts of one task instance, each in a folder, so that a retry finds a running start.
 
-One lock a task instance: it is held from the look until the new process has written down who it is, by the
-starter and then by the process itself, so that a starter killed in between leaves no gap.
+There is one lock per task instance. The starter holds it from the search until the new process has written
+its identity, and the process holds it too. So a starter that is killed in between leaves no gap.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from orchestrator.airflow.attempt import Attempt, Condition, Mark
 from orchestrator.runtime.identity import host_name
 
 KEPT: Final = 10
-"""Starts of one task instance whose output is kept."""
+"""Number of starts of one task instance whose output is kept."""
 LOCK_SECONDS: Final = 60.0
-"""For another starter of the same task instance, or the process itself, to write down who it is."""
+"""Time limit for another starter, or the process itself, to write the process's identity."""
 
 
 class AttemptError(Exception):
-    """A start that cannot be made or cannot be seen: what, where and what to do."""
+    """A start that cannot be made or read: what, where and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is to be started.
+    """The program to start.
 
     Attributes:
-        program: `orchestrate`, with what stands before it (`sudo -n …`).
+        program: `orchestrate`, with any prefix (`sudo -n …`).
         words: its arguments.
-        state: of those arguments, for `stop`.
-        environment: over the process's own; written nowhere.
+        state: the state URL in those arguments, for `stop`.
+        environment: added to the process's own; never written to a file.
         directory: the working directory; None = the worker's.
     """
 
@@ -54,7 +54,7 @@ class Start:
 
 
 def token(dag: str, task: str, run: str, map_index: int = -1) -> str:
-    """A folder name for a task instance: readable, and each has its own."""
+    """A readable and unique folder name for a task instance."""
     parts = (dag, task, run, str(map_index))
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{dag}.{task}").strip(".-")[:80]
@@ -62,7 +62,7 @@ def token(dag: str, task: str, run: str, map_index: int = -1) -> str:
 
 
 def attempts(folder: Path) -> list[Attempt]:
-    """The starts of a task instance, the oldest first."""
+    """The starts of a task instance, oldest first."""
     if not folder.is_dir():
         return []
     numbers = sorted(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
@@ -70,12 +70,12 @@ def attempts(folder: Path) -> list[Attempt]:
 
 
 def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Attempt, bool]:
-    """The start that runs, or has ended without a task being told; else a new one. And whether it is new.
+    """Return a start that runs or has an unreported end, else a new start; and whether it is new.
 
     Args:
-        folder: of the task instance.
+        folder: the task instance's folder.
         start: what to start if nothing is found.
-        kept: starts of which the output is kept, the new one among them.
+        kept: number of starts whose output is kept, including the new one.
 
     Raises:
         AttemptError: a start runs on another machine, or a new one cannot be made.
@@ -91,16 +91,16 @@ def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Atte
             number = int(earlier[-1].folder.name) + 1 if earlier else 1
             attempt = Attempt(folder / str(number))
             _start(attempt, start, lock)
-        with _locked(folder):  # free again once the process has written down who it is, or has failed to
+        with _locked(folder):  # released once the process has written its identity, or has failed
             return attempt, True
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AttemptError(f"orchestrate cannot be started from {folder}: {error}") from error
 
 
 def _stands(last: Attempt) -> bool:
-    """Whether there is nothing to start: it runs, or it came to an end that no task has been told.
+    """Whether no new start is needed: it runs, or its end was not reported to a task yet.
 
-    The latter is so when the worker died meanwhile. An end without a summary is no end to be told.
+    An end is unreported when the worker died meanwhile. An end without a summary cannot be reported.
     """
     match last.condition():
         case Condition.RUNNING:
@@ -130,14 +130,14 @@ def _start(attempt: Attempt, start: Start, lock: int) -> None:
             stdout=output,
             stderr=errors,
             pass_fds=(lock,),
-            check=False,  # what went wrong stands in its errors, as with the program itself
+            check=False,  # errors are in its error file, like those of the program
             timeout=LOCK_SECONDS,
         )
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """Hold the task instance's lock; a child that inherits the descriptor goes on holding it."""
+    """Hold the task instance's lock. A child that inherits the descriptor keeps holding it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until = time.monotonic() + LOCK_SECONDS
     try:
@@ -148,7 +148,7 @@ def _locked(folder: Path) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise AttemptError(f"{folder / 'lock'} is held: another try starts orchestrate") from None
-                time.sleep(0.02)  # a lock with a limit offers nothing to wait for
+                time.sleep(0.02)  # a lock with a time limit can only be polled
         yield descriptor
     finally:
-        os.close(descriptor)  # not unlocked: that would take it from the child too
+        os.close(descriptor)  # not unlocked: that would release the child's lock too

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What `restart` and `post-bulk-index` have in common; what is None or empty is not said.
+    """Common flags of `restart` and `post-bulk-index`. Empty or None values are omitted.
 
     Attributes:
         cluster: name or path of the cluster file.
-        state: where journals are kept, as an SQLAlchemy URL.
+        state: where journals are stored, as an SQLAlchemy URL.
         playbook: name or path.
         only: globs of nodes; `exclude` likewise.
-        strategy: how waves are cut.
+        strategy: how nodes are grouped into waves.
         max_unavailable: a number or a percentage, as text.
         zone: only nodes of this zone.
-        started_before: a time or an age, such as `30d`.
-        timeout: after which the program stands down by itself, such as `5h`.
+        started_before: a time or a duration, such as `30d`.
+        timeout: the program stands down after this duration, such as `5h`.
         reason: for `history`.
-        arguments: further ones, as they are.
+        arguments: further arguments, unchanged.
     """
 
     cluster: str
@@ -38,7 +38,7 @@ class Selection:
     arguments: Sequence[str] = field(default=())
 
     def words(self) -> list[str]:
-        """The flags; each value joined to its flag, so that one that begins with a dash is none itself."""
+        """The flags. Each value is joined to its flag, so a value that begins with a dash is not a flag."""
         single = {
             "cluster": self.cluster,
             "state": self.state,
@@ -76,11 +76,11 @@ def post_bulk_index(
     """`orchestrate post-bulk-index …`.
 
     Args:
-        selection: the nodes to restart, and all else that a restart takes.
+        selection: the nodes to restart, and all other flags of a restart.
         index: names or patterns of indices; at least one.
-        max_segments: for each shard copy; the playbook's otherwise.
-        restarts: whether the restart follows; the program's default otherwise.
-        allow_writes: merge indices that are being written, too.
+        max_segments: maximum segments per copy; by default the playbook's.
+        restarts: whether nodes are restarted afterwards; None = the program's default.
+        allow_writes: also merge indices that are still being written.
 
     Raises:
         ValueError: no index is named.
@@ -98,5 +98,5 @@ def post_bulk_index(
 
 
 def stop(run: str, state: str | None = None) -> list[str]:
-    """`orchestrate stop RUN`: the run brings its nodes up, puts settings back and ends."""
+    """`orchestrate stop RUN`: the run starts its nodes, restores settings and ends."""
     return ["stop", run, "--output=json", *([f"--state={state}"] if state else [])]

@@ -1,9 +1,9 @@
-"""Becomes the program that it is told to start, having written down first which process that is.
+"""Writes its own process identity to a file, then replaces itself with the program to start.
 
 `python -m orchestrator.airflow.launch PROCESS_FILE LOCK_FD PROGRAM ARGUMENT…` returns at once and leaves the
-program behind, in a session of its own and nobody's child. A process keeps its id and its start time when it
-becomes another program, so what is written here is true of the program before it begins: there is no moment
-in which it runs and nobody could find it.
+program running in its own session, detached from its parent. A process keeps its id and start time when it
+executes another program. So the file identifies the program before it begins, and the program never runs
+without being identifiable.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from orchestrator.runtime.identity import current_process, host_name
 
 
 def launch(process_file: Path, lock: int, program: list[str]) -> None:
-    """Leave a process behind that writes who it is, lets go of the starter's lock, and becomes the program.
+    """Start a process that writes its identity, releases the starter's lock and executes the program.
 
     Args:
-        process_file: where it is written, in one step.
-        lock: the inherited descriptor that keeps a second starter waiting; closed as the program begins.
-        program: it and its arguments.
+        process_file: the identity file, written in one step.
+        lock: inherited descriptor that makes a second starter wait; closed when the program begins.
+        program: the program and its arguments.
 
     Raises:
-        OSError: in the process left behind: the file cannot be written, or there is no such program.
+        OSError: in the new process: the file cannot be written, or the program does not exist.
     """
     if os.fork():
         return

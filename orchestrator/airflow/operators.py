@@ -20,31 +20,31 @@ Texts: TypeAlias = str | Sequence[str] | None
 
 
 class OrchestrateOperator(BaseOperator):
-    """What the operators have in common: one run of the program, however often the task is tried.
+    """Base of the operators: one run of the program, even if the task is tried several times.
 
-    The program runs in a session of its own; the task defers to `RunTrigger` and is resumed at its end. A try
-    that finds the program of an earlier one running goes on waiting for that.
+    The program runs in its own session. The task defers to `RunTrigger` and resumes at the program's end. If
+    an earlier try's program still runs, a new try waits for it.
 
-    Returns (as XCom) the summary of the run, with its id under `run`.
+    Returns (as XCom) the summary of the run, with its id in `run`.
 
     Args:
         cluster: name or path of the cluster file.
-        state: where journals are kept, as an SQLAlchemy URL.
+        state: where journals are stored, as an SQLAlchemy URL.
         playbook: name or path.
-        only: globs of nodes to restart; `exclude`: of nodes not to.
+        only: globs of nodes to restart; `exclude`: globs of nodes to leave out.
         strategy: `node` or `zone`.
         max_unavailable: nodes that may be away at once, `2` or `10%`.
         zone: only nodes of this zone.
-        started_before: only nodes whose process is older than this time or age.
-        timeout: after so long the program stands down by itself; to be shorter than `execution_timeout`.
+        started_before: only nodes whose process is older than this time or duration.
+        timeout: the program stands down after this duration; has to be shorter than `execution_timeout`.
         reason: for `orchestrate history`; the task and its run by default.
-        arguments: further ones for the command.
-        program: how `orchestrate` is called; a list may begin with what calls it, such as `sudo -n`.
-        environment: variables of the program, over the worker's.
+        arguments: further arguments for the command.
+        program: how to call `orchestrate`; a list may begin with a prefix such as `sudo -n`.
+        environment: variables of the program, added to the worker's.
         directory: its working directory.
-        folder: where starts and their output are kept; on this machine, not shared.
-        deferrable: whether to wait in the triggerer, or in the worker.
-        poll_interval: seconds between two looks at what it writes; its end is seen at once.
+        folder: where starts and their output are stored; on this machine, not shared.
+        deferrable: wait in the triggerer; otherwise in the worker.
+        poll_interval: seconds between two reads of its output; its end is noticed at once.
     """
 
     template_fields: Sequence[str] = (
@@ -117,7 +117,7 @@ class OrchestrateOperator(BaseOperator):
         raise AirflowFailException(f"{type(self).__name__} has no command of its own; take one that has")
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        """Find the run of an earlier try, or start one; then wait for its end."""
+        """Find the run of an earlier try or start one, then wait for its end."""
         start = Start(
             program=_texts(self.program),
             words=self.words(),
@@ -138,14 +138,14 @@ class OrchestrateOperator(BaseOperator):
         return self._wait(self._attempt, context)
 
     def execute_complete(self, context: Mapping[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
-        """Go on where the trigger has seen the end, or could not see the process."""
+        """Continue after the trigger has seen the end, or could not see the process."""
         self._attempt = Attempt(Path(event["folder"]))
         return self._wait(self._attempt, context)
 
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Mapping[str, Any]
     ) -> Any:
-        """As every deferred task; but one that has waited longer than `execution_timeout` stops its run."""
+        """Resume like any deferred task. After `execution_timeout`, stop the run."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:
@@ -154,10 +154,10 @@ class OrchestrateOperator(BaseOperator):
             raise
 
     def on_kill(self) -> None:
-        """Have the run stand down, and wait for its end.
+        """Make the run stand down, and wait for its end.
 
-        Airflow calls this in a signal's handler and then goes on with the task, or kills it after a while:
-        the run stands down all the same.
+        Airflow calls this in a signal handler and then continues the task, or kills it after a while. The run
+        stands down in either case.
         """
         self._killed = True
         attempt = self._attempt
@@ -177,7 +177,7 @@ class OrchestrateOperator(BaseOperator):
         return base / token(task.dag_id, task.task_id, task.run_id, task.map_index)
 
     def _wait(self, attempt: Attempt, context: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait in this process; the summary, or the exception that the end comes to."""
+        """Wait in this process; return the summary, or raise the exception for the run's end."""
         if self._watch(attempt) is Condition.ELSEWHERE:
             raise AirflowException(
                 f"{attempt.folder} cannot be seen from here: the worker and the triggerer of this task must "
@@ -229,14 +229,14 @@ class OrchestrateOperator(BaseOperator):
 
 
 class PostBulkIndexOperator(OrchestrateOperator):
-    """`orchestrate post-bulk-index`: merge what a bulk load has written, let the copies settle, restart.
+    """`orchestrate post-bulk-index`: merge indices after a bulk load, wait for their copies, restart.
 
     Args:
         index: names or patterns of indices.
-        max_segments: for each shard copy; the playbook's by default.
-        restarts: whether the restart follows; the program's default otherwise.
-        allow_writes: merge indices that are being written, too.
-        kwargs: those of `OrchestrateOperator` and of every task.
+        max_segments: maximum segments per copy; by default the playbook's.
+        restarts: whether nodes are restarted afterwards; None = the program's default.
+        allow_writes: also merge indices that are still being written.
+        kwargs: arguments of `OrchestrateOperator` and of every task.
     """
 
     template_fields: Sequence[str] = (*OrchestrateOperator.template_fields, "index", "max_segments")
@@ -268,13 +268,14 @@ class PostBulkIndexOperator(OrchestrateOperator):
 
 
 class RestartOperator(OrchestrateOperator):
-    """`orchestrate restart` of the nodes that are due.
+    """`orchestrate restart` of the nodes that are due for a restart.
 
-    `started_before` must be said: it is what lets a retry leave out the nodes that an earlier try restarted.
-    `{{ dag_run.run_after.isoformat() }}` restarts every node once a run of the DAG; `30d` what is due.
+    `started_before` is required: with it, a retry leaves out the nodes that an earlier try restarted. `{{
+    dag_run.run_after.isoformat() }}` restarts every node once per DAG run; `30d` restarts nodes that have run
+    for 30 days.
 
     Args:
-        kwargs: those of `OrchestrateOperator` and of every task.
+        kwargs: arguments of `OrchestrateOperator` and of every task.
     """
 
     def __init__(self, *, started_before: str, **kwargs: Any) -> None:
@@ -286,7 +287,7 @@ class RestartOperator(OrchestrateOperator):
 
 
 def _texts(value: Texts) -> tuple[str, ...]:
-    """One or several, as a tuple."""
+    """One or several texts, as a tuple."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else tuple(value)

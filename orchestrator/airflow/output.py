@@ -1,4 +1,4 @@
-"""What a run has written to its output, line by line, and what that comes to for a task."""
+"""Reads the output of a run line by line, and derives the task's result from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ending:
     """A program that has ended.
 
     Attributes:
-        run: the run's id; None if there was none yet.
+        run: the run's id; None if there is none yet.
         summary: the last line; None when the program was killed or could not be started.
         errors: the end of its standard error.
     """
@@ -28,18 +28,18 @@ class Ending:
 
 
 class Fate(Enum):
-    """What becomes of the task."""
+    """The result of the task."""
 
     SUCCESS = "success"
     RETRY = "retry"
     """It fails, and Airflow's own retries may try again."""
     FAIL = "fail"
-    """It fails for good: trying again would do harm or no good."""
+    """It fails permanently: another try would do harm or have no use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The task's fate, and why, with the command that repairs it."""
+    """The task's fate, its reason, and the command that repairs it."""
 
     fate: Fate
     message: str
@@ -52,11 +52,11 @@ _REPAIR: Final[Mapping[ExitCode, str]] = {
     ExitCode.PAUSED: "when you are content: orchestrate resume {run}",
 }
 _SHOWN: Final = 2000
-"""Characters of standard error in a message."""
+"""Maximum characters of standard error in a message."""
 
 
 def lines(text: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of an output; what is no whole object (a line being written) is left out."""
+    """The JSON objects of an output. Incomplete objects (a line being written) are skipped."""
     for line in text.splitlines():
         try:
             found = json.loads(line)
@@ -67,23 +67,23 @@ def lines(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def run_of(text: str) -> str | None:
-    """The run's id, as soon as a line tells it."""
+    """The run's id, as soon as a line contains it."""
     return next((run for line in lines(text) if isinstance(run := line.get("run"), str)), None)
 
 
 def ending_of(text: str, errors: str = "") -> Ending:
-    """How the program ended, from all that it wrote."""
+    """How the program ended, from its whole output."""
     last = next(iter(deque(lines(text), maxlen=1)), None)
     summary = last if last is not None and last.get("event") == "summary" else None
     return Ending(run=run_of(text), summary=summary, errors=errors[-_SHOWN:].strip())
 
 
 def verdict(ending: Ending) -> Verdict:
-    """What the contract's exit code means for a task.
+    """Map the exit code to the task's fate.
 
-    Held and leased are retried: both pass with time, and what was done is not done again. A killed program is
-    retried because the next one takes its run over. What a person asked for (5, 9), what needs a person
-    (4, 8) and what is wrong each time (1, 2, 7) is not.
+    Held and leased are retried: both clear with time, and finished work is not repeated. A killed program is
+    retried because the next one takes over its run. Not retried: requests of a person (5, 9), outcomes that
+    need a person (4, 8), and errors that recur each time (1, 2, 7).
     """
     if ending.summary is None:
         why = f": {ending.errors}" if ending.errors else ""

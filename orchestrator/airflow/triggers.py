@@ -13,15 +13,14 @@ from orchestrator.airflow.attempt import Attempt, Condition
 
 
 class RunTrigger(BaseTrigger):
-    """Fires once the start in a folder is gone, or cannot be seen from here.
+    """Fires once the start in a folder has ended, or cannot be seen from this machine.
 
-    It holds nothing but the folder, so a triggerer that was restarted goes on watching the same process. A
-    person who kills the task (marks it failed, or clears it) makes the run stand down; a triggerer that ends
-    does not.
+    It stores only the folder, so a restarted triggerer continues to watch the same process. If a person kills
+    the task (marks it failed, or clears it), the run stands down. The end of a triggerer does not stop it.
 
     Args:
-        folder: of the start.
-        poll_interval: seconds between two looks.
+        folder: the start's folder.
+        poll_interval: seconds between two reads.
     """
 
     def __init__(self, folder: str, poll_interval: float) -> None:
@@ -32,7 +31,7 @@ class RunTrigger(BaseTrigger):
         self._stopping: asyncio.Future[str] | None = None  # kept, or it could be collected before it is done
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Where the class is, and what makes it again."""
+        """The class path and the arguments to create it again."""
         arguments = {"folder": self.folder, "poll_interval": self.poll_interval}
         return (f"{type(self).__module__}.{type(self).__qualname__}", arguments)
 
@@ -40,20 +39,20 @@ class RunTrigger(BaseTrigger):
         """Show the run's lines in the task's log as they come, until it has ended."""
         offset = 0
         while True:
-            condition = await asyncio.to_thread(self._attempt.condition)  # before its last lines are read
+            condition = await asyncio.to_thread(self._attempt.condition)  # read before the last lines
             lines, offset = await asyncio.to_thread(self._attempt.new_lines, offset)
             for line in lines:
                 self.log.info("%s", line)
             if condition is not Condition.RUNNING:
                 yield TriggerEvent({"folder": self.folder, "condition": condition.value})
                 return
-            await asyncio.sleep(self.poll_interval)  # a triggerer watches many: none has a thread of its own
+            await asyncio.sleep(self.poll_interval)  # a triggerer watches many runs; none has its own thread
 
     async def on_kill(self) -> None:
-        """Have the run stand down, and wait for its end for as long as Airflow lets us.
+        """Make the run stand down, and wait for its end as long as Airflow allows.
 
-        That is `[triggerer] on_kill_timeout` at most, and often a second: 3.3.2 was seen to cancel this as
-        well in its next round. So the request does not hang on it, and the run stands down all the same.
+        That is at most `[triggerer] on_kill_timeout`, and often a second: 3.3.2 was seen to cancel this call
+        as well in its next round. The request does not depend on this call, so the run stands down anyway.
         """
         self._stopping = asyncio.ensure_future(asyncio.to_thread(self._attempt.ask_to_stop))
         said = await asyncio.shield(self._stopping)

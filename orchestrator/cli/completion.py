@@ -1,6 +1,6 @@
-"""What a TAB offers: names of files, and runs and nodes as the state has them. Never asks the network.
+"""Shell completion: names of files, and runs and nodes from the state. Never uses the network.
 
-A TAB must not print: where something cannot be read, nothing is offered.
+Completion must not print. Where something cannot be read, nothing is offered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.runtime.store import StateStore
 
 _RUNS = 20
-"""As many are offered, the latest first."""
+"""Maximum number of runs offered, the latest first."""
 
 
 def clusters(incomplete: str) -> list[str]:
@@ -29,17 +29,17 @@ def clusters(incomplete: str) -> list[str]:
 
 
 def playbooks(incomplete: str) -> list[str]:
-    """Playbooks by name, the shipped ones too."""
+    """Playbooks by name, including the shipped ones."""
     return _files("playbooks", incomplete)
 
 
 def profiles(incomplete: str) -> list[str]:
-    """Tuning profiles by name, the shipped ones too."""
+    """Tuning profiles by name, including the shipped ones."""
     return _files("tuning", incomplete)
 
 
 def predicates(incomplete: str) -> list[str]:
-    """Safety rules that may be switched off, of every kind of cluster."""
+    """Predicates that may be disabled, of every kind of cluster."""
     from orchestrator.model.policy import Kind
     from orchestrator.runs.selection import predicate_names
 
@@ -50,7 +50,7 @@ def predicates(incomplete: str) -> list[str]:
 
 
 def explained(incomplete: str) -> list[str]:
-    """Names that `explain` knows."""
+    """Names that `explain` accepts."""
     from orchestrator.cli.work.explain import all_entries
 
     return _beginning(incomplete, {name for entry in all_entries() for name in entry.names})
@@ -71,7 +71,7 @@ def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
-    """The nodes that the last run of the cluster knew; of the last run at all where no cluster is named."""
+    """The nodes of the cluster's last run; without a named cluster, of the last run of any cluster."""
     started = _last_run(context)
     return _beginning(incomplete, started.addresses) if started is not None else []
 

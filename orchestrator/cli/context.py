@@ -1,4 +1,4 @@
-"""What a command has around it: environment, home, standard streams, and how it prints."""
+"""The environment of a command: variables, home, standard streams and printing."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _OUTCOMES: Final = {
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.NOT_RESTORED: "not_restored",
 }
-"""Exit codes of commands that drive no run, as the summary's `outcome`."""
+"""Exit codes of commands without a run, as the summary's `outcome`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything that a command takes from its process.
+    """Everything that a command uses of its process.
 
     Attributes:
         clock: the one clock of the process.
         output: text for people or JSON lines.
-        out: where results go.
-        err: where warnings and errors go.
-        heard: the first signal that came to the command, over all its connections.
+        out: stream of results.
+        err: stream of warnings and errors.
+        heard: the first signal that the command received, over all its connections.
     """
 
     environment: Mapping[str, str]
@@ -65,11 +65,11 @@ class Context:
     heard: Heard = field(default_factory=Heard, compare=False)
 
     def warn(self, message: str) -> None:
-        """Print something that does not stop the command; never on standard output."""
+        """Print a warning that does not stop the command; never on standard output."""
         self.note(f"warning: {message}")
 
     def say(self, text: str) -> None:
-        """Write lines of results; control characters in them cannot drive the terminal."""
+        """Write lines of results. Control characters are escaped, so they cannot control the terminal."""
         self.out.write(shown(text, self.out) + "\n")
 
     def note(self, text: str) -> None:
@@ -81,14 +81,14 @@ class Context:
         self.out.write(json_line(payload, at=self.clock.now(), run=run) + "\n")
 
     def end(self, code: ExitCode, *, run: str | None = None, **more: object) -> ExitCode:
-        """The last line of a command that drove no run, where JSON is asked for; its exit code."""
+        """Print the JSON summary of a command without a run, if JSON is requested. Returns the exit code."""
         if self.output is Output.JSON:
             outcome = {"event": "summary", "outcome": _OUTCOMES[code], "exit_code": int(code)}
             self.say_json({**outcome, **more}, run=run)
         return code
 
     def ended(self, end: RunState | NothingDriven) -> int:
-        """The exit code; a run has printed its summary, and without one the message is printed."""
+        """Return the exit code. A run has printed its summary; without a run, print the message."""
         if isinstance(end, RunState):
             return int(exit_code(end))
         self.note(visible(end.message))
@@ -97,24 +97,24 @@ class Context:
 
     @property
     def files(self) -> Files:
-        """Where cluster files, playbooks and tuning profiles are looked up."""
+        """Where cluster files, playbooks and tuning profiles are searched."""
         return Files(environment=self.environment, home=self.home, warn=self.warn)
 
     def cluster(self, name: str) -> ClusterFile:
-        """Read the cluster file of that name or path; its warnings are printed.
+        """Read the cluster file of that name or path, and print its warnings.
 
         Raises:
-            ConfigError: it cannot be found or is wrong.
+            ConfigError: it cannot be found or is invalid.
         """
         return self.files.cluster(name)
 
     @property
     def operator(self) -> str:
-        """The account that gives the command."""
+        """The account that runs the command."""
         return operator_name(self.environment)
 
     def open_state(self, url: str | None, access: Access) -> StateStore:
-        """Open the state database; close it.
+        """Open the state database. The caller closes it.
 
         Raises:
             JournalError: it cannot be opened.
@@ -123,7 +123,7 @@ class Context:
 
     @contextmanager
     def state(self, url: str | None, access: Access) -> Iterator[StateStore]:
-        """The state database, open.
+        """Open the state database for the duration of a block.
 
         Raises:
             JournalError: it cannot be opened.
@@ -135,15 +135,15 @@ class Context:
             store.close()
 
     def ports(self, file: ClusterFile) -> FilePorts:
-        """The ports of a file's cluster; close them."""
+        """The ports of a file's cluster. The caller closes them."""
         return FilePorts(file, self.files, self.clock)
 
     def connect(self, file: ClusterFile, state: str | None) -> Connection:
-        """The connection to a file's cluster, with signals and terminal of this process; close it."""
+        """The connection to a file's cluster, with the process's signals. The caller closes it."""
         return self.connect_over(self.ports(file), state)
 
     def connect_over(self, ports: FilePorts, state: str | None) -> Connection:
-        """The same over ports that are there."""
+        """The same connection over existing ports."""
         requests = _SignalRequests(self)
         process = Process(
             clock=self.clock,
@@ -163,7 +163,7 @@ class Context:
 
 
 def context_of(output: Output) -> Context:
-    """That of this process. A command has loaded what it needs by then: a signal ends it from now on."""
+    """The context of this process. All modules are loaded, so from now on a signal ends the command."""
     EARLY.heed()
     return Context(
         environment=os.environ,
@@ -178,7 +178,7 @@ def context_of(output: Output) -> Context:
 class _SignalRequests:
     """SIGINT, SIGTERM and SIGHUP as requests, from the first `during` until `close`.
 
-    They are caught between two `during` too: a lease that was taken in the one is held in the next.
+    They are also caught between two `during` blocks, because a lease taken in the first is still held.
     """
 
     def __init__(self, context: Context) -> None:
@@ -191,7 +191,7 @@ class _SignalRequests:
 
     @contextmanager
     def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """The first one since the beginning is the request; a second one leaves at once."""
+        """The first signal since the beginning is the request. A second one leaves at once."""
         if not self._entered:
             EARLY.overtaken()
             self._caught.enter_context(self._signals)
@@ -200,13 +200,13 @@ class _SignalRequests:
         yield self._signals.asked
 
     def close(self) -> None:
-        """Catch no more."""
+        """Stop catching signals."""
         self._caught.close()
         self._entered = False
 
 
 def left_at_once(state: RunState | None, context: Context) -> LastWords:
-    """What is printed when a second signal ends the program at once."""
+    """The message when a second signal ends the program at once."""
     if state is None:
         return LastWords(error=last_words(None, ()))
     left = not_put_back(state)

@@ -1,6 +1,6 @@
-"""Signals that come before a command has begun: kept while modules are loaded, and an exception from then on.
+"""Signals before a command begins: stored while modules load, and raised as an exception afterwards.
 
-An exception in the middle of an import may be lost in whatever is imported, and the signal with it.
+An exception during an import may be lost in the imported module, and the signal with it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _AFTER: Final = (
 
 
 class InterruptedEarly(BaseException):
-    """A signal while the command does not catch them itself."""
+    """A signal that arrives while the command does not catch signals itself."""
 
 
 class EarlySignals:
-    """What came while modules were loaded; nothing is done about signals until `keep`.
+    """Signals that arrived while modules were loaded. Signals are not handled until `keep`.
 
     Attributes:
-        said: what a command that one ends has to say.
+        said: the message of a command that a signal ends.
     """
 
     def __init__(self) -> None:
@@ -34,17 +34,17 @@ class EarlySignals:
         self.said = _BEFORE
 
     def keep(self, kept: list[int]) -> None:
-        """From now on signals are kept, in the list in which there may be some."""
+        """From now on store signals in this list, which may already contain some."""
         self._kept = kept
         for number in CAUGHT:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda number, _frame: kept.append(number))
 
     def heed(self) -> None:
-        """From now on one ends the command. Called once all is loaded that the command needs.
+        """From now on a signal ends the command. Called once all needed modules are loaded.
 
         Raises:
-            InterruptedEarly: one came before.
+            InterruptedEarly: a signal arrived before.
         """
         kept, self._kept = self._kept, None
         if kept is None:
@@ -56,11 +56,11 @@ class EarlySignals:
             raise InterruptedEarly
 
     def begin(self) -> None:
-        """A command begins; nothing was changed yet."""
+        """A command begins. Nothing has been changed yet."""
         self.said = _BEFORE
 
     def overtaken(self) -> None:
-        """A command catches signals itself from now on; one that comes after that ends it as it closes."""
+        """From now on the command catches signals itself. A later signal ends it when it closes."""
         self.said = _AFTER
 
 
@@ -69,4 +69,4 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 EARLY: Final = EarlySignals()
-"""Those of this process."""
+"""The early signals of this process."""

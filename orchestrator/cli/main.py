@@ -1,4 +1,4 @@
-"""The program's entry. Signals are caught before the other modules are loaded, which takes a while."""
+"""The entry point. It catches signals before it loads the other modules, which takes a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 def main() -> None:
     """The console script. A signal that comes while modules load ends the program once they are loaded.
 
-    One that is ignored stays so: under `nohup` a command is to outlive its terminal.
+    An ignored signal stays ignored: under `nohup` a command has to outlive its terminal.
     """
     came: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share, each declared once, so that it means the same everywhere."""
+"""Flags that several commands share, each declared once, so that they are the same everywhere."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     Selection = Overrides
 else:
     Selection = object
-    """What the flags select, a command's `overrides`: typer never sees it, and its module loads slowly."""
+    """The values of the flags, a command's `overrides`. typer never sees it, and its module loads slowly."""
 
 
 class Output(Enum):
-    """How a command speaks."""
+    """Output format of a command."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def by_name(flag: str, help_: str, offered: Callable[[str], list[str]]) -> Any:
-    """A flag that takes the name or path of a file; a TAB offers the names."""
+    """A flag for the name or path of a file. Completion offers the names."""
     return typer.Option(flag, help=help_, metavar="NAME_OR_PATH", autocompletion=offered)
 
 
 def by_node(flag: str, help_: str) -> Any:
-    """A flag that takes a node; a TAB offers those of the last run."""
+    """A flag for a node. Completion offers the nodes of the last run."""
     return typer.Option(flag, help=help_, metavar="NODE", autocompletion=completion.nodes)
 
 
@@ -143,14 +143,14 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """What `--only` and `--exclude` name, as globs."""
+    """Values of `--only` and `--exclude`, as globs."""
 
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
 
 def nodes(only: list[str] | None, exclude: list[str] | None) -> Nodes:
-    """As typer gives them: None for a flag that was not given."""
+    """Build it from typer's values: None for a flag that was not given."""
     return Nodes(only=tuple(only or ()), exclude=tuple(exclude or ()))
 
 
@@ -158,10 +158,10 @@ _Command = TypeVar("_Command", bound=Callable[..., int])
 
 
 def takes_selection(command: _Command) -> _Command:
-    """Give a command the flags that select nodes and set policy; it gets them as one `overrides`.
+    """Give a command the flags that select nodes and set policy. It receives them as one `overrides`.
 
-    typer reads the flags off a function's signature, so the command is given a signature with all of them in
-    the place of `overrides`.
+    typer reads the flags from a function's signature. So the signature lists all of them in place of
+    `overrides`.
     """
     flags = inspect.signature(_selection, eval_str=True).parameters
     signature = inspect.signature(command, eval_str=True)

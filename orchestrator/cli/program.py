@@ -1,4 +1,4 @@
-"""The commands as one program: every error ends here in one message and the right exit code."""
+"""The commands as one program. Every error ends here with one message and the right exit code."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _WORDS: Final = {
     r"Got unexpected extra argument\(s\)": "Unexpected argument",
     r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1. Did you mean \2?",
 }
-"""What the validator of flags says, in words of ours."""
+"""Messages of the flag validator, in the program's own words."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 HELP: Final = ("--help",)
-"""What the bare command shows."""
+"""Arguments that are used if there are none."""
 ONCE: Final = frozenset(
     {
         *("--cluster", "--from", "--max-segments", "--max-unavailable", "--out", "--output", "--pause-after"),
@@ -57,7 +57,7 @@ ONCE: Final = frozenset(
         *("--password", "--ssh-port", "--ssh-user", "--username"),
     }
 )
-"""Options that take one value."""
+"""Options that take exactly one value."""
 
 app = typer.Typer(
     name="orchestrate",
@@ -106,7 +106,7 @@ for module in (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; the exit code of the contract."""
+    """Run one command line and return its exit code."""
     EARLY.begin()
     twice = _twice(arguments)
     if twice is not None:
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
     except OrchestratorError as error:
         return _refuse(arguments, str(error), error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head -1`); there is nobody to tell.
+        # The reader of the output has closed it (`| head -1`), so no message can be shown.
         _fall_silent()
         return _NOBODY_READS
     except SystemExit as end:
@@ -142,7 +142,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _twice(arguments: Sequence[str]) -> str | None:
-    """The message about an option with one value that is given twice: the last one would count, unnoticed."""
+    """The message about a single-value option given twice. typer would silently use the last value."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     given = Counter(name for word in words if (name := word.partition("=")[0]) in ONCE)
     twice = next((name for name, times in given.items() if times > 1), None)
@@ -150,7 +150,7 @@ def _twice(arguments: Sequence[str]) -> str | None:
 
 
 def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
-    """What is wrong with the command line, and where its right form is explained; in one line."""
+    """What is wrong with the command line, and where its correct form is explained; in one line."""
     said = " ".join(error.format_message().split()).rstrip(".")
     for theirs, ours in _WORDS.items():
         said = re.sub(theirs, ours, said)
@@ -193,13 +193,13 @@ def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether the command line asks for JSON, however wrong the rest of it is."""
+    """Whether the command line requests JSON, even if the rest of it is wrong."""
     joined = "\0".join(arguments)
     return "--output\0json" in joined or "--output=json" in joined
 
 
 def _output_is_full() -> bool:
-    """Whether standard output takes no further byte: another file may be the one that is full."""
+    """Whether standard output accepts no more bytes; another file may be the full one."""
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except OSError:
@@ -208,20 +208,20 @@ def _output_is_full() -> bool:
 
 
 def _fall_silent() -> None:
-    """Let what is still to be written go nowhere: the interpreter flushes standard output when it ends."""
+    """Discard the remaining output, because the interpreter flushes standard output at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def run_heeding(arguments: Sequence[str], came: list[int]) -> int:
-    """Run one command line, once the program is loaded. A signal ends it with the code of the contract.
+    """Run one command line after loading the program. A signal ends it with the documented exit code.
 
-    A command that drives a run catches signals itself from the taking of its lease on.
+    A command with a run catches signals itself, from the moment it takes its lease.
 
     Args:
         arguments: as given to the program.
-        came: signals that came while it was loaded; more are added while the command's own modules are.
+        came: signals that arrived during loading; more are added while the command's own modules load.
 
     Returns:
         The exit code. Standard output is flushed.

@@ -1,4 +1,4 @@
-"""What is shown and asked before anything is changed."""
+"""The plan and the questions that are shown before a change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.view.units import counted, duration, size, visible
 
 
 def show_plan(plan: Plan, context: Context) -> ExitCode:
-    """Print the plan; HELD when something holds it already."""
+    """Print the plan; HELD if something already holds it."""
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
     if context.output is Output.TEXT:
         context.say(plan_text(plan))
@@ -34,14 +34,14 @@ def show_plan(plan: Plan, context: Context) -> ExitCode:
 
 
 def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = True) -> None:
-    """Say that nothing is due, or that an earlier run is not finished; `looks`: somebody reads a plan now."""
+    """Print that nothing is due or an earlier run is unfinished. `looks`: a person reads a plan now."""
     for note in (prepared.not_due, prepared.held_or_left() if looks else None, prepared.half_done()):
         if note is not None:
             context.note(note)
 
 
 def end_not_due(why: str, cluster: str, context: Context) -> ExitCode:
-    """Say that nothing is due, and end: done, for a schedule finds that on most days."""
+    """Print that nothing is due, and end as done, because a schedule finds that on most days."""
     context.note(why)
     return context.end(
         ExitCode.DONE,
@@ -59,16 +59,16 @@ def end_not_due(why: str, cluster: str, context: Context) -> ExitCode:
 
 
 def carry_out(prepared: Preparation, context: Context, *, dry_run: bool, yes: bool) -> int:
-    """Show the plan, or run it; where nothing is due, say so. The exit code.
+    """Show the plan or run it. Where nothing is due, print that. Returns the exit code.
 
     Args:
-        prepared: what the run would begin with.
+        prepared: the prepared run.
         context: the process.
         dry_run: only show the plan.
         yes: do not ask, and show no plan.
 
     Raises:
-        UsageError: there is no terminal to ask on.
+        UsageError: a question is needed, and there is no terminal.
         typer.Abort: the answer is no.
     """
     if not dry_run and prepared.not_due:
@@ -102,8 +102,8 @@ def prepared_run(
         playbook: `--playbook`.
         overrides: selection and policy flags.
         state: `--state`.
-        asks: whether a question follows; a missing terminal is then reported before the cluster is read.
-        restarts: False for a bulk load whose indices are merged and whose nodes are left alone.
+        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read.
+        restarts: False for a bulk load that only merges indices and restarts no nodes.
 
     Raises:
         OrchestratorError: files, flags, secrets, cluster, zones or selection are wrong.
@@ -116,11 +116,11 @@ def prepared_run(
 
 
 def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes: bool) -> None:
-    """Name the run that a request means which named neither a run nor a cluster; on a terminal, ask.
+    """Name the run that is used because neither a run nor a cluster was given; on a terminal, ask.
 
     Args:
         verb: the command.
-        entry: the only run that can be meant.
+        entry: the only possible run.
         where: the state that holds it.
         context: the process.
         yes: `--yes`.
@@ -141,7 +141,7 @@ def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes
 
 
 def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
-    """Where no node is due: what a dead run left is restored all the same. The exit code."""
+    """End a run without due nodes. Changes of a dead run are still restored. Returns the exit code."""
     restored = prepared.restore_others()
     if restored is not None and exit_code(restored) is not ExitCode.DONE:
         return int(exit_code(restored))
@@ -152,7 +152,7 @@ def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
     """Show the plan and ask.
 
     Raises:
-        UsageError: there is no terminal to ask on.
+        UsageError: a question is needed, and there is no terminal.
         typer.Abort: the answer is no.
     """
     require_terminal(context, look)
@@ -161,7 +161,7 @@ def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
 
 
 def question(plan: Plan) -> str:
-    """What is asked; on a small terminal the head of the plan has scrolled away by then."""
+    """The text of the question. It repeats the main facts, which may have scrolled off a small terminal."""
     number = sum(len(wave.nodes) for wave in plan.waves)
     nodes = counted(number, "node")
     held = f", though {counted(len(plan.holds), 'rule holds', 'rules hold')} it now" if plan.holds else ""
@@ -186,18 +186,18 @@ def ask(text: str, context: Context) -> None:
     try:
         answer = typer.confirm(text)
     except typer.Abort:
-        context.note("")  # the terminal's own `^C` stands on the line of the question
+        context.note("")  # the terminal prints `^C` on the line of the question
         raise
     if not answer:
         raise typer.Abort
 
 
 def require_terminal(context: Context, look: str = "--dry-run") -> None:
-    """A question needs somebody to answer it; asked last, so that what is wrong with the rest is told first.
+    """Require a terminal for a question. Checked last, so that other errors are reported first.
 
     Args:
         context: the process.
-        look: what shows beforehand what would be done.
+        look: the flag or command that only shows what would be done.
 
     Raises:
         UsageError: there is no terminal.
@@ -207,5 +207,5 @@ def require_terminal(context: Context, look: str = "--dry-run") -> None:
 
 
 def has_terminal(context: Context) -> bool:
-    """Whether there is a terminal to ask on, and the output is for people."""
+    """Whether there is a terminal for questions, and the output is for people."""
     return context.output is Output.TEXT and sys.stdin.isatty() and context.out.isatty()

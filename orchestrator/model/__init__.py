@@ -1,1 +1,1 @@
-"""What is seen, what is wanted and what happens: frozen data, standard library only."""
+"""The data of a run: observations, policy, actions and events. Frozen values, standard library only."""

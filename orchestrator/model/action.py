@@ -1,7 +1,7 @@
-"""What can be done: a closed union of idempotent verbs, each short; waiting is not an action.
+"""The actions of a run: a closed union of short, idempotent verbs. Waiting is not an action.
 
-Stopping and starting are *asked for* and return; whether they happened is read from the host and from
-the cluster. Sending a verb twice is harmless, but a stop is sent again only through the gates.
+A stop or a start only *asks* the host and returns. A later reading of host and cluster shows whether it
+happened. A verb may be sent twice without harm, but a stop is sent again only if the predicates allow it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Moment(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """One cluster setting at one level. None is "absent", which is apart from any value."""
+    """One cluster setting at one level. None is "absent", which differs from every value."""
 
     level: Level
     key: str
@@ -44,7 +44,7 @@ class SettingChange:
     wanted: SettingValue | None
 
     def undone(self) -> SettingChange:
-        """The change that puts back what was found."""
+        """The change that restores the original value."""
         return SettingChange(level=self.level, key=self.key, found=self.wanted, wanted=self.found)
 
 
@@ -68,17 +68,17 @@ class Flush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryFailed:
-    """Try copies again on which allocation gave up after its five attempts."""
+    """Retry the allocation of copies that the cluster stopped trying to allocate after five attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForceHandoff:
-    """Of Riak: have every node hand off now what waits for its owner, without the wait for inactivity."""
+    """Riak: every node starts waiting handoffs at once, without waiting for inactivity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicas:
-    """Give an index so many replicas."""
+    """Set the number of replicas of an index."""
 
     index: str
     index_uuid: str
@@ -88,9 +88,9 @@ class SetReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForceMerge:
-    """Have every copy of an index merged to at most so many segments. Asked for, not waited for.
+    """Merge every copy of an index to at most this many segments. The call does not wait for the end.
 
-    One that runs already is not asked for again.
+    A merge that already runs is not requested again.
     """
 
     index: str
@@ -100,7 +100,7 @@ class ForceMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshIndex:
-    """Let searches see the index as it is now, its merged segments instead of those they were made of."""
+    """Refresh an index, so that searches use its merged segments instead of the old ones."""
 
     index: str
     index_uuid: str
@@ -108,9 +108,9 @@ class RefreshIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetIndexSettings:
-    """Set settings of an index for good, by their full names (`index.…`); None takes one away.
+    """Set index settings permanently, by their full names (`index.…`). None removes a setting.
 
-    What was found is for the record: it is not put back, since a bulk loader left it behind.
+    The values found are only recorded, not restored: a bulk loader left them behind.
     """
 
     index: str
@@ -128,7 +128,7 @@ class ExcludeFromVoting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearVotingExclusions:
-    """Take away all voting exclusions, without waiting for the nodes to leave."""
+    """Remove all voting exclusions, without waiting for the nodes to leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class StartNode:
     """Ask the service manager to start the node's service.
 
     Attributes:
-        counts: the host said that the process is gone, so that this start counts as a try.
+        counts: the host reported that the process is gone, so this start counts as an attempt.
     """
 
     node: NodeName
@@ -152,10 +152,10 @@ class StartNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebootHost:
-    """Reboot the node's host; its service is down already.
+    """Reboot the node's host. Its service is already down.
 
     Attributes:
-        also: the other nodes of the wave on that machine: down already too, and back with the same boot.
+        also: the wave's other nodes on that machine. They are already down and return with the same boot.
     """
 
     node: NodeName
@@ -179,13 +179,13 @@ class RunHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneHost:
-    """Make the changes of one tunable on the node's host, in order, and read each back.
+    """Make the changes of one tunable on the node's host, in order, and read each of them again.
 
-    The changes know what was found, so the record of this verb, written before it is sent, is all that
-    undoing it needs.
+    Each change contains the value found. The record of this verb is written before it is sent, and it is
+    enough to undo the changes.
 
     Attributes:
-        found: the tunable as it was, for people; `wanted` likewise.
+        found: the tunable's original value, for people; `wanted` likewise.
     """
 
     node: NodeName
@@ -207,7 +207,7 @@ IndexAction: TypeAlias = (
     | ExcludeFromVoting
     | ClearVotingExclusions
 )
-"""What a cluster that has indices is asked."""
+"""Actions that only apply to a cluster with indices."""
 ClusterAction: TypeAlias = IndexAction | ForceHandoff
 HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
@@ -229,7 +229,7 @@ _NAMES: Final[Mapping[type[Action], str]] = {
     RebootHost: "reboot",
     TuneHost: "tune",
 }
-"""Of the verbs that have one name whatever they carry."""
+"""Names of the verbs whose name does not depend on their fields."""
 
 
 def action_name(action: Action) -> str:
@@ -267,7 +267,7 @@ def action_target(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The verb was accepted; for a stop or a start that is all it says.
+    """The verb was accepted. For a stop or a start, this does not prove that it took effect.
 
     Attributes:
         output: what a command printed, bounded and free of secrets.
@@ -278,12 +278,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verb certainly did nothing: refused, not reached, rights missing; or a start ended with an error.
+    """The verb had no effect: refused, host not reached, rights missing, or a start ended with an error.
 
     Attributes:
-        passes: it may well be accepted a little later as it is: too many requests, no elected master, no
-            connection. False for what someone has to change first (rights, a wrong value), or where that is
-            not known.
+        passes: the same verb may be accepted a little later: too many requests, no elected master, no
+            connection. False where a person has to change something first (rights, a wrong value), or where
+            the cause is unknown.
     """
 
     reason: str
@@ -292,7 +292,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """The connection was lost or a limit ran out: it may or may not have been done. Only a reading tells."""
+    """The connection was lost or a limit ran out. Only a new reading shows whether the verb took effect."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What a cluster is made of: nodes and their lives, indices, shards and their copies."""
+"""The parts of a cluster: nodes and their incarnations, indices, shards and their copies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Zone = NewType("Zone", str)
 
 
 class Role(Enum):
-    """What a node does. `COORDINATING` stands for a node with no role of its own."""
+    """What a node does. `COORDINATING` is a node with no role of its own."""
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     MASTER = "master"
     VOTING_ONLY = "voting_only"
@@ -38,18 +38,18 @@ class Role(Enum):
 DATA_ROLES = frozenset(
     {Role.DATA, Role.DATA_CONTENT, Role.DATA_HOT, Role.DATA_WARM, Role.DATA_COLD, Role.DATA_FROZEN}
 )
-"""Roles whose nodes hold shard copies. `DATA` alone stands for all tiers at once."""
+"""Roles whose nodes hold shard copies. `DATA` alone covers all tiers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
     """One life of a node's process.
 
-    A restart is proven by a changed incarnation, never by "it answers" and never by comparing our clock
-    with theirs.
+    Only a changed incarnation proves a restart. A node that answers proves nothing, and our clock is never
+    compared with the node's.
 
     Attributes:
-        ephemeral_id: made anew by the process at each start (Elasticsearch 5 and later, OpenSearch).
+        ephemeral_id: the process generates it at each start (Elasticsearch 5 and later, OpenSearch).
         started_at_ms: the process's start time in milliseconds since the epoch, by the node's own clock.
     """
 
@@ -57,7 +57,7 @@ class Incarnation:
     started_at_ms: int | None = None
 
     def differs_from(self, earlier: Incarnation) -> bool:
-        """Whether this is provably another life than `earlier`; what cannot be proven is False."""
+        """Whether this is provably another life than `earlier`. False where it cannot be proven."""
         if self.ephemeral_id is not None and earlier.ephemeral_id is not None:
             return self.ephemeral_id != earlier.ephemeral_id
         if self.started_at_ms is not None and earlier.started_at_ms is not None:
@@ -65,9 +65,9 @@ class Incarnation:
         return False
 
     def is_same_as(self, earlier: Incarnation) -> bool:
-        """Whether this is the same life as `earlier`, by all that is told of both.
+        """Whether this is the same life as `earlier`, by everything known about both.
 
-        Where each has an identity, a start time that differs says nothing: a host's clock may have been set.
+        If both have an identity, a different start time proves nothing: the host's clock may have been set.
         """
         if self.ephemeral_id is not None and earlier.ephemeral_id is not None:
             return self.ephemeral_id == earlier.ephemeral_id
@@ -93,16 +93,16 @@ class Node:
 
     @property
     def holds_data(self) -> bool:
-        """Whether shard copies can live here."""
+        """Whether the node can hold shard copies."""
         return bool(self.roles & DATA_ROLES)
 
     @property
     def master_eligible(self) -> bool:
-        """Whether it votes in master elections."""
+        """Whether the node votes in master elections."""
         return Role.MASTER in self.roles
 
     def zone(self, attribute: str | None) -> Zone | None:
-        """Its value of the awareness attribute; None without one."""
+        """The node's value of the awareness attribute; None without one."""
         value = self.attributes.get(attribute) if attribute else None
         return Zone(value) if value is not None else None
 
@@ -110,7 +110,7 @@ class Node:
 class CopyState(Enum):
     """States of a shard copy in the routing table."""
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     STARTED = "STARTED"
     INITIALIZING = "INITIALIZING"
@@ -120,7 +120,7 @@ class CopyState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ShardId:
-    """A shard of an index. The uuid tells an index from a later one of the same name."""
+    """A shard of an index. The uuid distinguishes an index from a later one of the same name."""
 
     index: str
     index_uuid: str
@@ -132,15 +132,15 @@ class ShardId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardCopy:
-    """One copy of a shard as the routing table has it.
+    """One copy of a shard, as the routing table lists it.
 
     Attributes:
-        node: where it is, None when unassigned.
+        node: the node that holds it; None when unassigned.
         relocating_to: the target when `RELOCATING`; the source still serves, so it is a started copy.
         allocation_id: matched against the in-sync set; None where the version has none.
-        unassigned_reason: the cluster's word, such as `NODE_LEFT`.
+        unassigned_reason: the cluster's term, such as `NODE_LEFT`.
         failed_attempts: allocations that failed in a row; at five the cluster stops trying.
-        from_snapshot: it is a primary that a snapshot is restored into, or is to be.
+        from_snapshot: it is a primary that is being restored, or will be restored, from a snapshot.
     """
 
     shard: ShardId
@@ -155,22 +155,22 @@ class ShardCopy:
 
     @property
     def started(self) -> bool:
-        """Whether it serves: `RELOCATING` sources do."""
+        """Whether the copy serves requests. A `RELOCATING` source does."""
         return self.state in (CopyState.STARTED, CopyState.RELOCATING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What the metadata say of an index.
+    """An index, as the metadata describe it.
 
     Attributes:
-        replicas: configured copies beside the primary.
+        replicas: configured copies besides the primary.
         auto_expand: value of `auto_expand_replicas` such as `0-1`, None when off.
-        pinned_to: node id or name under `index.routing.allocation.require._id|_name` (a shrink under way).
+        pinned_to: node id or name in `index.routing.allocation.require._id|_name` (a shrink is running).
         allocation_enable: the index's own `index.routing.allocation.enable`, which overrides the cluster's.
-        searchable_snapshot: its repository is its other copy.
-        in_sync: allocation ids per shard number; None where the version does not tell (before 5).
-        filters: its allocation filters and limits, as one text: another text is another choice of nodes.
+        searchable_snapshot: the snapshot repository serves as its second copy.
+        in_sync: allocation ids by shard number; None where the version does not report them (before 5).
+        filters: its allocation filters and limits, as one text. Another text allows other nodes.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""What a diagnosis sees of a host and what it may find: signs, syndromes, findings with their numbers.
+"""Data of a diagnosis: signs read from a host, syndromes, and findings with their numbers.
 
-Signs are rates and states, however they were come by: two readings of a live host some seconds apart, or the
-text that a tool (`sar`, `collectl`, `perf top`) left behind. A part that nobody recorded is `NOT_READ`; one
-that could not be read says why. Neither is ever taken for a healthy value.
+Signs are rates and states. They come from two readings of a live host some seconds apart, or from the output
+of a tool (`sar`, `collectl`, `perf top`). A part that was not recorded is `NOT_READ`. A part that could not
+be read gives the reason. Neither counts as a healthy value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 
 
 class Syndrome(Enum):
-    """What is looked for; the values are public names."""
+    """What a diagnosis looks for. The values are public names."""
 
     NUMAD_MOVES = "numad_page_moves"
     DIRECT_RECLAIM = "direct_reclaim"
@@ -28,7 +28,7 @@ class Syndrome(Enum):
 
 
 class Confidence(Enum):
-    """How sure a finding is; its `why` says what makes or would make it surer."""
+    """How sure a finding is. Its `why` gives the reasons."""
 
     LOW = "low"
     LIKELY = "likely"
@@ -37,12 +37,12 @@ class Confidence(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
-    """Where the time of all CPUs together went.
+    """How all CPUs together spent their time.
 
     Attributes:
         system: share of all CPU time spent in the kernel, interrupts included; 0 to 1.
         busy: share that was not idle and not waiting for a disk.
-        peak_system: the highest of several samples; `system` where there was one.
+        peak_system: the highest of several samples; equal to `system` if there was only one.
     """
 
     system: float
@@ -52,14 +52,14 @@ class CpuUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """How the kernel looked for memory to free, in pages a second.
+    """The kernel's search for memory to free, in pages a second.
 
     Attributes:
-        scanned_direct: by processes that wanted memory and had to stand and look for it themselves.
+        scanned_direct: by processes that needed memory and had to wait while they searched for it themselves.
         scanned_kswapd: by the kernel's own thread, in the background.
-        stolen_direct: freed by such processes; None where the source counts all freed pages as one.
+        stolen_direct: freed by such processes; None where the source does not separate them.
         stolen: freed by both.
-        peak_direct: the highest `scanned_direct` of several samples; itself where there was one.
+        peak_direct: the highest `scanned_direct` of several samples; equal to it if there was only one.
     """
 
     scanned_direct: float
@@ -70,7 +70,7 @@ class Reclaim:
 
     @property
     def yield_share(self) -> float | None:
-        """Share of the pages directly looked at that were freed; None when none was looked at."""
+        """Share of the pages scanned directly that were freed; None when none was scanned."""
         if self.stolen_direct is not None:
             return self.stolen_direct / self.scanned_direct if self.scanned_direct else None
         scanned = self.scanned_direct + self.scanned_kswapd
@@ -79,13 +79,13 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """Moving pages about for the sake of large free blocks, in events a second.
+    """Compaction: the kernel moves pages to form large free blocks. In events a second.
 
     Attributes:
-        stalls: a process stood still while its own allocation compacted memory.
-        failures: of those, without a block at the end.
+        stalls: a process waited while its own allocation compacted memory.
+        failures: stalls that ended without a block.
         huge_faults: page faults served with a huge page.
-        huge_fallbacks: page faults that wanted a huge page and got small ones.
+        huge_fallbacks: page faults that needed a huge page and got small pages.
     """
 
     stalls: float
@@ -107,7 +107,7 @@ class FreeZone:
     blocks: tuple[int, ...]
 
     def pages(self, from_order: int = 0) -> int:
-        """Free pages that lie in blocks of at least `2 ** from_order` pages."""
+        """Free pages in blocks of at least `2 ** from_order` pages."""
         return sum(count << order for order, count in enumerate(self.blocks) if order >= from_order)
 
 
@@ -118,7 +118,7 @@ class PageMove:
     Attributes:
         command: the process's name; empty where the log's beginning is missing.
         seconds: how long it took.
-        age: seconds ago; None where it cannot be told.
+        age: seconds ago; None where it is not known.
     """
 
     pid: int
@@ -142,14 +142,14 @@ class Numad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse:
-    """A whole disk and how it was used.
+    """A whole disk and its use.
 
     Attributes:
-        scheduler: the one in force; empty where the device has none to choose.
-        rotational: as the kernel says, which is wrong for many virtual disks; None where it says nothing.
-        busy: share of the time in which it had work.
+        scheduler: the active one; empty where the device has no choice of schedulers.
+        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
+        busy: share of the time in which it had requests.
         kib: KiB a second, read and written.
-        carries_data: whether the store's data lies on it; None where the data paths are not known.
+        carries_data: whether the store's data is on it; None where the data paths are not known.
     """
 
     name: str
@@ -167,7 +167,7 @@ class ThreadUse:
 
     Attributes:
         cpu: share of one CPU.
-        sleeps: times a second that it gave up the CPU by itself.
+        sleeps: times a second that it released the CPU voluntarily.
     """
 
     name: str
@@ -180,7 +180,7 @@ class ErlangUse:
     """An Erlang VM.
 
     Attributes:
-        schedulers: its scheduler threads, without the dirty ones, which do not wait busily by default.
+        schedulers: its scheduler threads, without the dirty ones, which do not busy-wait by default.
     """
 
     pid: int
@@ -189,20 +189,20 @@ class ErlangUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """Everything that a diagnosis knows of one host.
+    """Everything that was read of one host for a diagnosis.
 
     Attributes:
         machine: equal for nodes on one machine; empty where it is not known.
         page: bytes of a memory page.
-        seconds: how long the sample was.
+        seconds: length of the sample.
         memory: bytes.
-        load: processes running or waiting, average of a minute.
+        load: processes running or waiting, averaged over a minute.
         switches: context switches a second.
-        huge_pages: the word in force of `transparent_hugepage/enabled`; empty where the kernel has none.
-        huge_pages_defrag: likewise of `…/defrag`.
+        huge_pages: the active value of `transparent_hugepage/enabled`; empty where it does not exist.
+        huge_pages_defrag: the same for `…/defrag`.
         min_free: `vm.min_free_kbytes` in bytes.
         functions: share of all samples of a profile by function, as `perf top` shows it.
-        recovery: how long the node took from stop to recovered when it was last restarted.
+        recovery: time from stop to recovered in the node's last restart.
     """
 
     node: NodeName
@@ -251,10 +251,10 @@ class Finding:
     Attributes:
         nodes: more than one when they share the machine.
         subject: what on the host (`sda`, `pid 812`); empty for the host itself. One host may have several.
-        why: why the confidence is what it is.
+        why: the reason for the confidence.
         numbers: what was measured; never empty.
         advice: what to do, for people.
-        tunable: the one that does it; None where none does.
+        tunable: the tunable that applies the advice; None if there is none.
     """
 
     syndrome: Syndrome
@@ -274,7 +274,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unexamined:
-    """A syndrome that could not be looked for on a host, and why."""
+    """A syndrome that could not be checked on a host, and why."""
 
     node: NodeName
     syndrome: Syndrome
@@ -283,14 +283,14 @@ class Unexamined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What came of it.
+    """The result of a diagnosis.
 
     Attributes:
         findings: the surest first.
         examined: nodes whose hosts were read.
-        unread: why the host of a node could not be read at all.
-        unexamined: what could not be looked for on a host that was read.
-        unrecorded: syndromes for which a record holds nothing; never on a live host.
+        unread: by node, why its host could not be read.
+        unexamined: what could not be checked on a host that was read.
+        unrecorded: syndromes for which a recording has no data; always empty for a live host.
     """
 
     findings: tuple[Finding, ...]
@@ -301,5 +301,5 @@ class Diagnosis:
 
     @property
     def complete(self) -> bool:
-        """Whether every host was read, and every syndrome looked for on it."""
+        """Whether every host was read and every syndrome was checked on it."""
         return not self.unread and not self.unexamined

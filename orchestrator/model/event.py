@@ -1,7 +1,7 @@
-"""What is written in the journal: a closed union, versioned.
+"""Events of the journal: a closed, versioned union.
 
-The state of a run is a fold over these events (`engine/fold.py`), and every view is drawn from them.
-A field name that is a Python keyword carries a trailing underscore here and none in JSON (`from_` is `from`).
+The state of a run is a fold over these events (`engine/fold.py`), and every view is derived from them. A
+field name that is a Python keyword has a trailing underscore here and none in JSON (`from_` is `from`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.lease_event import (
-    Deposed as Deposed,  # noqa: PLC0414  (this module has all events; so have the next three)
+    Deposed as Deposed,  # noqa: PLC0414  (this module exports all events; also the next three)
 )
 from orchestrator.model.lease_event import (
     LeaseEvent,
@@ -40,7 +40,7 @@ from orchestrator.model.tuning_event import TuningEvent
 from orchestrator.model.turn import HooksOf, Work
 
 SCHEMA_VERSION = 1
-"""Raised when an event changes so that an older, released program could not read it; see ADR 1."""
+"""Raised when an event changes so that an older, released program cannot read it; see ADR 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +48,18 @@ class RunStarted:
     """A run begins.
 
     Attributes:
-        distribution: `elasticsearch` or `opensearch`, as the server says of itself.
-        nodes: the selected ones in their order.
-        repairs: the run whose leftovers this one puts back, and nothing else; None for a restart.
-        addresses: where their hosts were then: a node that is down tells nobody its address.
+        distribution: `elasticsearch` or `opensearch`, as the server reports it.
+        nodes: the selected nodes, in order.
+        repairs: the run whose pending changes this run restores, without restarts; None for a restart.
+        addresses: addresses of the nodes' hosts. A node that is down does not report its address.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
-        data_paths: of the nodes, where the cluster or its file told them: a node that is down tells nobody.
-        planned: the waves of the plan that was shown or saved; a wave may be a part of one of them, no more.
-            Empty when there was none.
-        indices: those that are merged first, in their order; empty for a restart alone.
-        out_of_service: by the run whose leftovers this one puts back: they owe their `after_recovery` hooks.
-        hooks_of: the run that took these out of service, and its playbook.
-        restarted: by the run whose leftovers this one puts back, so that they forgot what they had in memory.
+        data_paths: by node, from the cluster or its file. A node that is down does not report them.
+        planned: the waves of the plan that was shown or saved. A wave never exceeds its planned wave.
+            Empty when there was no plan.
+        indices: indices to merge first, in order; empty for a restart alone.
+        out_of_service: nodes that the repaired run took out of service; `after_recovery` hooks are pending.
+        hooks_of: the run that took these nodes out of service, and its playbook.
+        restarted: nodes that the repaired run restarted, so that their in-memory settings are lost.
     """
 
     cluster: str
@@ -84,10 +84,10 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
-    """How the cluster, and each host that was read, was before anything was changed.
+    """The state of the cluster, and of each host that was read, before any change.
 
     Attributes:
-        bystanders: members without data and without a vote: the cluster can spare them at any moment.
+        bystanders: members without data and without a vote; the cluster works without them.
         partitions: the size of Riak's ring, if it was read.
     """
 
@@ -102,7 +102,7 @@ class BaselineRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChanged:
-    """A cluster setting is about to be changed; what was found is what will be restored."""
+    """A cluster setting is about to be changed. The value found is restored later."""
 
     level: Level
     key: str
@@ -114,10 +114,10 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRestored:
-    """A setting is again as it was found, read back from the cluster. `value` None = absent.
+    """A cluster setting has its original value again, as read from the cluster. `value` None = absent.
 
     Attributes:
-        note: says so when somebody else changed it meanwhile (theirs is left), or when it was never written.
+        note: set when someone else changed it meanwhile (their value stays), or when it was never written.
     """
 
     level: Level
@@ -129,7 +129,7 @@ class SettingRestored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasAdded:
-    """An index without replicas is about to be given one for the run."""
+    """An index without replicas is about to get one for the duration of the run."""
 
     index: str
     index_uuid: str
@@ -140,7 +140,7 @@ class ReplicasAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasRestored:
-    """An index has as many replicas as it was found with (or is gone)."""
+    """An index has its original number of replicas again (or is gone)."""
 
     index_uuid: str
     event: Literal["replicas_restored"] = "replicas_restored"
@@ -156,14 +156,14 @@ class VotingExcluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VotingRestored:
-    """No voting exclusion of ours is left."""
+    """No voting exclusion set by the run remains."""
 
     event: Literal["voting_restored"] = "voting_restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveStarted:
-    """A wave is chosen, with the lives that its nodes had before it (and their hosts' boots)."""
+    """A wave starts, with the incarnations of its nodes (and the boot ids of their hosts) before it."""
 
     wave: Wave
     incarnations: Mapping[NodeName, Incarnation]
@@ -176,7 +176,7 @@ class PhaseEntered:
     """The run (node None) or one of its nodes enters a phase.
 
     Attributes:
-        incarnation: the life in which a node entered `rejoined`; `boot`, its host's boot id then.
+        incarnation: the incarnation in which a node entered `rejoined`; `boot` is its host's boot id then.
     """
 
     from_: str
@@ -189,7 +189,7 @@ class PhaseEntered:
 
 
 def run_phase(old: Phase, new: Phase, *, why: str = "") -> PhaseEntered:
-    """The event of a step of the run."""
+    """Build the event of a phase change of the run."""
     return PhaseEntered(from_=old.value, to=new.value, why=why)
 
 
@@ -202,13 +202,13 @@ def node_phase(
     incarnation: Incarnation | None = None,
     boot: str | None = None,
 ) -> PhaseEntered:
-    """The event of a step of a node."""
+    """Build the event of a phase change of a node."""
     return PhaseEntered(node=node, from_=old.value, to=new.value, why=why, incarnation=incarnation, boot=boot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSent:
-    """About to be done; until its outcome is recorded, it is in doubt."""
+    """An action is about to be sent. Until its outcome is recorded, it is in doubt."""
 
     action: Action
     event: Literal["action_sent"] = "action_sent"
@@ -216,7 +216,7 @@ class ActionSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionConfirmed:
-    """Accepted. `output` is bounded and free of secrets."""
+    """An action was accepted. `output` is bounded and free of secrets."""
 
     action: Action
     output: str = ""
@@ -225,11 +225,11 @@ class ActionConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed:
-    """Refused, or (`in_doubt`) perhaps done.
+    """An action was refused, or (`in_doubt`) may have been done.
 
     Attributes:
-        unsent: it was never sent, to the cluster or to a host: the lease or its record did not allow it.
-        passes: the same action may well be accepted a little later.
+        unsent: it was never sent to the cluster or to a host: the lease or its record did not allow it.
+        passes: the same action may be accepted a little later.
     """
 
     action: Action
@@ -242,13 +242,13 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A predicate is not met: which one, about what, and the evidence.
+    """A predicate is not met: its name, its subjects and the evidence.
 
     Attributes:
-        subject: the first of `subjects`, and `evidence` is about it.
-        count: about how many subjects it is not met.
+        subject: the first of `subjects`; `evidence` is about it.
+        count: the number of subjects for which it is not met.
         subjects: the first five of them.
-        also: predicates that are not met for the same reason, and have no hold of their own.
+        also: predicates that are not met for the same reason and have no hold of their own.
     """
 
     predicate: str
@@ -262,7 +262,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldsCleared:
-    """Nothing holds any more, or (`but_gates`) nothing but gates that are closed."""
+    """No predicate holds the run any more, or (`but_gates`) only closed gates do."""
 
     but_gates: bool = False
     event: Literal["holds_cleared"] = "holds_cleared"
@@ -270,7 +270,7 @@ class HoldsCleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodReading:
-    """One more good reading in a row of the wave's return (0 = the row broke, and why)."""
+    """One more good reading in a row after the wave's return (0 = the row was interrupted, and why)."""
 
     count: int
     why: str = ""
@@ -279,7 +279,7 @@ class GoodReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescued:
-    """The first reading after the stop found shards left without a started copy: started at once."""
+    """The first reading after the stop found shards without a started copy; the wave starts at once."""
 
     shards: tuple[str, ...]
     event: Literal["rescued"] = "rescued"
@@ -287,7 +287,7 @@ class Rescued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondFailure:
-    """Something outside the wave failed while ours were down or recovering."""
+    """Something outside the wave failed while its nodes were down or recovering."""
 
     what: str
     event: Literal["second_failure"] = "second_failure"
@@ -295,12 +295,12 @@ class SecondFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTaken:
-    """An index of which a wave takes copies down, as it was at the last reading before the stop.
+    """An index of which a wave takes copies down, as in the last reading before the stop.
 
     Attributes:
-        filters: its allocation filters, as one text; another text later means that they were changed.
-        started: pairs of a shard's number and its started copies in the whole cluster.
-        open: closed indices have copies too, since 7.2; one that is closed or opened later is another matter.
+        filters: its allocation filters, as one text; a different text later means that they changed.
+        started: pairs of a shard's number and its number of started copies in the whole cluster.
+        open: since 7.2, closed indices have copies too. An index closed or opened later is not compared.
     """
 
     index: str
@@ -313,7 +313,7 @@ class IndexTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenDown:
-    """The copies that a wave takes down: the wave has recovered when these shards are as they were."""
+    """The copies that a wave takes down. The wave has recovered when these shards are as before."""
 
     number: int
     indices: tuple[IndexTaken, ...]
@@ -322,7 +322,7 @@ class TakenDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotWaitedFor:
-    """Copies without a place that the run did not take down: reported, and not waited for."""
+    """Unassigned copies that the run did not take down: reported, but not waited for."""
 
     shards: tuple[MissingCopy, ...]
     why: str
@@ -331,7 +331,7 @@ class NotWaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbacksHome:
-    """Riak: what others held for the wave is handed back, so long after it began; what it holds is left."""
+    """Riak: the wave's data was handed back, after this many seconds. Its own fallbacks may still wait."""
 
     number: int
     seconds: Seconds
@@ -340,7 +340,7 @@ class FallbacksHome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedExcused:
-    """Shards without a started copy that may have one in a moment (`count` 0: none is any more).
+    """Shards without a started copy that may get one in a moment (`count` 0: none any more).
 
     They were reopened or restored, or the wave is back and recovers.
     """
@@ -352,7 +352,7 @@ class RedExcused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembersMissed:
-    """Members of the baseline that this reading does not list, one reading more; and those that are back."""
+    """Baseline members missing from one more reading, and missing members that are back."""
 
     missing: tuple[NodeName, ...] = ()
     back: tuple[NodeName, ...] = ()
@@ -361,12 +361,12 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for so long, beyond half a minute: the limits of waiting move on by that.
+    """The program read nothing for this long, beyond half a minute; waiting limits are extended by that.
 
-    It was suspended, or a verb took long.
+    The program was suspended, or a verb took long.
 
     Attributes:
-        nodes: those on their way down or up, and those of which a lost stop may have been done meanwhile.
+        nodes: nodes that are stopping or starting, and nodes that a lost stop may have stopped meanwhile.
     """
 
     nodes: tuple[NodeName, ...]
@@ -376,7 +376,7 @@ class StoodStill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
-    """Owed work of a node is done: seen on its host, or settled by the policy (`on_failure: warn`)."""
+    """Owed work of a node is done: read on its host, or settled by the policy (`on_failure: warn`)."""
 
     node: NodeName
     work: Work
@@ -386,7 +386,7 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookUnproven:
-    """A `while_stopped` hook ran, and no reading after it shows its node down: its node owes it again."""
+    """A `while_stopped` hook ran, but no reading after it shows its node down. The hook will run again."""
 
     node: NodeName
     number: int
@@ -395,7 +395,7 @@ class HookUnproven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwedAgain:
-    """A node is up in a new life and still owes work: its turn comes again.
+    """A node is up in a new incarnation and still has owed work, so it gets another turn.
 
     Attributes:
         what: the owed work, in the order of a turn.
@@ -409,9 +409,9 @@ class OwedAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecovered:
-    """A node is back with all its copies; of Riak: with all its vnodes, and handoff is done.
+    """A node is back with all its copies. Riak: with all its vnodes, and handoff is done.
 
-    `seconds` is from its stop to here.
+    `seconds` counts from its stop to this event.
     """
 
     node: NodeName
@@ -424,7 +424,7 @@ class NodeRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveFinished:
-    """Every node of the wave is back (or failed), and so are its copies: by default, all that were before."""
+    """Every node of the wave is back (or failed), with its copies: by default, all that it had before."""
 
     number: int
     seconds: Seconds
@@ -433,7 +433,7 @@ class WaveFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """Somebody asked the run to pause or to stop: who and how."""
+    """A person asked the run to pause or to stop: who and how."""
 
     request: Request
     by: str
@@ -442,11 +442,11 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingDown:
-    """The run gives up for now: why, and how it will have ended when all is put back.
+    """The run stands down: why, and its outcome once everything is restored.
 
     Attributes:
-        overdue: nodes that have used up their time to stop, start or rejoin: those that are back do not wait
-            for them any more.
+        overdue: nodes that exceeded their time to stop, start or rejoin. Nodes that are back do not wait for
+            them any more.
     """
 
     reason: str
@@ -457,7 +457,7 @@ class StandingDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodDown:
-    """All is put back, or `left` lists what is not."""
+    """Everything is restored, or `left` lists the unrestored changes."""
 
     outcome: Outcome
     left: tuple[str, ...] = ()
@@ -466,7 +466,7 @@ class StoodDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed:
-    """The run goes on in a new process. Its timers begin anew."""
+    """The run continues in a new process. Its timers start again."""
 
     operator: str
     host: str
@@ -477,7 +477,7 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBegun:
-    """`restore`, or a takeover: only the stand-down of a run is done."""
+    """`restore`, or a takeover: only the stand-down of a run is carried out."""
 
     operator: str
     host: str
@@ -486,7 +486,7 @@ class RestoreBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The end of the run, or of this attempt at it when it can be resumed."""
+    """The end of the run, or of this attempt if the run can be resumed."""
 
     outcome: Outcome
     exit_code: int
@@ -543,11 +543,11 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An event in its place in the journal.
+    """An event with its place in the journal.
 
     Attributes:
         sequence: one-based within the run, without gaps.
-        at: when it was decided, by the orchestrator's clock.
+        at: time of the decision, by the orchestrator's clock.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""Gates: what is asked outside of the cluster before every wave (a queue, a metric, a command).
+"""Gates: checks outside the cluster before every wave (a queue, a metric, a command).
 
 A gate is part of the policy and so of the journal: it holds references to secrets (`env:NAME`), never values.
 """
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from orchestrator.model.reading import Seconds
 
 Scalar: TypeAlias = str | int | float | bool | None
-"""A value of JSON that is no object and no list."""
+"""A JSON value that is neither an object nor a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,18 @@ class Within:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualTo:
-    """A value of the very same type: the text `5` is not the number 5."""
+    """A value of the same type: the text `5` is not the number 5."""
 
     value: Scalar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAccess:
-    """How a server behind a gate is asked.
+    """How to query the server of a gate.
 
     Attributes:
-        url: with neither a user nor a password in it.
-        timeout: seconds that the whole answer may take.
+        url: without user and password.
+        timeout: seconds for the whole answer.
         basic: reference to `user:password`.
         bearer: reference to a token.
         ca: path of the certificates that are trusted; None = the system's.
@@ -50,7 +50,7 @@ class HttpAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitQueueGate:
-    """Open while a queue of RabbitMQ holds no more than so many messages.
+    """Open while a RabbitMQ queue holds at most this many messages.
 
     Attributes:
         name: public: the subject of its hold.
@@ -68,7 +68,7 @@ class RabbitQueueGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusGate:
-    """Open while every sample of an instant query is within the limits, and there is one.
+    """Open while an instant query returns samples and every sample is within the limits.
 
     Attributes:
         name: public: the subject of its hold.
@@ -83,11 +83,11 @@ class PrometheusGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpJsonGate:
-    """Open while one value of a JSON document is as wanted, by one of the two conditions.
+    """Open while one value of a JSON document meets one of the two conditions.
 
     Attributes:
         name: public: the subject of its hold.
-        path: keys and places in lists with dots between them, or a JSON pointer (`/a/b`).
+        path: keys and list positions joined by dots, or a JSON pointer (`/a/b`).
     """
 
     name: str
@@ -104,8 +104,8 @@ class CommandGate:
 
     Attributes:
         name: public: the subject of its hold.
-        run: command line of `/bin/sh`.
-        folder: the folder that it runs in: the playbook's.
+        run: command line for `/bin/sh`.
+        folder: the working directory: the playbook's folder.
     """
 
     name: str
@@ -120,10 +120,10 @@ Gate: TypeAlias = RabbitQueueGate | PrometheusGate | HttpJsonGate | CommandGate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
-    """What a gate said.
+    """The reading of a gate.
 
     Attributes:
-        open: whether a node may be stopped as far as it is concerned.
+        open: whether this gate allows stopping a node.
         evidence: one line for people, with the numbers; free of secrets.
     """
 

@@ -1,4 +1,4 @@
-"""What the journal tells of gates: which closed, which opened, and what all of them said before a stop."""
+"""Events of gates: which closed, which opened, and the readings of all gates before a stop."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 GATES_OPEN: Final = "gates_open"
-"""The predicate that a closed gate is a refusal of; the gate's name is its subject."""
+"""The predicate that a closed gate does not meet. The gate's name is the subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateClosed:
-    """A gate is closed, or (not `readable`) cannot be read, which counts as closed: no node is stopped."""
+    """A gate is closed or (not `readable`) cannot be read, which counts as closed. No node is stopped."""
 
     gate: str
     evidence: str
@@ -22,7 +22,7 @@ class GateClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOpened:
-    """A gate that was closed lets the run go on, as far as it is concerned."""
+    """A closed gate has opened and no longer holds the run."""
 
     gate: str
     evidence: str
@@ -31,7 +31,7 @@ class GateOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatesPassed:
-    """All gates were open at the last reading before a stop; what each of them said, by its name."""
+    """All gates were open at the last reading before a stop. Contains each gate's evidence by name."""
 
     gates: Mapping[str, str]
     event: Literal["gates_passed"] = "gates_passed"

@@ -1,4 +1,4 @@
-"""What the journal says of hastened handoff of Riak (`hasten_handoff`): where it was wanted and not done."""
+"""Event of hastened handoff on Riak (`hasten_handoff`): cases in which it was not possible."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orchestrator.model.cluster import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotHastened:
-    """Riak: handoff after the restart of these nodes is not hastened as the playbook wants, or only in part.
+    """Riak: handoff after the restart of these nodes could not be hastened, or only in part.
 
-    A wave that waits for it goes by `transfers` alone from then on, until handoff can be forced again.
+    The wave then waits by `transfers` alone, until handoff can be forced again.
     """
 
     nodes: tuple[NodeName, ...]

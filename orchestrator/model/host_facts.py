@@ -1,4 +1,4 @@
-"""What one round trip to a host tells of it: the system, files, services, and the disks behind its data."""
+"""Facts read from a host in one round trip: system, files, services and the disks behind its data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 
 
 class InitSystem(Enum):
-    """Who starts services on a host."""
+    """The system that starts services on a host."""
 
     SYSTEMD = "systemd"
     SYSV = "sysv"
@@ -21,10 +21,10 @@ class InitSystem(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFacts:
-    """What the service manager says of a service.
+    """What the service manager reports of a service.
 
     Attributes:
-        present: whether there is such a service at all.
+        present: whether the service exists.
     """
 
     present: bool
@@ -39,11 +39,11 @@ class BlockDevice:
 
     Attributes:
         name: in `/sys/block`.
-        rotational: as the kernel says, which is wrong for many virtual disks; None where it says nothing.
-        data_paths: those that it carries a part of.
-        through: what stands between, from the file system down (`dm-0`, `md0`, `sda1`).
-        multipath: the multipath device (`dm-2`) that it is a path of; empty when of none. The kernel keeps
-            the scheduler of such a disk at `none`: the choice is that of the multipath device's own queue.
+        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
+        data_paths: the data paths that use this disk.
+        through: the layers between file system and disk, from the top (`dm-0`, `md0`, `sda1`).
+        multipath: the multipath device (`dm-2`) of which this disk is a path; empty if there is none. The
+            kernel keeps the scheduler of such a disk at `none`; set it on the multipath device instead.
     """
 
     name: str
@@ -54,27 +54,27 @@ class BlockDevice:
 
 
 NOT_TEXT: Final = "\ufffd"
-"""Stands in a text where the file holds bytes that are not UTF-8."""
+"""Replaces bytes of a file that are not UTF-8."""
 
 FileText: TypeAlias = str | Unknown | None
-"""The text of a file; None where there is none; `Unknown` where it could not be read."""
+"""The text of a file; None where the file does not exist; `Unknown` where it could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """Everything that tunables, and people, need to know of a host.
+    """Everything that tunables and people need of a host.
 
     Attributes:
         kernel: `uname -r`.
-        distribution: ID of os-release (`rhel`, `debian`), or told from older files.
+        distribution: ID of os-release (`rhel`, `debian`), or derived from older files.
         memory: bytes.
-        virtualisation: `none`, `kvm`, `docker`, …; empty where it could not be told.
+        virtualisation: `none`, `kvm`, `docker`, …; empty where it is not known.
         command_line: the words of the kernel's command line.
-        files: by path, as the tunables asked for them: a glob gives every path that it matches. A path that
-            was asked for and is not in it does not exist. A glob whose folder could not be listed stands in
-            it itself, as `Unknown`.
-        not_executable: scripts of the boot that nobody may execute, so that it passes them over.
-        services: by name, as the tunables asked for them.
+        files: by path, as the tunables requested them; a glob adds every path that it matches. A requested
+            path that is missing here does not exist. A glob whose folder could not be listed is itself a key,
+            with the value `Unknown`.
+        not_executable: boot scripts without execute permission, which the boot skips.
+        services: by name, as the tunables requested them.
         tuned: the active profile of tuned or ktune; None = none, or no tuned.
         devices: the disks behind the data paths.
         unit: the node's own service, without `.service`; empty when it is a container or a command.
@@ -98,10 +98,10 @@ class HostFacts:
     unit: str = ""
 
     def text(self, path: str) -> FileText:
-        """A file as read; None when it does not exist (or was not asked for).
+        """The text of a file; None when it does not exist (or was not requested).
 
-        A glob that could not be listed answers for every path that it would match: what nobody looked for is
-        not absent.
+        If a glob could not be listed, every path that it would match is `Unknown`: an unread file is not an
+        absent file.
         """
         if path in self.files:
             return self.files[path]
@@ -111,12 +111,12 @@ class HostFacts:
         return next(unread, None)
 
     def exact(self, path: str) -> FileText:
-        """As `text`, but `Unknown` where the text is not the file's very bytes, and could not be put back."""
+        """Like `text`, but `Unknown` where the text is not the exact bytes and could not be restored."""
         found = self.text(path)
         if isinstance(found, str) and (NOT_TEXT in found or "\0" in found):
             return Unknown(reason=f"{path} is no text in UTF-8: its text could not be restored")
         return found
 
     def matching(self, prefix: str, suffix: str = "") -> tuple[str, ...]:
-        """Paths that were read and begin and end so, in order."""
+        """Paths that were read and have this prefix and suffix, in order."""
         return tuple(sorted(path for path in self.files if path.startswith(prefix) and path.endswith(suffix)))

@@ -1,4 +1,4 @@
-"""The lease: one run a cluster, and what any bastion needs to put the cluster back without our state file."""
+"""The lease: one run per cluster, and everything another bastion needs to restore the cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from orchestrator.model.turn import HooksOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInHand:
-    """A node that we took down or are about to, with the life it had before.
+    """A node that the run stopped or is about to stop, with its incarnation before the stop.
 
     Attributes:
-        address: where its host is reached: a node that is down tells nobody.
-        owed: names of the work that its turn owes, for a person who reads the record.
+        address: address of its host. A node that is down does not report it.
+        owed: names of the node's owed work, for a person who reads the record.
     """
 
     node: NodeName
@@ -27,26 +27,26 @@ class NodeInHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """What stands in the cluster while a run is on.
+    """The record that is stored in the cluster while a run is active.
 
     Attributes:
-        epoch: counts takeovers; creating the next one is how a lease is taken over, which only one can.
+        epoch: counts takeovers. A takeover creates the next epoch, and only one process can succeed.
         owner: `user@host`, for people.
-        process: boot id, pid and start time of the owner's process, by which the same machine knows that
-            it is provably gone.
+        process: boot id, pid and start time of the owner's process. On the same machine they can prove that
+            the process has ended.
         started: RFC 3339.
-        heartbeat: counter; a watcher that sees the same one for 90 s of its own clock may take over.
-        debts: settings changed and not yet put back, with what was found at both levels.
-        excluded: nodes that we excluded from voting.
-        in_hand: nodes that are ours to start.
-        out_of_service: nodes whose `before_stop` hooks ran, or may have, and whose `after_recovery` hooks did
-            not yet.
-        hooks_of: the run whose hooks these are, whichever run holds the record; None where no node is out
-            of service.
-        restarted: nodes that forgot by us what stood in their memory (Riak's limits), so that what they show
-            is nobody's change.
-        left_by: the run whose leftovers these are, while they stand on in the record of the run that took
-            the lease over from it; empty once they are the run's own.
+        heartbeat: counter. A watcher that sees the same value for 90 s by its own clock may take over.
+        debts: settings changed and not restored yet, with the original value at both levels.
+        excluded: nodes that the run excluded from voting.
+        in_hand: nodes that the run has to start.
+        out_of_service: nodes whose `before_stop` hooks ran, or may have run, and whose `after_recovery` hooks
+            did not run yet.
+        hooks_of: the run whose hooks these are, even if another run holds the record; None where no node is
+            out of service.
+        restarted: nodes whose in-memory settings (Riak's limits) were lost by a restart of this run, so that
+            a different value there is not a change by a person.
+        left_by: the earlier run whose pending changes these are, while the run that took over the lease still
+            keeps them in its record; empty once they are the run's own.
     """
 
     epoch: int
@@ -66,7 +66,7 @@ class LeaseRecord:
 
     @property
     def debtor(self) -> str:
-        """The run that changed what stands here as owed."""
+        """The run that made the pending changes in this record."""
         return self.left_by or self.run
 
     @property

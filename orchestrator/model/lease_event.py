@@ -1,4 +1,4 @@
-"""What the journal says of the run's lease."""
+"""Events of the run's lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.model.cluster import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """The cluster is ours. `takeover` says that an expired lease of somebody else was replaced."""
+    """The run holds the lease. `takeover`: it replaced an expired lease of another process."""
 
     epoch: int
     holder: str
@@ -20,7 +20,7 @@ class LeaseTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost:
-    """No stop any more; starts and restores go on."""
+    """The lease is lost. No node is stopped any more; starts and restores continue."""
 
     reason: str
     event: Literal["lease_lost"] = "lease_lost"
@@ -28,7 +28,7 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRegained:
-    """A lease that could not be refreshed for a while stands as ours again: stops are possible."""
+    """A lease that could not be refreshed for a while is held again. Stops are possible."""
 
     holder: str
     event: Literal["lease_regained"] = "lease_regained"
@@ -36,17 +36,17 @@ class LeaseRegained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deposed:
-    """Another process took over the lease of this run, and with it every change that is not restored yet.
+    """Another process took over this run's lease, and with it every unrestored change.
 
-    From here on this process writes no setting and stops no node. It starts only nodes that it stopped
-    itself, that are down, and that are not among `in_hand`.
+    From now on this process writes no setting and stops no node. It starts only nodes that it stopped itself,
+    that are down, and that are not in `in_hand`.
 
     Attributes:
-        successor: the run that took over; our own id where another process resumed this run. (`run` is the
-            record's own, in JSON.)
+        successor: the run that took over; our own id where another process resumed this run. (In JSON, `run`
+            is the record's own field.)
         owner: `user@host` of that process.
-        epoch: of its lease; 0 where only the journal shows it.
-        in_hand: nodes that are now that process's to start.
+        epoch: epoch of its lease; 0 where only the journal shows the takeover.
+        in_hand: nodes that the other process has to start from now on.
     """
 
     successor: str

@@ -13,7 +13,7 @@ from orchestrator.model.reading import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesRead:
-    """The first reading of the counters by which it is told whether an index is still written, by uuid."""
+    """The first reading of the counters that show whether an index is still being written, by uuid."""
 
     counters: Mapping[str, Writes]
     event: Literal["writes_read"] = "writes_read"
@@ -21,7 +21,7 @@ class WritesRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeWarned:
-    """Something that the operator has to know of a merge, and that does not hold it."""
+    """A warning about a merge for the operator. It does not hold the merge."""
 
     index: str
     index_uuid: str
@@ -31,10 +31,10 @@ class MergeWarned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeDue:
-    """An index that was not to be merged when the run began is to be merged now, or may have to be.
+    """An index that needed no merge at the start of the run is to be merged now, or may have to be.
 
     Attributes:
-        why: a copy of it came back with too many segments, or a shard has no copy to be counted.
+        why: a copy returned with too many segments, or a shard has no copy to count.
     """
 
     index: str
@@ -45,10 +45,10 @@ class MergeDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBegun:
-    """The merge of an index is about to be asked for, or one that runs already is taken for ours (`found`).
+    """The merge of an index is about to be requested, or a running merge is adopted (`found`).
 
     Attributes:
-        segments: of the copy that has most of them.
+        segments: segments of the copy that has the most.
         bytes: of all copies together.
     """
 
@@ -65,10 +65,11 @@ class IndexMerged:
     """Every started copy of an index has few enough segments, counted on each, and no merge of it runs.
 
     Attributes:
-        segments: of the copy that has most of them by now.
-        seconds: since it was begun; 0 when it was not merged by this run.
-        incarnations: the lives of the nodes by then: a node is due for a restart while it lives one of them.
-        why: what is to be said beside, such as that it is gone, or is written and has more segments again.
+        segments: segments of the copy that has the most now.
+        seconds: since the merge began; 0 when this run did not merge it.
+        incarnations: incarnations of the nodes at this time. A node is due for a restart while its
+            incarnation is one of them.
+        why: a remark, such as that the index is gone, or is being written and has more segments again.
     """
 
     index: str

@@ -1,7 +1,7 @@
-"""Force-merging after a bulk load: what is wanted, what is read of the indices, and how far it has come.
+"""Force-merge after a bulk load: what is wanted, what is read of the indices, and the progress.
 
-A force-merge is one call an index; the cluster carries it on whoever has asked for it and whoever listens. So
-it is never known by its answer, only by what is read: the tasks that run, and the segments of every copy.
+A force-merge is one call per index. The cluster continues it even if the client disconnects. So the answer to
+the call proves nothing; only the running tasks and the segments of every copy show the progress.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.reading import Seconds
 
 LARGEST_NATURAL_SEGMENT_BYTES = 5 * 1024**3
-"""`index.merge.policy.max_merged_segment`, 5 GB by default: the usual merges leave a larger segment alone,
-with whatever is deleted in it."""
+"""`index.merge.policy.max_merged_segment`, 5 GB by default. The usual merges leave larger segments alone,
+including the deleted documents in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSettings:
-    """What indices are to have once they are loaded; None leaves a setting as the loader left it.
+    """Settings for the indices after they are loaded. None leaves a setting unchanged.
 
     Attributes:
-        number_of_replicas: copies beside the primary.
-        refresh_interval: as the server takes it, such as `1s`; an empty text takes the setting away.
+        number_of_replicas: copies besides the primary.
+        refresh_interval: in the server's format, such as `1s`; an empty text removes the setting.
         translog_durability: `request` or `async`.
     """
 
@@ -37,13 +37,13 @@ class MergePolicy:
     """How indices are merged before the restart.
 
     Attributes:
-        patterns: names or globs, as they were given.
-        max_segments: most segments that a copy may have afterwards.
-        allow_writes: go on with indices that are still being written.
-        at_once: indices that are merged at a time, in all.
-        per_node: of these, so many with a copy on the same node.
-        put_right: what bulk loaders leave behind, set to these values after the merge.
-        deadline: seconds within which the merge of one index has ended, from when it was last asked for.
+        patterns: names or globs, as given.
+        max_segments: maximum segments per copy.
+        allow_writes: also merge indices that are still being written.
+        at_once: maximum number of indices merged at the same time.
+        per_node: maximum of these with a copy on the same node.
+        put_right: settings that bulk loaders leave behind, set to these values after the merge.
+        deadline: seconds for the merge of one index, counted from the last request.
     """
 
     patterns: tuple[str, ...]
@@ -57,13 +57,13 @@ class MergePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTarget:
-    """An index of the run, as it was found when the run began.
+    """An index of the run, as found at the start of the run.
 
     Attributes:
-        segments: of the copy that has most of them.
+        segments: segments of the copy that has the most.
         bytes: of all copies together.
-        due: whether it is to be merged: it has too many segments, or a merge of it was begun by an earlier
-            run that did not see its end.
+        due: whether it is to be merged: it has too many segments, or an earlier run began its merge and did
+            not see the end.
     """
 
     index: str
@@ -78,9 +78,9 @@ class CopySegments:
     """The segments of one started copy.
 
     Attributes:
-        segments: those that a search goes through.
-        bytes: of them, on disk.
-        largest_bytes: of the largest of them.
+        segments: number of searchable segments.
+        bytes: size of these segments on disk.
+        largest_bytes: size of the largest of them.
     """
 
     shard: ShardId
@@ -93,10 +93,10 @@ class CopySegments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """Counters of an index that only move while it is written.
+    """Counters of an index that change only while it is being written.
 
     Attributes:
-        operations: indexed and deleted on its primaries since their nodes started; a restart sets it back.
+        operations: indexed and deleted on its primaries since their nodes started; a restart resets it.
         sequence: sum of the primaries' highest sequence numbers; None where the version has none (before 6).
     """
 
@@ -106,16 +106,16 @@ class Writes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkIndex:
-    """What was read of one index of the run.
+    """The reading of one index of the run.
 
     Attributes:
-        copies: the started ones; a copy that is not in it was not read.
-        tasks: force-merges of it that run, whoever asked for them.
-        tasks_known: False where the version has no task list, so that only `merging` tells.
-        merging: merges of its shards that run now, those of the cluster's own accord included.
-        replicas: as set.
-        refresh_interval: as set; None where it is not.
-        translog_durability: as set; None where it is not.
+        copies: the started copies that were read.
+        tasks: running force-merges of it, by any client.
+        tasks_known: False where the version has no task list, so only `merging` shows it.
+        merging: running merges of its shards, including automatic ones.
+        replicas: the current value.
+        refresh_interval: the current value; None where it is not set.
+        translog_durability: the current value; None where it is not set.
     """
 
     name: str
@@ -131,17 +131,17 @@ class BulkIndex:
 
     @property
     def segments(self) -> int:
-        """Of the copy that has most of them; 0 without a copy."""
+        """Segments of the copy that has the most; 0 without a copy."""
         return max((copy.segments for copy in self.copies), default=0)
 
     @property
     def bytes(self) -> int:
-        """Of all its copies together."""
+        """Size of all copies together."""
         return sum(copy.bytes for copy in self.copies)
 
     @property
     def under_way(self) -> bool:
-        """Whether a merge of it may be running: where there is no task list, any merge counts."""
+        """Whether a merge of it may be running. Without a task list, any merge counts."""
         return self.tasks > 0 or (not self.tasks_known and self.merging > 0)
 
 
@@ -150,8 +150,8 @@ class BulkView:
     """One reading of the indices that a run merges.
 
     Attributes:
-        indices: by uuid; one that is gone or closed is not in it.
-        closed: uuids of those that are closed: they can be neither read nor merged until they are opened.
+        indices: by uuid, without indices that are gone or closed.
+        closed: uuids of closed indices, which can be neither read nor merged until they are opened.
     """
 
     indices: Mapping[str, BulkIndex]
@@ -160,11 +160,11 @@ class BulkView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderLeftover:
-    """A setting that a bulk loader seems to have left behind.
+    """A setting that a bulk loader probably left behind.
 
     Attributes:
         setting: its full name, `index.…`.
-        put_right: whether the playbook says to what it is set; to `wanted` then, None takes it away.
+        put_right: whether the playbook sets it. If so, `wanted` is the value, and None removes the setting.
     """
 
     index: str

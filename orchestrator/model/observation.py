@@ -1,4 +1,4 @@
-"""One reading of the world. Every part is a value or `Unknown`; nothing is guessed."""
+"""One reading of the cluster and its hosts. Every part is a value or `Unknown`; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from orchestrator.model.riak import RiakView
 from orchestrator.model.tuning import HostTuning
 
 SettingValue = str | tuple[str, ...]
-"""A flat setting as the cluster returns it; lists come back as lists."""
+"""A flat setting as the cluster returns it; a list stays a list."""
 
 
 class Level(Enum):
-    """Where a cluster setting stands. The effective value is transient over persistent over the files'."""
+    """Level of a cluster setting: transient overrides persistent, persistent overrides the files."""
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     PERSISTENT = "persistent"
     TRANSIENT = "transient"
 
 
-@dataclass(frozen=True, kw_only=True)  # not slotted, so that what is derived from it is derived once
+@dataclass(frozen=True, kw_only=True)  # not slotted, so that derived values can be cached
 class ClusterView:
-    """One reading of the cluster (`_cluster/state`): membership, metadata and routing that belong together.
+    """One reading of the cluster (`_cluster/state`): consistent membership, metadata and routing.
 
     Attributes:
         version: lowest version among the nodes, such as `9.1.0`.
         distribution: `elasticsearch` or `opensearch`.
-        state_version: the cluster state's own counter; two readings with the same one are the same.
+        state_version: the cluster state's own counter. Two readings with the same version are the same.
         master: None while there is none.
         voters: node ids of the last committed voting configuration; None before 7.
         voting_exclusions: names (or ids of nodes that are gone) excluded from voting.
         shutdowns: node ids with a node-shutdown record.
-        riak: what a Riak cluster tells of itself; None of any other kind. Of Riak `nodes` are the members
-            that are up, and `master` is the claimant, or the node that answered where none is known.
+        riak: the reading of a Riak cluster; None for any other kind. For Riak, `nodes` are the members that
+            are up, and `master` is the claimant, or the node that answered where the claimant is not known.
     """
 
     name: str
@@ -68,17 +68,17 @@ class ClusterView:
 
     @cached_property
     def metadata(self) -> Mapping[str, Index]:
-        """The indices by uuid, since a name can be given again."""
+        """The indices by uuid, since a name can be reused."""
         return {index.uuid: index for index in self.indices}
 
     @cached_property
     def not_started(self) -> tuple[ShardCopy, ...]:
-        """Copies that do not serve; none of them on a healthy cluster."""
+        """Copies that do not serve requests; a healthy cluster has none."""
         return tuple(copy for copy in self.copies if not copy.started)
 
     @cached_property
     def on_node(self) -> Mapping[NodeName, tuple[ShardCopy, ...]]:
-        """The assigned copies by node, so that a rule about a wave costs what the wave holds."""
+        """The assigned copies by node, so that a predicate about a wave only reads that wave's copies."""
         by_node: dict[NodeName, list[ShardCopy]] = {}
         for copy in self.copies:
             if copy.node is not None:
@@ -100,7 +100,7 @@ class ClusterView:
 
     @cached_property
     def moving(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
-        """The shards of which a copy is on its way somewhere, with all their copies."""
+        """The shards with a copy that is moving or initializing, with all their copies."""
         on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
         return {
             shard: self.shards[shard]
@@ -114,7 +114,7 @@ class ClusterView:
 
     @cached_property
     def recovered(self) -> ClusterView:
-        """The cluster state as it will be when every copy on its way has arrived."""
+        """The cluster state as it will be when every initializing copy has started."""
         copies = tuple(
             replace(copy, state=CopyState.STARTED, allocation_id=None)
             if copy.state is CopyState.INITIALIZING
@@ -126,10 +126,10 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsView:
-    """Cluster settings, flat, level by level.
+    """Cluster settings, flat, by level.
 
     Attributes:
-        files: what elasticsearch.yml or the built-in default says, for the keys we ask about.
+        files: value in elasticsearch.yml or built-in default, for the keys that the program reads.
         archived: names under `archived.`, which can block every later update.
     """
 
@@ -145,11 +145,11 @@ class SettingsView:
         )
 
     def at(self, level: Level, key: str) -> SettingValue | None:
-        """What stands at that level; None = absent, which is apart from any value."""
+        """The value at that level; None = absent, which differs from every value."""
         return (self.persistent if level is Level.PERSISTENT else self.transient).get(key)
 
     def effective(self, key: str) -> SettingValue | None:
-        """Transient over persistent over the files'; None when nobody says."""
+        """The value in force: transient, else persistent, else the files'; None if it is set at no level."""
         for layer in (self.transient, self.persistent, self.files):
             if key in layer:
                 return layer[key]
@@ -161,11 +161,11 @@ class HealthView:
     """`_cluster/health` after a wait for the master's queue (`wait_for_events`), so that it is not stale.
 
     Attributes:
-        settled: False when that wait ran out: the reading may then be old.
+        settled: False when that wait ran out; the reading may then be old.
         waited_for: the priority of the wait. `languid` is the whole queue. On a master whose queue is never
-            empty it is a higher one: changes of lower priorities that were queued before may be missing.
+            empty it is a higher one, so queued changes of lower priority may be missing.
         pending_tasks: cluster-state updates that wait for the master.
-        oldest_task: how long the oldest of them waits.
+        oldest_task: how long the oldest of them has waited.
     """
 
     status: Health
@@ -182,13 +182,13 @@ class HealthView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """A shard copy on its way.
+    """A shard copy that is being recovered.
 
     Attributes:
         source: None when it recovers from its own disk.
-        bytes_total: to be had in all, reused ones included.
-        bytes_reused: found on disk already.
-        bytes_copied: moved over the network so far.
+        bytes_total: total size, including reused bytes.
+        bytes_reused: already on disk.
+        bytes_copied: copied over the network so far.
     """
 
     shard: ShardId
@@ -216,13 +216,13 @@ class MissingCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Work under way that a restart would break.
+    """Running work that a restart would interrupt.
 
     Attributes:
-        snapshots: `repository/name` of those running.
+        snapshots: `repository/name` of the running ones.
         merges: nodes on which a force-merge runs.
         reindexes: nodes on which a reindex, update-by-query or delete-by-query runs.
-        unread: members that did not tell what runs on them.
+        unread: members that did not report their running tasks.
     """
 
     snapshots: tuple[str, ...] = ()
@@ -233,14 +233,14 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A node's data paths, summed; the watermark is about the fullest of them.
+    """A node's data paths, summed. The watermark flags are about the fullest path.
 
     Attributes:
         used_share: of the fullest path, 0 to 1.
         over_low: past the low watermark: no copy is allocated there any more.
         over_high: past the high watermark: copies are moved away.
-        room_bytes: what may still be written before the fullest path passes its high watermark (what is free,
-            where none applies); 0 past it. None when it was not read.
+        room_bytes: bytes that can be written before the fullest path passes its high watermark (free bytes,
+            where there is no watermark); 0 past it. None when it was not read.
     """
 
     used_share: float
@@ -250,7 +250,7 @@ class Disk:
 
 
 class ServiceState(Enum):
-    """What the host's service manager says of the node's service."""
+    """The state of the node's service, as the host's service manager reports it."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -261,15 +261,15 @@ class ServiceState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """What was read on a node's host.
+    """The reading of a node's host.
 
     Attributes:
         service: state of the node's service.
-        detail: the manager's own words, for people (`failed (Result: exit-code)`).
+        detail: the service manager's own words, for people (`failed (Result: exit-code)`).
         boot_id: changes with each boot of the machine; None where it cannot be read.
-        machine_id: tells which nodes share a machine; None where it cannot be read.
-        may_control: whether the account may stop and start the service (sudo was tried where it is needed);
-            None when this observation did not ask.
+        machine_id: equal for nodes that share a machine; None where it cannot be read.
+        may_control: whether the account may stop and start the service (sudo is tested where it is needed);
+            None when this observation did not check it.
     """
 
     service: ServiceState
@@ -284,10 +284,10 @@ class Successor:
     """The process that took over the lease of this run, as its record says.
 
     Attributes:
-        run: its run; the same as ours where another process resumed our run.
+        run: id of its run; our own id where another process resumed our run.
         owner: `user@host`.
-        epoch: of its lease; 0 where only the journal shows it.
-        in_hand: nodes that its record has in hand.
+        epoch: epoch of its lease; 0 where only the journal shows it.
+        in_hand: the `in_hand` nodes of its record.
     """
 
     run: str
@@ -298,14 +298,14 @@ class Successor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """What is known of our lease.
+    """The current reading of our lease.
 
     Attributes:
-        held: ours, by the last write or read that succeeded.
-        refreshed: age of that success.
-        successor: another process whose record was read where ours was. A refresh that failed, or a record
-            that is gone, sets none.
-        gone: the record is gone and no other is there. The lease does not come back during this run.
+        held: True if this run holds the lease, by the last write or read that succeeded.
+        refreshed: seconds since that success.
+        successor: the process whose record was read in place of ours. A failed refresh or a missing record
+            sets none.
+        gone: the record is gone and there is no other record. The lease does not return during this run.
     """
 
     held: bool
@@ -316,15 +316,15 @@ class LeaseView:
 
 
 class Look(Enum):
-    """What to read for the next decision: as little as the decision needs.
+    """What to read for the next decision: no more than the decision needs.
 
-    GATE is everything; LAST is what the last reading before a stop needs, in as few calls as will do;
-    DOWN is what matters while a node is down; RECOVERY is what tells how recovery goes;
-    HOSTS_FULL asks each selected host for its rights too. BULK reads the indices that a run merges.
-    PACE reads what paces handoff on Riak, for a run that hastens it.
+    GATE is everything. LAST is what the last reading before a stop needs, in as few calls as possible. DOWN
+    is what matters while a node is down. RECOVERY is the progress of recovery. HOSTS_FULL also checks the
+    account's rights on each selected host. BULK reads the indices that a run merges. PACE reads what limits
+    handoff on Riak, for a run that hastens it.
     """
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     CLUSTER = auto()
     SETTINGS = auto()
@@ -340,20 +340,20 @@ class Look(Enum):
 
 
 EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE}
-"""What a run looks at before a stop. The indices that it merges are read by themselves."""
+"""What a run reads before a stop. The indices that it merges are read separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """All that a decision may know.
+    """The input of a decision.
 
     Attributes:
-        at: when the reading *began*; what happened later may not be in it.
-        before: when the reading before it began; None for the first one of a process.
-        hosts: of the nodes that were asked; a host not in it was not asked.
+        at: when the reading *began*. Later changes may be missing.
+        before: when the previous reading began; None for the first one of a process.
+        hosts: by node; a host that was not requested is missing.
         bulk: the indices that the run merges.
-        tuning: how the hosts of the nodes that were asked stand to the profile.
-        gates: by their names, those that were asked.
+        tuning: by node, each requested host compared with the profile.
+        gates: by name; a gate that was not requested is missing.
     """
 
     at: Instant
@@ -371,9 +371,9 @@ class Observation:
     lease: Reading[LeaseView] = NOT_READ
 
     def host(self, name: NodeName) -> Reading[HostView]:
-        """The host of that node, `Unknown` when it was not asked."""
+        """The host of that node; `Unknown` when it was not requested."""
         return self.hosts.get(name, Unknown(reason=f"the host of {name} was not asked"))
 
     def gate(self, name: str) -> Reading[GateView]:
-        """What the gate of that name said, `Unknown` when it was not asked."""
+        """The reading of the gate of that name; `Unknown` when it was not requested."""
         return self.gates.get(name, Unknown(reason="it was not asked"))

@@ -1,4 +1,4 @@
-"""What the journal says of waves that go beside the recoveries of others (`overlap_recovery`)."""
+"""Events of waves that overlap with the recovery of earlier waves (`overlap_recovery`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from orchestrator.model.cluster import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveGaveWay:
-    """With `overlap_recovery`: the wave is back, and the next may go while its copies are on their way.
+    """With `overlap_recovery`: the wave is back, and the next may start while copies still recover.
 
     Attributes:
-        copies: not started yet, of whatever wave.
+        copies: not started yet, of any wave.
     """
 
     number: int
@@ -23,7 +23,7 @@ class WaveGaveWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardUnderWay:
-    """A shard of which a copy is on its way.
+    """A shard with a copy that is recovering or moving.
 
     Attributes:
         nodes: those that have a copy of it or are getting one.
@@ -36,13 +36,13 @@ class ShardUnderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlapping:
-    """The last reading before the stop of a wave that does not wait for those before it.
+    """The last reading before the stop of a wave that does not wait for earlier waves.
 
     Attributes:
         number: of the wave that stops.
-        unassigned: copies that nobody works on, beyond the baseline: 0 by the rule.
-        shards: what recovers, none of it on the wave by the rule: `index`, `number`, and the `nodes` that
-            have a copy or are getting one.
+        unassigned: copies beyond the baseline that are not being allocated; 0 by the predicate.
+        shards: shards that recover, none of them on the wave by the predicate: `index`, `number`, and the
+            `nodes` that have a copy or are getting one.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Names of the phases. The legal steps between them are one literal table in `engine/phases.py`."""
+"""Names of the phases. The legal transitions are one literal table in `engine/phases.py`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import Enum, IntEnum
 
 
 class Phase(Enum):
-    """Where a run is: a wave in hand goes from GATED to SETTLED.
+    """Phase of a run. A wave goes from GATED to SETTLED.
 
-    A run after a bulk load merges its indices before its first wave, and lets their copies settle (MERGED).
+    A run after a bulk load merges its indices before its first wave and waits for their copies (MERGED).
     """
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     PREPARING = "preparing"
     MERGING = "merging"
@@ -28,9 +28,9 @@ class Phase(Enum):
 
 
 class NodePhase(Enum):
-    """Where one node of the run is."""
+    """Phase of one node of the run."""
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     PENDING = "pending"
     STOPPING = "stopping"
@@ -56,7 +56,7 @@ class Outcome(Enum):
 
 
 class Request(IntEnum):
-    """What somebody asked of a run under way, mildest first; a stronger one replaces a milder."""
+    """What a person requested of an active run, mildest first. A stronger request replaces a milder one."""
 
     NONE = 0
     PAUSE = 1

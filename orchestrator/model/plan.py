@@ -1,6 +1,6 @@
-"""What a run would do: the waves, the exact steps, and what holds it already.
+"""The plan of a run: its waves, its exact steps, and its current holds.
 
-The shape is the contract's: `plan.json` and `--output json` carry these fields under these names
+The fields are a public contract: `plan.json` and `--output json` use these names
 (`predicted` is `predicted_seconds` there).
 """
 
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How long something should take: never one number, for recovery depends on what is written meanwhile."""
+    """A predicted duration, as a range: recovery depends on what is written meanwhile."""
 
     low: Seconds
     likely: Seconds
@@ -28,11 +28,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usual:
-    """The time of a node in a kind of cluster, where no run of this cluster has measured it.
+    """The time of a node in a kind of cluster, used while no run of this cluster has measured it.
 
     Attributes:
-        rests_on: where the figures come from, for people.
-        instead: what the policy wants for less time, and why this cluster does without; empty otherwise.
+        rests_on: source of the figures, for people.
+        instead: what the policy would do to save time, and why this cluster cannot; empty otherwise.
     """
 
     node: Prediction
@@ -47,7 +47,7 @@ class PlannedWave:
     Attributes:
         number: one-based.
         zone: None where the cluster has no awareness or the strategy does not go by it.
-        why: one line: why these nodes now, and why no more.
+        why: one line: why these nodes are next, and why the wave has no more.
     """
 
     number: int
@@ -78,19 +78,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run would do, and what the cluster was when this was worked out.
+    """What a run would do, and the state of the cluster at planning.
 
     Attributes:
         distribution: `elasticsearch` or `opensearch`.
         version: lowest version among the nodes.
-        fingerprint: `sha256:…` of what the plan rests on; a saved plan is applied only while it still fits.
-        lower_bound_waves: fewest waves that any plan could have; None until planning knows one.
+        fingerprint: `sha256:…` of the plan's inputs. A saved plan is applied only while the fingerprint
+            matches.
+        lower_bound_waves: minimum number of waves of any plan; None where planning has not computed it.
         holds: what would hold the run now.
         settings_changed: key to (found, wanted); None is "absent".
-        max_segments: what indices are merged to; None for a restart alone.
-        merges: the indices of the run, in its order; empty for a restart alone.
-        leftovers: what bulk loaders seem to have left on them.
-        predicted_from: what the predicted times rest on, for people.
+        max_segments: maximum segments per copy; None for a restart alone.
+        merges: indices of the run, in order; empty for a restart alone.
+        leftovers: settings on them that bulk loaders probably left behind.
+        predicted_from: source of the predicted times, for people.
     """
 
     cluster: str

@@ -1,6 +1,6 @@
-"""How a run is to be done: the playbook, the cluster file and the flags, checked and frozen.
+"""The policy of a run: the playbook, the cluster file and the flags, checked and frozen.
 
-The policy is journalled at the start; `resume` uses that one, whatever the files say by then.
+The policy is written to the journal at the start. `resume` uses it, even if the files have changed since.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Kind(Enum):
 
 
 class Strategy(Enum):
-    """How waves are cut. Shard-safe sets come with a later version."""
+    """How nodes are grouped into waves. Shard-safe sets come with a later version."""
 
     NODE = "node"
     ZONE = "zone"
@@ -38,14 +38,14 @@ class ZeroReplicas(Enum):
 
 
 class LeasePlace(Enum):
-    """Where the lease stands beside the state database."""
+    """Where the lease is stored, in addition to the state database."""
 
     CLUSTER = "cluster"
     STATE = "state"
 
 
 class Together(Enum):
-    """When nodes of one machine go down in one wave."""
+    """When the nodes of one machine go down in one wave."""
 
     ALWAYS = "always"
     REBOOT = "reboot"
@@ -54,7 +54,7 @@ class Together(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Limits of every wait, in seconds; reaching one stands the run down."""
+    """Limits of every wait, in seconds. When a limit is reached, the run stands down."""
 
     stop: Seconds = 600.0
     start: Seconds = 600.0
@@ -68,7 +68,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryLimits:
-    """Raised for the run, never lowered; None leaves a limit as it is.
+    """Recovery limits, raised for the run and never lowered. None leaves a limit unchanged.
 
     Attributes:
         max_bytes_per_sec: bytes a second.
@@ -86,9 +86,9 @@ class Hook:
     """A command before, during or after a node's restart.
 
     Attributes:
-        run: command line in which `{node}` stands for the node's name.
-        local: on this machine instead of the node's host.
-        timeout: seconds after which it has failed.
+        run: command line; `{node}` is replaced with the node's name.
+        local: run it on this machine instead of the node's host.
+        timeout: seconds after which it counts as failed.
     """
 
     run: str
@@ -107,7 +107,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which nodes a run restarts; empty `only` is all of them. Names are globs.
+    """Which nodes a run restarts. An empty `only` selects all. Names are globs.
 
     Attributes:
         started_before: only nodes whose process is older, by the node's own clock.
@@ -121,12 +121,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awareness:
-    """The cluster's own allocation awareness, as it was when the run began.
+    """The cluster's own allocation awareness at the start of the run.
 
     Attributes:
         attributes: node attributes that copies are spread over, in the cluster's order.
-        forced: zones of the attribute that waves go by which forced awareness names: while one is away, the
-            others take no more than their share of its copies, so that many stay unassigned.
+        forced: zones that forced awareness lists for the attribute that waves use. While one zone is away,
+            the other zones take no more than their share of its copies, so many copies stay unassigned.
     """
 
     attributes: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Awareness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisabledPredicate:
-    """A predicate that the operator has switched off, wholly or for one subject."""
+    """A predicate that the operator has disabled, for all subjects or for one."""
 
     name: str
     subject: str | None = None
@@ -143,29 +143,29 @@ class DisabledPredicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything a decision may ask about what is wanted.
+    """Everything that decisions need to know about the wanted run.
 
     Attributes:
-        cluster: the name that the cluster must call itself.
-        max_unavailable: nodes that may be away at once, at least 1; None = no bound of its own, and with
-            the strategy `node` one machine.
+        cluster: the expected cluster name.
+        max_unavailable: nodes that may be away at once, at least 1; None = no limit of its own, and with the
+            strategy `node` one machine.
         min_started_copies: in-sync copies of every shard that stay started outside the wave.
         min_capacity: share of data nodes of each tier that stays up, 0 to 1.
-        accept_red: indices that may be red already.
+        accept_red: indices that may be red from the start.
         zero_replicas_accepted: names or globs under the `accept` policy.
-        settle_consecutive: good readings in a row after which a node counts as back.
+        settle_consecutive: good readings in a row after which a node counts as ready.
         zone_attribute: node attribute that names the zone; None without one.
-        awareness: what the cluster itself says of zones.
-        tune: what hosts are set to while their nodes are down; None leaves them alone.
-        transfer_limit: of Riak: transfers that a node may have at once during the run; raised, never lowered;
-            None leaves it alone.
-        hasten_handoff: of Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`.
-        merge: the indices that are merged before nodes are restarted; None for a restart alone.
-        gates: what is asked before every wave; their names are all different.
+        awareness: the cluster's own awareness settings.
+        tune: tuning of the hosts while their nodes are down; None leaves them alone.
+        transfer_limit: Riak: concurrent transfers per node during the run; raised, never lowered; None leaves
+            it alone.
+        hasten_handoff: Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`.
+        merge: indices that are merged before nodes are restarted; None for a restart alone.
+        gates: checks before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
-        pause_after: nodes after which the run pauses (a canary); None without one.
-        begin_anyway: skip the nodes that are held at planning, restart the others, and end held with the
-            list; without it a run that can be seen not to finish does not begin.
+        pause_after: number of nodes after which the run pauses (a canary); None without one.
+        begin_anyway: skip nodes that are held at planning, restart the others, and end held with the list.
+            Without it, a run that evidently cannot finish does not begin.
     """
 
     kind: Kind
@@ -208,11 +208,11 @@ class Policy:
 
     @property
     def goes_by_machine(self) -> bool:
-        """Whether nodes that share a machine go in one wave: always, or because the machine itself goes."""
+        """Whether nodes that share a machine go in one wave, always or because the machine is rebooted."""
         return self.together is Together.ALWAYS or (self.together is Together.REBOOT and self.reboot)
 
     def disables(self, name: str, subject: str) -> bool:
-        """Whether the operator has switched this predicate off for this subject."""
+        """Whether the operator has disabled this predicate for this subject."""
         return any(rule.name == name and rule.subject in (None, subject) for rule in self.disabled_predicates)
 
 
@@ -222,8 +222,8 @@ class Wave:
 
     Attributes:
         number: one-based.
-        why: one line: why these, and why no more.
-        machines: of its nodes those that go together because they share a machine, machine by machine.
+        why: one line: why these nodes, and why no more.
+        machines: groups of its nodes that go together because they share a machine.
     """
 
     number: int
@@ -233,5 +233,5 @@ class Wave:
     machines: tuple[tuple[NodeName, ...], ...] = ()
 
     def machine(self, name: NodeName) -> tuple[NodeName, ...]:
-        """The nodes that share a node's machine and go with it, itself included."""
+        """The nodes of the wave that share this node's machine, including itself."""
         return next((machine for machine in self.machines if name in machine), (name,))

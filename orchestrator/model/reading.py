@@ -1,6 +1,6 @@
-"""What a reading of the world can be: a value, or `Unknown` with its reason.
+"""A reading: a value, or `Unknown` with its reason.
 
-Unknown is never healthy: a predicate that meets it holds, and no code may take it for an empty value.
+Unknown is never healthy. A predicate that reads it holds, and no code may treat it as an empty value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 Instant: TypeAlias = float
-"""A moment in seconds since the Unix epoch, from a `Clock` that never goes back within one process."""
+"""A moment in seconds since the Unix epoch, from a `Clock` that never runs backwards within one process."""
 
 Seconds: TypeAlias = float
 """A duration in seconds."""
@@ -22,8 +22,9 @@ class Unknown:
 
     Attributes:
         reason: one line for people: which read, of what, and how it failed.
-        passes: it may well be read a little later as it is; a wrong key or account someone has to change.
-        since: of a host that may be read later: when the first of its failed readings in a row was.
+        passes: the read may succeed a little later without a change. False where a person has to change a key
+            or account.
+        since: for a host that may be read later: time of the first of its failed readings in a row.
     """
 
     reason: str
@@ -33,10 +34,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbled(Unknown):
-    """What was read is not what it should be, and stays so until a person changes it.
+    """A read value that is not valid, and stays so until a person changes it.
 
     Attributes:
-        remedy: what that person can do.
+        remedy: what the person can do.
     """
 
     remedy: str

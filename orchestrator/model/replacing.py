@@ -1,8 +1,8 @@
-"""A frozen value with some fields changed, for values of many fields that change at every event.
+"""Replace some fields of a frozen value; for values with many fields that change at every event.
 
-`dataclasses.replace` builds the new value through its constructor, field by field: for a state of fifty
-fields that is most of what a replay costs. Here the fields are copied at once and the changed ones put over
-them, so the value's class must not be slotted. To the type checker it is `dataclasses.replace`.
+`dataclasses.replace` builds the new value through its constructor, field by field. For a state of fifty
+fields that is most of the cost of a replay. Here all fields are copied at once and then the changed ones are
+set, so the value's class must not be slotted. The type checker sees `dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ else:
     Value = TypeVar("Value")
 
     def replace(value: Value, /, **changes: Any) -> Value:
-        """The same value but for these fields.
+        """Return the same value with these fields changed.
 
         Raises:
             TypeError: it has no such field.

@@ -1,4 +1,4 @@
-"""What names, globs, aliases and data streams stand for: concrete indices."""
+"""The concrete indices behind names, globs, aliases and data streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedIndex:
-    """An index as it was found; another one of the same name has another uuid."""
+    """An index as found. A later index of the same name has another uuid."""
 
     name: str
     uuid: str
@@ -15,14 +15,14 @@ class ResolvedIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What patterns stand for, each index once and in the order of its name.
+    """The indices that patterns resolve to, each once and sorted by name.
 
     Attributes:
         open: the indices to work on.
-        closed: those that match and are closed: their segments can be neither read nor merged.
-        hidden: those that match a glob, are hidden or have a name with a leading dot, and so are left out:
-            name them, or write the dot, to have them among `open`.
-        unmatched: the patterns that stand for nothing at all, as they were given.
+        closed: matching indices that are closed; their segments can be neither read nor merged.
+        hidden: indices that match a glob but are left out, because they are hidden or their name has a
+            leading dot. Give the name or the dot to have them in `open`.
+        unmatched: patterns that match nothing, as given.
     """
 
     open: tuple[ResolvedIndex, ...] = ()

@@ -1,7 +1,7 @@
-"""A Riak cluster as its commands and `/stats` tell it. Every part is read or `Unknown`; nothing is guessed.
+"""A Riak cluster as its commands and `/stats` report it. Every part is read or `Unknown`, never guessed.
 
-A partition is known by its number, 0 to the ring's size less one; its index is that number times 2^160 over
-the size. Which readings prove what is the business of `engine/kinds/riak/predicates.py`.
+A partition is identified by its number, from 0 to the ring size minus one. Its index is that number times
+2^160 divided by the ring size. `engine/kinds/riak/predicates.py` defines which readings prove what.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 
 HASH_SPACE: Final = 2**160
-"""Size of the space of keys (SHA-1) that the partitions of a ring divide evenly."""
+"""Size of the key space (SHA-1), which the partitions of a ring divide evenly."""
 
 
 class Membership(Enum):
-    """What the ring says of a member. It says nothing of whether the node runs: a stopped one is `valid`."""
+    """A member's state in the ring. It does not show whether the node runs: a stopped one is `valid`."""
 
     JOINING = "joining"
     VALID = "valid"
@@ -30,7 +30,7 @@ class Membership(Enum):
 
 
 class Availability(Enum):
-    """Whether a member answers, as `cluster status` prints it; `!` is what nobody announced."""
+    """Whether a member answers, as `cluster status` prints it; `!` is down without being marked so."""
 
     UP = "up"
     UP_THOUGH_MARKED_DOWN = "up!"
@@ -44,7 +44,7 @@ class RiakMember:
 
     Attributes:
         ring_share: percent of the partitions it owns now.
-        pending_share: percent it will own when the pending changes are through; None while none is pending.
+        pending_share: percent it will own after the pending changes; None while none is pending.
         location: the failure domain, where the version has one and it is set.
     """
 
@@ -57,7 +57,7 @@ class RiakMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMember:
-    """A line of `cluster status`; the shares are those of `RiakMember`."""
+    """A line of `cluster status`. The shares are as in `RiakMember`."""
 
     node: NodeName
     membership: Membership
@@ -70,10 +70,10 @@ class ClusterMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """`cluster status`, asked of one node.
+    """Output of `cluster status`, from one node.
 
     Attributes:
-        ring_ready: None while the claimant, who alone knows, does not answer.
+        ring_ready: None while the claimant does not answer; only the claimant has this value.
     """
 
     ring_ready: bool | None
@@ -82,13 +82,13 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingReady:
-    """`ringready`: do the rings of all nodes agree?
+    """Output of `ringready`: whether the rings of all nodes agree.
 
     Attributes:
         agreed: True for `TRUE`.
-        nodes: those whose rings were compared and agree. A node that is up but did not answer this question
-            is in neither list, so this has to be held against the members.
-        down: nodes that could not be asked.
+        nodes: nodes whose rings were compared and agree. A node that is up but did not answer is in neither
+            list, so compare this list with the members.
+        down: nodes that could not be queried.
         differing: two nodes that list different owners.
     """
 
@@ -100,12 +100,12 @@ class RingReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPartition:
-    """A partition that is to change its owner.
+    """A partition that is about to change its owner.
 
     Attributes:
         index: its index in the hash space.
-        waiting_on: vnode modules whose data is still to be handed over.
-        complete: those that are handed over.
+        waiting_on: vnode modules whose data still has to be handed over.
+        complete: vnode modules whose data is handed over.
     """
 
     index: int
@@ -115,7 +115,7 @@ class PendingPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipChange:
-    """Partitions on their way from one owner to the next."""
+    """Partitions that are moving from one owner to another."""
 
     owner: str
     next_owner: str
@@ -124,7 +124,7 @@ class OwnershipChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingStatus:
-    """`ring-status`, asked of one node.
+    """Output of `ring-status`, from one node.
 
     Attributes:
         ring_ready: None while the claimant does not answer.
@@ -140,7 +140,7 @@ class RingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCount:
-    """So many partitions of a node: waiting to be handed off, or not running though it owns them."""
+    """A number of partitions of a node: waiting for handoff, or owned but not running."""
 
     node: NodeName
     partitions: int
@@ -148,13 +148,13 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveTransfer:
-    """A transfer that moves data now.
+    """A transfer that is moving data.
 
     Attributes:
-        kind: `hinted`, `ownership`, `resize` or `repair`; `unknown` from a node too old to tell.
-        index: of the partition it goes to.
-        source: None from a node too old to tell.
-        percent: as far as it has come; None while nobody knows.
+        kind: `hinted`, `ownership`, `resize` or `repair`; `unknown` from a node too old to report it.
+        index: index of the target partition.
+        source: None from a node too old to report it.
+        percent: progress; None while it is not known.
     """
 
     kind: str
@@ -167,13 +167,13 @@ class ActiveTransfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfers:
-    """`transfers`, asked of one node.
+    """Output of `transfers`, from one node.
 
     Attributes:
         down: `are currently down`.
         waiting: `waiting to handoff`; a node that has just started reports its own fallbacks here.
         not_running: `does not have N primary partitions running`.
-        uncontacted: `could not be contacted` about what it transfers now.
+        uncontacted: `could not be contacted` for its active transfers.
     """
 
     down: tuple[NodeName, ...] = ()
@@ -184,13 +184,13 @@ class Transfers:
 
     @property
     def clean(self) -> bool:
-        """None of the five. `No transfers active` alone is not it: that stands there while a node is down."""
+        """Whether all five are empty. `No transfers active` also appears while a node is down."""
         return not (self.down or self.waiting or self.not_running or self.active or self.uncontacted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferLimits:
-    """How many transfers a node may have at once, by node; `offline` ones did not say."""
+    """Maximum concurrent transfers by node. The `offline` nodes did not answer."""
 
     limits: Mapping[NodeName, int]
     offline: tuple[NodeName, ...] = ()
@@ -198,12 +198,12 @@ class TransferLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSet:
-    """What became of a change of the transfer limit; the return term says `ok` in any case.
+    """Result of a change of the transfer limit. The command's return term is `ok` in any case.
 
     Attributes:
         limit: None where the answer does not repeat it.
-        node: None for the whole cluster, or for the node that was asked.
-        failed: nodes that do not have it.
+        node: None for the whole cluster, or for the node that received the command.
+        failed: nodes on which the limit was not set.
     """
 
     limit: int | None
@@ -213,10 +213,10 @@ class LimitSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceWait:
-    """`wait-for-service`: is the service up?
+    """Output of `wait-for-service`: whether the service is up.
 
     Attributes:
-        last: what it said last; for people.
+        last: its last line, for people.
     """
 
     service: str
@@ -229,14 +229,15 @@ class NodeStats:
     """`/stats` of one node.
 
     Attributes:
-        kv_vnodes: vnodes of the key-value store that run, fallbacks included. It climbs for some 10 s after a
-            start, while `/ping` answers already.
+        kv_vnodes: running vnodes of the key-value store, including fallbacks. It grows for some 10 s after a
+            start, while `/ping` already answers.
         connected: other nodes that this one has a connection with.
         ring_size: partitions of the ring.
-        ownership: how many of them each node owns.
-        pipe_vnodes: those of `riak_pipe`, which are handed off as well; 0 where it does not say.
-        schedulers: Erlang schedulers that exist; `schedulers_online` of them work. None where not told.
-        release: Erlang/OTP's, such as `25`.
+        ownership: number of partitions that each node owns.
+        pipe_vnodes: vnodes of `riak_pipe`, which are handed off as well; 0 where it is not reported.
+        schedulers: number of Erlang schedulers; `schedulers_online` of them are active. None where not
+            reported.
+        release: Erlang/OTP release, such as `25`.
     """
 
     node: NodeName
@@ -252,21 +253,22 @@ class NodeStats:
 
     @property
     def owned(self) -> int:
-        """Partitions that it owns, by its own ring."""
+        """Number of partitions that it owns, by its own ring."""
         return self.ownership.get(self.node, 0)
 
     @property
     def beyond_its_own(self) -> int:
-        """Vnodes of partitions that others own: each is to be handed off.
+        """Number of vnodes of partitions that others own. Each of them is to be handed off.
 
-        This followed `transfers` within one vnode while a node came back (five nodes of 3.2.1, ring size 64).
+        This number was within one vnode of `transfers` while a node came back (five nodes of 3.2.1, ring size
+        64).
         """
         return max(0, max(self.kv_vnodes, self.pipe_vnodes) - self.owned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """Who owns which partition: everything that preference lists follow from.
+    """The owner of each partition. Preference lists follow from it.
 
     Attributes:
         owners: by number of the partition.
@@ -276,30 +278,30 @@ class Ring:
 
     @property
     def size(self) -> int:
-        """Its partitions."""
+        """Number of partitions."""
         return len(self.owners)
 
     @property
     def ownership(self) -> Mapping[NodeName, int]:
-        """How many partitions each node owns."""
+        """Number of partitions that each node owns."""
         return Counter(self.owners)
 
     def preference_list(self, first: int, n_val: int) -> tuple[NodeName, ...]:
-        """Owners of the `n_val` consecutive partitions from this one, over the end of the ring too.
+        """Owners of the `n_val` consecutive partitions from this one, wrapping at the end of the ring.
 
-        A list cannot be longer than the ring; an owner that has two of the partitions stands in it twice.
+        A list cannot be longer than the ring. An owner of two of the partitions is listed twice.
         """
         return tuple(self.owners[(first + step) % self.size] for step in range(min(n_val, self.size)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignsOfLife:
-    """What tells that a node serves again; none of these proves it alone.
+    """Signs that a node serves again. None of them proves it alone.
 
     Attributes:
-        ping: its HTTP port answers. It does so while no vnode runs.
-        stats: what it counts of itself.
-        service: whether a peer sees its key-value store; asked only of nodes that this run took down.
+        ping: its HTTP port answers. It also answers while no vnode runs.
+        stats: its own `/stats`.
+        service: whether a peer sees its key-value store; read only for nodes that this run took down.
     """
 
     ping: Reading[bool] = NOT_READ
@@ -309,22 +311,22 @@ class SignsOfLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakView:
-    """One reading of a Riak cluster. What a decision did not ask for is `NOT_READ`.
+    """One reading of a Riak cluster. Parts that the decision did not request are `NOT_READ`.
 
-    Read with `Look.CLUSTER`: cluster. With `Look.HEALTH`: ring_ready and signs. With `Look.ACTIVITY`, as
-    before every stop: also members, ring_status, transfers, ring and n_vals. With `Look.RECOVERIES` and
-    without `Look.ACTIVITY`, as while handoff is waited for: transfers alone, or `beyond` alone. With
-    `Look.PACE` beside it: unstarted.
+    `Look.CLUSTER` reads cluster. `Look.HEALTH` reads ring_ready and signs. `Look.ACTIVITY`, as before every
+    stop, also reads members, ring_status, transfers, ring and n_vals. `Look.RECOVERIES` without
+    `Look.ACTIVITY`, as during the wait for handoff, reads transfers alone or `beyond` alone. `Look.PACE` adds
+    unstarted.
 
     Attributes:
-        beyond: vnodes of partitions of others, by node, where the `/stats` of all members count some. They
-            prove that handoff is not done. That it is done, only `transfers` proves.
-        signs: by member, of those that are up.
-        transfers: by the node that was asked; two nodes that agree are better than one.
+        beyond: vnodes of partitions that others own, by node, where the `/stats` of all members count some.
+            They prove that handoff is not done. Only `transfers` proves that handoff is done.
+        signs: by member that is up.
+        transfers: by the node that answered; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
-        untold: why the process of a member that is up cannot be told, by member.
-        unstarted: of each member that is up: how many vnodes it has never started since it runs. While there
-            are any, handoff that is clean may be so for a moment.
+        untold: by member that is up, why its process could not be identified.
+        unstarted: by member that is up, the number of vnodes it has not started since its own start. While
+            there are any, a clean handoff may be so only for a moment.
     """
 
     members: Reading[tuple[RiakMember, ...]] = NOT_READ
@@ -341,7 +343,7 @@ class RiakView:
 
     @property
     def ring_size(self) -> int | None:
-        """The number of partitions, by the ring or by the `/stats` of a member; None if neither was read."""
+        """Number of partitions, by the ring or by the `/stats` of a member; None if neither was read."""
         if not isinstance(self.ring, Unknown):
             return self.ring.size
         stats = (sign.stats for sign in self.signs.values())

@@ -1,7 +1,7 @@
-"""What is wanted of a host's kernel and services, what was found there, and the changes between the two.
+"""The wanted settings of a host's kernel and services, the values found, and the changes between them.
 
-A tunable never acts. It reads facts and names *changes*; each change knows what it found, so its inverse is a
-value too: it can be journalled before anything is done, and undone by any later program.
+A tunable never acts. It reads facts and names *changes*. Each change contains the value found, so its inverse
+is a value too. It can be journalled before anything is done, and any later program can undo it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 Wanted: TypeAlias = str | Mapping[str, str]
-"""What a profile wants of a tunable: a word, or a word by kind of device (`ssd`, `rotational`)."""
+"""The wanted value of a tunable: a word, or a word by kind of device (`ssd`, `rotational`)."""
 
 
 class OnFailure(Enum):
-    """What a tunable that cannot be set does to a run. Either way the node is started."""
+    """What happens to a run when a tunable cannot be set. In either case the node is started."""
 
     STOP = "stop"
     WARN = "warn"
 
 
 class Reload(Enum):
-    """Who has to be told that a file was written or taken away."""
+    """What has to be reloaded after a file was written or removed."""
 
     NOBODY = "nobody"
     SYSTEMD = "systemd"
@@ -31,11 +31,11 @@ class Reload(Enum):
 
 
 class Verdict(Enum):
-    """How a tunable stands on a host.
+    """Result of comparing a tunable with the host.
 
     `OK` and `DRIFT` are about the running system and, where the profile persists, the next boot.
-    `NOT_APPLICABLE` says that the host has no such thing (no SSD behind the data, no numad installed): fine.
-    `UNKNOWN` says that it could not be read: never taken for fine.
+    `NOT_APPLICABLE`: the host has no such thing (no SSD behind the data, no numad installed). This is fine.
+    `UNKNOWN`: it could not be read. This never counts as fine.
     """
 
     OK = "ok"
@@ -50,7 +50,7 @@ class TuningSetting:
 
     Attributes:
         why: the reason for the value, for people.
-        source: who says so.
+        source: the document that recommends it.
     """
 
     tunable: str
@@ -62,11 +62,12 @@ class TuningSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningProfile:
-    """What is wanted of every host of a cluster, in the order of the profile.
+    """The wanted settings of every host of a cluster, in the order of the profile.
 
     Attributes:
-        persist: whether it is made to last over a boot.
-        devices: what a block device is where the kernel is wrong about it, by name: `ssd` or `rotational`.
+        persist: whether the settings have to survive a boot.
+        devices: kind of a block device (`ssd` or `rotational`) by name, where the kernel reports the wrong
+            kind.
     """
 
     name: str
@@ -76,14 +77,14 @@ class TuningProfile:
     devices: Mapping[str, str] = field(default_factory=dict)
 
     def on_failure(self, tunable: str) -> OnFailure:
-        """What this tunable does to a run when it cannot be set."""
+        """What happens to a run when this tunable cannot be set."""
         found = (setting.on_failure for setting in self.settings if setting.tunable == tunable)
         return next(found, OnFailure.WARN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueChange:
-    """A value of the running kernel, at a path under /proc/sys or /sys. It does not outlive a boot."""
+    """A value of the running kernel, at a path under /proc/sys or /sys. A boot resets it."""
 
     path: str
     found: str
@@ -91,13 +92,13 @@ class ValueChange:
     change: Literal["value"] = "value"
 
     def undone(self) -> ValueChange:
-        """The change that puts back what was found."""
+        """The change that restores the original value."""
         return ValueChange(path=self.path, found=self.wanted, wanted=self.found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A whole file of ours: its text, or None where there is none."""
+    """A whole file that the program owns: its text, or None where the file does not exist."""
 
     path: str
     found: str | None
@@ -106,16 +107,16 @@ class FileChange:
     change: Literal["file"] = "file"
 
     def undone(self) -> FileChange:
-        """The change that puts back what was found."""
+        """The change that restores the original file."""
         return FileChange(path=self.path, found=self.wanted, wanted=self.found, reload=self.reload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockChange:
-    """Our marked lines at the end of a file that others write too (`/etc/sysctl.conf`, rc.local, riak.conf).
+    """The program's marked lines at the end of a shared file (`/etc/sysctl.conf`, rc.local, riak.conf).
 
     Attributes:
-        name: in the markers, so that each tunable has lines of its own.
+        name: part of the markers, so that each tunable has its own lines.
         found: the lines between our markers; None where there are none.
     """
 
@@ -126,13 +127,13 @@ class BlockChange:
     change: Literal["block"] = "block"
 
     def undone(self) -> BlockChange:
-        """The change that puts back what was found."""
+        """The change that restores the original lines."""
         return BlockChange(path=self.path, name=self.name, found=self.wanted, wanted=self.found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceMode:
-    """Whether a service runs, starts at boot, and may be started at all."""
+    """Whether a service runs, starts at boot, and may be started."""
 
     running: bool
     enabled: bool
@@ -141,7 +142,7 @@ class ServiceMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceChange:
-    """A service that is stopped and kept from starting, or the other way round."""
+    """A service that is stopped and kept from starting, or the reverse."""
 
     service: str
     found: ServiceMode
@@ -149,7 +150,7 @@ class ServiceChange:
     change: Literal["service"] = "service"
 
     def undone(self) -> ServiceChange:
-        """The change that puts back what was found."""
+        """The change that restores the original mode."""
         return ServiceChange(service=self.service, found=self.wanted, wanted=self.found)
 
 
@@ -162,16 +163,16 @@ class TunedChange:
     change: Literal["tuned"] = "tuned"
 
     def undone(self) -> TunedChange:
-        """The change that puts back what was found."""
+        """The change that restores the original profile."""
         return TunedChange(found=self.wanted, wanted=self.found)
 
 
 Change: TypeAlias = ValueChange | FileChange | BlockChange | ServiceChange | TunedChange
-"""Told apart by their `change` wherever they are written down."""
+"""Distinguished by their `change` field in every serialized form."""
 
 
 def subject_of(change: Change) -> str:
-    """What is changed, as the ledger keeps it apart and people read it."""
+    """What is changed: the ledger's key, and readable for people."""
     match change:
         case ValueChange(path=path) | FileChange(path=path):
             return path
@@ -185,12 +186,12 @@ def subject_of(change: Change) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunableState:
-    """One tunable on one host, as read, and what would make it right.
+    """The reading of one tunable on one host, and the changes that would correct it.
 
     Attributes:
-        wanted: as people read it, with the device where there is one (`none (sdb)`).
-        at_boot: what the next boot will make of it, as far as it can be told.
-        detail: why, where the verdict alone does not say it.
+        wanted: for people, with the device where there is one (`none (sdb)`).
+        at_boot: the value after the next boot, where it is known.
+        detail: the reason, where the verdict alone is not enough.
         changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
     """
 
@@ -206,16 +207,16 @@ class TunableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTuning:
-    """How a host stands to a profile, tunable by tunable in the profile's order."""
+    """A host compared with a profile, one tunable at a time in the profile's order."""
 
     states: tuple[TunableState, ...]
 
     @property
     def drifted(self) -> tuple[TunableState, ...]:
-        """Those that there is something to do about."""
+        """Tunables that need a change."""
         return tuple(state for state in self.states if state.verdict is Verdict.DRIFT)
 
     @property
     def unread(self) -> tuple[TunableState, ...]:
-        """Those that could not be read."""
+        """Tunables that could not be read."""
         return tuple(state for state in self.states if state.verdict is Verdict.UNKNOWN)

@@ -1,4 +1,4 @@
-"""What the journal tells of tuning: what was set and read back, and what was not."""
+"""Events of tuning: what was set and read again, and what could not be set."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from orchestrator.model.tuning import OnFailure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningApplied:
-    """A tunable was set while the node was down, and read back.
+    """A tunable was set while the node was down, and read again.
 
     Attributes:
-        found: as people read it.
+        found: the original value, for people.
     """
 
     node: NodeName
@@ -26,11 +26,11 @@ class TuningApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningMissed:
-    """A tunable could not be read or set; the node is started all the same.
+    """A tunable could not be read or set. The node is started anyway.
 
     Attributes:
         tunable: empty when it is about the whole host.
-        on_failure: what the profile says of it: the run goes on, or stands down once the node is started.
+        on_failure: the profile's setting: the run continues, or stands down once the node is started.
     """
 
     node: NodeName

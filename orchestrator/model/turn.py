@@ -1,4 +1,4 @@
-"""One node's turn: what it owes, what is wanted of it now, and which verb may still take effect."""
+"""One node's turn: its owed work, its current goal, and which verb may still take effect."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from orchestrator.model.reading import Instant
 
 
 class Work(Enum):
-    """Kinds of work that a turn can owe."""
+    """Kinds of owed work of a node."""
 
-    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+    __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
 
     RESTART = "restart"
     HOOK = "hook"
@@ -43,7 +43,7 @@ REBOOT = Owed(work=Work.REBOOT)
 
 
 def in_words(owed: frozenset[Owed]) -> str:
-    """Items in the order in which a turn does them: `restart, hook while_stopped 0`."""
+    """List owed work in the order in which a turn does it: `restart, hook while_stopped 0`."""
     order = list(Work)
     return ", ".join(
         str(item) for item in sorted(owed, key=lambda item: (order.index(item.work), item.number))
@@ -52,7 +52,7 @@ def in_words(owed: frozenset[Owed]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HooksOf:
-    """Whose `after_recovery` hooks put nodes into service again: names alone, since a hook may hold a secret.
+    """Whose `after_recovery` hooks return nodes to service. Names alone, since a hook may hold a secret.
 
     Attributes:
         run: the run that took the nodes out of service.
@@ -67,14 +67,14 @@ class HooksOf:
 
 
 class Goal(Enum):
-    """What is wanted of a node now."""
+    """The current goal for a node."""
 
     RESTART = "restart"
     BRING_UP = "bring up"
 
 
 class Verb(Enum):
-    """Verbs that take a node down, and that may take effect after their connection was lost."""
+    """Verbs that take a node down and may take effect after their connection was lost."""
 
     STOP = "stop"
     REBOOT = "reboot"
@@ -82,12 +82,12 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A verb that was sent and whose effect was not seen yet.
+    """A verb that was sent and whose effect has not been seen yet.
 
     Attributes:
         since: when it was sent, or when a new process took over the run.
-        accepted: the host accepted it in this process; otherwise it may never have arrived.
-        heard: the host accepted it in this process or an earlier one: it is done once the node is back.
+        accepted: the host accepted it in this process. False: it may never have arrived.
+        heard: the host accepted it in this process or an earlier one, so it is done once the node is back.
     """
 
     verb: Verb

@@ -1,7 +1,7 @@
-"""What a wait listens to, so that the run moves on within milliseconds of the world being ready.
+"""Events that end a wait, so that the run continues within milliseconds.
 
-Waiting is not sleeping: the cluster's own long polls and the hosts' own job ends wake the loop. A watch is
-a hint to look again; what it seems to say is always read anew before it is believed.
+A wait does not sleep. The cluster's long polls and the ends of host jobs wake the loop. A watch is only a
+hint to read again: its content is always read afresh before it is used.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from orchestrator.model.reading import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesJoined:
-    """At least so many nodes are in the cluster."""
+    """At least this many nodes are in the cluster."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesActive:
-    """At least so many shard copies are active, and nothing waits in the master's queue."""
+    """At least this many shard copies are active, and the master's queue is empty."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterElected:
-    """There is a master."""
+    """A master is elected."""
 
 
 ClusterWatch: TypeAlias = NodesJoined | CopiesActive | MasterElected
@@ -37,11 +37,11 @@ ClusterWatch: TypeAlias = NodesJoined | CopiesActive | MasterElected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What to listen to, at most until `until`; nothing listened to is a plain wait.
+    """What to listen to, at most until `until`. With nothing to listen to, it is a plain wait.
 
     Attributes:
-        services: nodes whose service's change of state wakes.
-        for_people: what is awaited, as the views say it.
+        services: nodes whose service wakes the loop when its state changes.
+        for_people: description of the wait, for the views.
     """
 
     until: Instant

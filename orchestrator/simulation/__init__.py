@@ -1,1 +1,1 @@
-"""A seeded, deterministic world behind the ports: its own time, its ground truth, its faults."""
+"""A seeded, deterministic world behind the ports, with its own time, ground truth and faults."""

@@ -1,4 +1,4 @@
-"""What a simulated run has left: settings that are not as found, nodes that are down."""
+"""What a simulated run left behind: settings that were not restored, nodes that are down."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 Settings = Mapping[tuple[Level, str], SettingValue]
-"""Every setting that stands, by its level and key."""
+"""Every setting that has a value, by level and key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Aftermath:
     """The cluster after the run, by its ground truth.
 
     Attributes:
-        not_as_found: settings that the run owes, each with what it was and is.
+        not_as_found: settings that the run did not restore, each with its original and its current value.
         down: nodes that do not run.
     """
 
@@ -29,14 +29,14 @@ class Aftermath:
 
 
 def settings(world: World) -> Settings:
-    """The settings as they stand now."""
+    """The current settings."""
     persistent, transient = world.settings()
     levels = ((Level.PERSISTENT, persistent), (Level.TRANSIENT, transient))
     return {(level, key): value for level, layer in levels for key, value in layer.items()}
 
 
 def aftermath(world: World, before: Settings) -> Aftermath:
-    """What is left, held against the settings from before the run; what others set since is theirs."""
+    """Compare the cluster with its settings before the run; changes by others do not count."""
     after = settings(world)
     left = [
         f"{key}: was {_said(before.get((level, key)))}, is {_said(after.get((level, key)))}"
@@ -57,7 +57,7 @@ def _may_be(
     if isinstance(world, RiakWorld):
         name = holder(key)
         if now is None or name is None or not isinstance(found, str):
-            return True  # the node is down, or came up since: its limit is in no memory, or its files'
+            return True  # the node is down, or restarted since: no limit in memory, or that of its files
         return isinstance(now, str) and int(now) in world.may_be(name, int(found))
     return now in world.may_stand(level, key, found)
 

@@ -1,8 +1,8 @@
-"""Virtual time: what will happen when, and nothing happens unless time is let pass.
+"""Virtual time: scheduled events, which happen only while a caller lets time pass.
 
-Several processes of the program may live in one world. One of them, the host, is whoever calls from the main
-thread; each other one is a guest with a thread of its own. Only one thread ever runs: a guest runs from the
-moment its wait ends until it waits again, so the same seed is the same night.
+Several processes of the program may share one world. The host is the process that runs in the main thread.
+Every other process is a guest with its own thread. Only one thread runs at a time: a guest runs from the end
+of its wait to its next wait, so the same seed always gives the same run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Dismissed(BaseException):
 
 
 class Guest:
-    """Another process, which lives while the host lets time pass.
+    """Another process, which runs while the host lets time pass.
 
     Attributes:
         over: its work is done, or has failed.
-        failure: how its work failed; raised by whoever invited it, in a place that knows what to do about it.
+        failure: the exception that ended its work; the code that invited the guest raises it at a suitable
+            place.
     """
 
     def __init__(self, agenda: Agenda, work: Happening) -> None:
@@ -43,7 +44,7 @@ class Guest:
 
     @property
     def wakes_at(self) -> Instant:
-        """When its wait ends at the latest."""
+        """The latest end of its wait."""
         return self._end
 
     @property
@@ -52,12 +53,12 @@ class Guest:
         return self._agenda.now >= self._end or self._holds()
 
     def run(self) -> None:
-        """Let it go on until it waits again or is over."""
+        """Run it until it waits again or is over."""
         self._may_run.release()
         self._has_run.acquire()
 
     def wait(self, holds: Callable[[], bool], end: Instant) -> bool:
-        """Called from its own thread: hand over to the host until this holds, or it is so late."""
+        """Called from its own thread: return control to the host until this holds, or until this time."""
         if holds():
             return True
         self._holds, self._end = holds, end
@@ -68,7 +69,7 @@ class Guest:
         return holds()
 
     def dismiss(self) -> None:
-        """End its thread, wherever it waits."""
+        """End its thread at its current wait."""
         self._dismissed = True
         while not self.over:
             self._may_run.release()
@@ -88,7 +89,7 @@ class Guest:
 
 
 class Agenda:
-    """What is due, in the order of time; what is due at the same moment, in the order of asking.
+    """Scheduled events in order of time; events of the same moment in order of scheduling.
 
     Args:
         start: the virtual now, in seconds since the epoch.
@@ -101,12 +102,12 @@ class Agenda:
         self._guests: list[Guest] = []
 
     def after(self, seconds: Seconds, happening: Happening) -> None:
-        """Let this happen so many seconds from now."""
+        """Schedule this event after this many seconds."""
         self._asked += 1
         heapq.heappush(self._due, (self.now + max(0.0, seconds), self._asked, happening))
 
     def invite(self, work: Happening) -> Guest:
-        """Let this work go on beside the host, from now on, as another process."""
+        """Run this work beside the host, from now on, as another process."""
         guest = Guest(self, work)
         self._guests.append(guest)
         return guest
@@ -118,11 +119,11 @@ class Agenda:
             guest.dismiss()
 
     def advance(self, seconds: Seconds) -> None:
-        """Let so much time pass, with all that is due in it."""
+        """Let this much time pass, with all events that are due in it."""
         self.until(_never, seconds)
 
     def until(self, holds: Callable[[], bool], seconds: Seconds) -> bool:
-        """Let time pass until this holds (True), at most so long (False)."""
+        """Let time pass until this holds (True), at most this long (False)."""
         end = self.now + max(0.0, seconds)
         if self._guests:
             guest = next((guest for guest in self._guests if guest.ident == get_ident()), None)
@@ -131,7 +132,7 @@ class Agenda:
             return self._until_beside_guests(holds, end)
         while not holds():
             if not self._due or self._due[0][0] > end:
-                self.now = max(self.now, end)  # what happened may have let time pass itself
+                self.now = max(self.now, end)  # an event may have let time pass itself
                 return holds()
             at, _, happening = heapq.heappop(self._due)
             self.now = max(self.now, at)

@@ -1,9 +1,9 @@
-"""What becomes of the copies: assigned, recovered, started, left behind, promoted.
+"""What happens to the copies: assigned, recovered, started, left behind, promoted.
 
-Modelled: what `deciders.py` says, delayed allocation after a node left, in-sync sets, recoveries as long as
-their bytes or, from a returning node's disk, as the operations that it has missed, five failed attempts,
-replicas that follow the number of data nodes. Not modelled: rebalancing, disk. A searchable snapshot waits
-for its node.
+Modelled: the deciders in `deciders.py`, delayed allocation after a node left, in-sync sets, and recoveries
+whose duration depends on their bytes or, from a returning node's disk, on the operations missed. Also five
+failed attempts, and replicas that follow the number of data nodes. Not modelled: rebalancing, disk. A
+searchable snapshot waits for its node.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
 
 _DIVERGED_SHARE: Final = 0.3
-"""Of a copy on disk that has to be copied again where the operations are gone."""
+"""Share of a copy on disk that has to be copied again where the operations are gone."""
 
 _WRITTEN_A_SECOND: Final = 200.0
 _REPLAYED_A_SECOND: Final = 20_000.0
-"""Operations, of each shard."""
+"""Operations a second, for each shard."""
 
 _OVERHEAD_SECONDS: Final = 0.4
 _NOT_YET: Final = 0.001
-"""Less is a matter of rounding."""
+"""A smaller value is a rounding error."""
 _FROM_DISK_SECONDS: Final = 1.0
 _FIRST_WRITE_SECONDS: Final = 3.0
-"""After so long an index that is written has acknowledged something without the copy that is away."""
+"""An index that is being written acknowledges a write without the absent copy after this long."""
 
 
 def reroute(world: Ground) -> None:
-    """Assign what may be assigned now."""
+    """Assign every copy that may be assigned now."""
     if world.master is None:
         return
     of_cluster, crowd = str(world.effective(ALLOCATION) or "all"), None
@@ -75,7 +75,7 @@ def reroute(world: Ground) -> None:
 
 
 def _unassigned_since(copy: SimCopy) -> Instant:
-    return copy.left_at or 0.0  # what never had a node has waited longest
+    return copy.left_at or 0.0  # a copy that never had a node has waited longest
 
 
 def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
@@ -114,7 +114,7 @@ def _assign_replica(
     place = next((name for name in returning if crowd.arriving[name] < limit), None)
     if place is None and not returning:
         if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay:
-            return None  # `left` has put a reroute for the end of the delay on the agenda
+            return None  # `left` has scheduled a reroute for the end of the delay
         candidate = crowd.emptiest(shard, free)
         place = candidate if candidate and crowd.arriving[candidate] < limit else None
     if place is not None:
@@ -123,7 +123,7 @@ def _assign_replica(
 
 
 def _begin_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, place: NodeName) -> None:
-    """From the operations that the copy on disk has missed, if the primary has them still, or from files."""
+    """Replay operations that the copy on disk missed, if the primary still has them, else copy the files."""
     since = shard.missed_since.get(place, world.agenda.now)
     missed = world.agenda.now - since
     copied = operations = 0
@@ -212,7 +212,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
 
 
 def found_again(world: Ground, shard: SimShard) -> None:
-    """No copy of the shard is missing any more that was there at a stop by the program."""
+    """Forget the copies of the shard that were missing since a stop by the program."""
     shard.had = 0
     if shard.id in world.missing:
         del world.missing[shard.id]
@@ -221,13 +221,13 @@ def found_again(world: Ground, shard: SimShard) -> None:
 
 
 def _out_of_reach(world: Ground, recovery: SimRecovery) -> bool:
-    """Whether one of the two nodes of a recovery reaches nobody but the master."""
+    """Whether one of the two nodes of a recovery can reach only the master."""
     ends = [world.nodes[name] for name in (recovery.source, recovery.target) if name is not None]
     return any(world.agenda.now < node.apart_from_peers_until for node in ends)
 
 
 def stall(world: Ground, seconds: Seconds) -> None:
-    """No recovery makes progress for so long, neither those under way nor those that begin meanwhile."""
+    """No recovery makes progress for this long, neither a running one nor one that begins meanwhile."""
     world.stalled_until = max(world.stalled_until, world.agenda.now + seconds)
     for recovery in world.recoveries:
         if not recovery.done:
@@ -243,7 +243,7 @@ def _unassign(copy: SimCopy, reason: str) -> None:
 
 
 def left(world: Ground, name: NodeName) -> None:
-    """A node is no member any more: its copies are unassigned, replicas are promoted, recoveries lost."""
+    """A node left the cluster: its copies are unassigned, replicas are promoted, recoveries lost."""
     node = world.nodes[name]
     alone = not node.stopped_by_us or node.service is ServiceState.RUNNING  # a stop that is not done yet
     for index, shard in shards_of(world):
@@ -277,9 +277,10 @@ def left(world: Ground, name: NodeName) -> None:
 
 
 def expand(world: Ground) -> None:
-    """Let the replicas of indices that expand by themselves follow the number of data nodes.
+    """Set the replicas of auto-expanding indices to the number of data nodes.
 
-    A replica that goes with its node comes back with it: what a stop took down is missing until then.
+    A replica that is removed with its node returns with it. A copy that a stop took down is missing until
+    then.
     """
     others = len(data_nodes(world)) - 1
     for index in world.indices.values():
@@ -299,7 +300,7 @@ def _promote(shard: SimShard, lost: SimCopy) -> None:
 
 
 def _abandon(shard: SimShard) -> None:
-    """Replicas on their way have lost their source with the primary, whether another is promoted or none.
+    """Replicas in recovery have lost their source, the primary, even if another copy is promoted.
 
     As `RoutingNodes.failShard` does; seen on real nodes in `tests/integration/test_overlap_on_nodes.py`.
     """
@@ -323,7 +324,7 @@ def retry_failed(world: Ground) -> None:
 
 
 def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
-    """Give an index so many replicas; copies beyond that number are not waited for any more."""
+    """Set an index's number of replicas. Copies beyond that number are not waited for any more."""
     if wanted < index.replicas:
         for shard in index.shards:
             found_again(world, shard)
@@ -335,7 +336,7 @@ def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
     index.replicas = wanted
     for shard in index.shards:
         spare = [copy for copy in reversed(shard.copies) if not copy.primary]
-        # What is not started goes first, then the last ones.
+        # Copies that are not started are removed first, then the last ones.
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)
         for copy in spare[: len(spare) - wanted if len(spare) > wanted else 0]:
             shard.copies.remove(copy)  # the in-sync set keeps its id, as a real cluster's does
@@ -354,7 +355,7 @@ def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
 
 
 def relocate(world: Ground, copy: SimCopy, target: NodeName, seconds: float) -> None:
-    """Move a copy; it serves where it is until it has arrived."""
+    """Move a copy. It serves at its source until it has arrived."""
     copy.ticket += 1
     ticket = copy.ticket
     copy.state, copy.relocating_to = CopyState.RELOCATING, target

@@ -1,4 +1,4 @@
-"""How a run begins on a simulated world."""
+"""The beginning of a run on a simulated world."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.simulation.world import World
 
 
 def note_what_is(world: World, policy: Policy) -> None:
-    """What a run finds is no fault of it; it waits for no copy that had no place before it."""
+    """Excuse everything that the run finds: it waits for no copy that was unassigned before it."""
     world.unassigned_before, world.had = world.unassigned(), {}
     for _, shard in shards_of(world):
         if not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
@@ -28,7 +28,7 @@ def note_what_is(world: World, policy: Policy) -> None:
 
 
 def do_without(world: World, nodes: Collection[NodeName]) -> None:
-    """People do without these nodes: those that are down are no longer the program's to bring up."""
+    """People do without these nodes: the program no longer has to start those that are down."""
     down = [node for node in world.nodes.values() if node.name in nodes and not node.process]
     world.away_before |= {node.name for node in down}
     for node in down:
@@ -38,11 +38,11 @@ def do_without(world: World, nodes: Collection[NodeName]) -> None:
 def start_of(
     world: World, policy: Policy, planned: tuple[tuple[NodeName, ...], ...], *, operator: tuple[str, str]
 ) -> RunStarted:
-    """How a run begins over the nodes that the policy selects; no time passes.
+    """Build the start event of a run over the nodes that the policy selects. No time passes.
 
     Args:
         world: the cluster.
-        policy: what the run obeys.
+        policy: the policy of the run.
         planned: its waves; empty without a plan.
         operator: who runs it, and on which host.
     """

@@ -1,4 +1,4 @@
-"""What the program may see of the indices that it merges: `ClusterPort.bulk` over the world."""
+"""Readings of the indices that the program merges: `ClusterPort.bulk` over the world."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.simulation.world import World
 
 
 def bulk(world: World, uuids: Collection[str]) -> Reading[BulkView]:
-    """Those of these indices that are there and open; nothing where a started copy does not answer."""
+    """Read those of these indices that exist and are open; Unknown if a started copy does not answer."""
     if world.master is None:
         return Unknown(reason="503 master_not_discovered_exception")
     found = [world.indices[uuid] for uuid in uuids if uuid in world.indices]
@@ -32,7 +32,7 @@ def bulk(world: World, uuids: Collection[str]) -> Reading[BulkView]:
 
 
 def _silent(world: World, index: SimIndex) -> str | None:
-    """A node that has a started copy by the cluster's state, and is gone."""
+    """A node that is gone, but has a started copy by the cluster state."""
     for shard in index.shards:
         for copy in shard.started:
             if copy.node is not None and not world.nodes[copy.node].process:
@@ -73,7 +73,7 @@ def _index(world: World, index: SimIndex) -> BulkIndex:
 
 
 def of_old(read: Reading[BulkView], old: Reading[BulkView]) -> Reading[BulkView]:
-    """The segments and settings of then, with the tasks of now: these are asked of the nodes themselves."""
+    """Old segments and settings with current tasks, because nodes report their tasks themselves."""
     if isinstance(read, Unknown) or isinstance(old, Unknown):
         return read
     return BulkView(
@@ -88,7 +88,7 @@ def of_old(read: Reading[BulkView], old: Reading[BulkView]) -> Reading[BulkView]
 
 
 def targets(world: World, policy: MergePolicy) -> tuple[MergeTarget, ...]:
-    """The open indices of the policy's patterns, as a run chooses them that finds no journal of others."""
+    """The open indices of the policy's patterns, as a run without an earlier journal chooses them."""
     named = [
         index.uuid
         for index in world.indices.values()

@@ -53,10 +53,10 @@ from orchestrator.simulation.world import World
 _READ_SECONDS: Final = 0.05
 _WRITE_SECONDS: Final = 0.1
 _NOTICED_SECONDS: Final[Seconds] = 65.0
-"""Within so long a process notices that its lease is gone, at the latest when no heartbeat arrives."""
+"""A process notices within this time that its lease is gone, at the latest when a heartbeat fails."""
 _TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 5.0
-"""As the real adapter listens to a merge that is no task."""
+"""How long the real adapter waits for a merge that is no task."""
 
 _UNAUTHORIZED: Final = "401 security_exception: unable to authenticate user"
 
@@ -65,12 +65,12 @@ _WRITES: Final = (ProbeSettings, WriteSettings)
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedCluster:
-    """The cluster as the program reads and tells it.
+    """The cluster that the program reads and changes.
 
     Attributes:
         sent: every verb that was sent, for the tests.
-        avoided: nodes that the program sends nothing to.
-        process: says which process of the program this is, of several on one world.
+        avoided: nodes to which the program sends nothing.
+        process: which process of the program this is, of several on one world.
     """
 
     world: World
@@ -81,7 +81,7 @@ class SimulatedCluster:
     process: Callable[[], turns.Process] = turns.Process
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the parts asked for; all of them tell of the moment in which the reading begins."""
+        """Read the requested parts, all as of the moment in which the reading begins."""
         began, fate = self.world.agenda.now, self.fate
         if began < max(fate.unreadable_until, fate.unauthorized_until):
             refused = began >= fate.unreadable_until
@@ -114,7 +114,7 @@ class SimulatedCluster:
         return fate.other_endpoint
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """Read these indices; segments tell of the moment in which the reading begins."""
+        """Read these indices. Segments are as of the moment in which the reading begins."""
         began = self.world.agenda.now
         if began < max(self.fate.unreadable_until, self.fate.bulk_unreadable_until):
             self.world.agenda.advance(1.0)
@@ -128,7 +128,7 @@ class SimulatedCluster:
         return read
 
     def perform(self, action: ClusterAction) -> ActionResult:
-        """Do it, unless a mishap has it otherwise; the program may be killed right after."""
+        """Do the action, unless a mishap prevents it. The program may be killed right after."""
         result = self._perform(action)
         self.seams.point(f"after {action_name(action)} of {action_target(action)}")
         return result
@@ -168,7 +168,7 @@ class SimulatedCluster:
                 return self._heard(action)
 
     def _heard(self, action: ClusterAction) -> ActionResult:
-        """The answer: where no task is begun it comes when the merge has ended, and is not waited for."""
+        """The answer. A merge that is no task would answer at its end, which is not waited for."""
         if isinstance(self.world, RiakWorld) and isinstance(action, WriteSettings):
             away = [name for change in action.changes if (name := holder(change.key)) not in self.world.up]
             return InDoubt(reason=f"{away[0]}: the transfer limit could not be set") if away else Done()
@@ -193,7 +193,7 @@ class SimulatedCluster:
         return None
 
     def _refusal_of(self, action: ForceMerge | RefreshIndex | SetIndexSettings) -> str | None:
-        """What an index that is gone, or closed, answers; one that is gone needs no merge."""
+        """The answer for an index that is gone or closed; an index that is gone needs no merge."""
         index = self._named(action)
         if index is None and isinstance(action, ForceMerge):
             return None
@@ -204,7 +204,7 @@ class SimulatedCluster:
         return None
 
     def _named(self, action: ForceMerge | RefreshIndex | SetIndexSettings) -> SimIndex | None:
-        """Who is called by name answers, whatever its uuid."""
+        """The index of that name, even if its uuid differs."""
         indices = self.world.indices
         named = (index for index in indices.values() if index.name == action.index)
         return indices.get(action.index_uuid) or next(named, None)
@@ -242,9 +242,9 @@ class SimulatedCluster:
                 assert_never(action)
 
     def _merge(self, action: ForceMerge, look: Instant, sent: Instant | None = None) -> None:
-        """`look` is the program's last one before it sent this, at `sent` where it only arrives now.
+        """`look` is the program's last reading before it sent this, at `sent` if it only arrives now.
 
-        What it has read since says nothing of what it knew: nobody can call a merge back.
+        Later readings do not count, because a merge cannot be cancelled.
         """
         world, index = self.world, self._named(action)
         if index is None or index.closed:
@@ -254,7 +254,7 @@ class SimulatedCluster:
         if index.uuid != action.index_uuid and index.made_at < look:
             world.violated(f"{index.name} is merged, which is another index than the one of the run")
         if sent is None and world.forced.task_list and merges.of(world, index.uuid):
-            return  # the adapter asks for the tasks first
+            return  # the adapter reads the tasks first
         merges.begin(world, index, action.max_segments, ours=True)
 
     def _set(self, action: SetIndexSettings) -> None:
@@ -275,7 +275,7 @@ class SimulatedCluster:
             segments.refresh(index)
 
     def describe(self, action: ClusterAction) -> str:
-        """The call as a real adapter would say it, in short."""
+        """The call in short, as a real adapter describes it."""
         match action:
             case WriteSettings(changes=changes):
                 body: dict[str, dict[str, object]] = {}
@@ -292,11 +292,11 @@ class SimulatedCluster:
                 return f"{action_name(action)} on {action_target(action)}"
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
-        """Let time pass until it holds."""
+        """Let time pass until the watch holds."""
         return self.world.agenda.until(self.holds(watch), timeout)
 
     def holds(self, watch: ClusterWatch) -> Callable[[], bool]:
-        """Whether what is watched for holds in the world."""
+        """A check whether the watch holds in the world."""
         world = self.world
         match watch:
             case NodesJoined(count=count):
@@ -309,17 +309,17 @@ class SimulatedCluster:
                 assert_never(watch)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Remember them; the tests ask, and peers of a Riak node that is down are asked for it."""
+        """Remember the nodes, for the tests and for the peers of a Riak node that is down."""
         self.avoided = frozenset(nodes)
         if isinstance(self.world, RiakWorld):
             self.world.asked_after = self.avoided
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def _first_of(action: ClusterAction) -> ClusterAction:
-    """What is done of an action that is done in part: the first of several settings."""
+    """The part that is done of an action done in part: the first of several settings."""
     return replace(action, changes=action.changes[:1]) if isinstance(action, WriteSettings) else action
 
 

@@ -1,7 +1,8 @@
-"""What a reading must be for a cluster to be made of it: its parts name one another.
+"""Checks that the parts of a reading fit together, so that a cluster can be made of it.
 
 A snapshot is a file that people cut and edit, and a node may leave between two answers of a real cluster. A
-part that names what another one does not have is refused here, in words; further on it would be a KeyError.
+part that names something that another part lacks is refused here with a clear message. Later it would be a
+KeyError.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.riak import RiakView
 
 _LATEST: Final[Instant] = 1e11
-"""The year 5138: times that can be written, and to which hours can be added."""
+"""The year 5138: times up to here can be formatted, and hours can be added to them."""
 _READINGS: Final = 100
-"""So many good readings in a row a playbook may ask for."""
+"""Maximum number of good readings in a row that a playbook may require."""
 _NAMED: Final = 8
-"""So many names in a message."""
+"""Maximum number of names in a message."""
 
 
 def require_coherent(started: RunStarted, view: ClusterView, at: Instant) -> None:
-    """Go through the parts of which a cluster is made, and the run on it.
+    """Check the parts of a cluster, and of the run on it.
 
     Raises:
-        UsageError: a part does not fit the others; the first one that does not is told.
+        UsageError: a part does not fit the others; the message names the first one.
     """
     for wrong in (*_of_the_run(started, view, at), *_of_the_cluster(view)):
         raise UsageError(f"cannot be rehearsed: {wrong}; the parts of the reading do not fit together")
@@ -81,7 +82,7 @@ def _of_a_shard(shard: ShardId, copies: Collection[ShardCopy], names: Collection
 
 
 def _of_the_ring(riak: RiakView, up: Collection[str], members: Collection[str]) -> Iterator[str]:
-    """What was not read is told by whoever needs it."""
+    """Parts that were not read are reported by the code that needs them."""
     yield from _strangers(up, members, "the node that is up is")
     if not isinstance(riak.members, Unknown):
         yield from _twice([member.node for member in riak.members], "the members are")
@@ -94,7 +95,7 @@ def _of_the_ring(riak: RiakView, up: Collection[str], members: Collection[str]) 
 
 
 def _members(view: ClusterView) -> Collection[str]:
-    """Names of the members; of Riak those that are down too."""
+    """Names of the members; for Riak including those that are down."""
     if view.riak is None:
         return {node.name for node in view.nodes}
     if isinstance(view.riak.members, Unknown):

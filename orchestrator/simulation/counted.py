@@ -1,10 +1,10 @@
-"""Counts the changes of the world's parts, so that a view of what has not changed is made once."""
+"""Counts the changes of the world's parts, so that unchanged views are reused."""
 
 from __future__ import annotations
 
 
 class Changes:
-    """Counts every change of a part that a view is made of, so that what has not changed is made once.
+    """Counts every change of a part of a view, so that unchanged views are reused.
 
     Attributes:
         count: of all changes in all worlds.
@@ -19,7 +19,7 @@ class Part:
     __slots__ = ()
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set it, and count that."""
+        """Set the attribute and count the change."""
         if name != "shown":
             Changes.count += 1
         object.__setattr__(self, name, value)

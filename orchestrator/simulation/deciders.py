@@ -1,4 +1,4 @@
-"""Where a copy may go: what each allocation decider of the simulated cluster says."""
+"""Where a copy may be allocated: the allocation deciders of the simulated cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ground(Protocol):
     zone_attribute: str
 
     def effective(self, key: str) -> SettingValue | None:
-        """The value that counts."""
+        """The value in force."""
         ...
 
     stalled_until: Instant
@@ -35,11 +35,11 @@ class Ground(Protocol):
     whole: list[tuple[Instant, bool]]
 
     def changed(self, what: str) -> None:
-        """The cluster state is another one now."""
+        """Record a change of the cluster state."""
         ...
 
     def jittered(self, seconds: Seconds) -> Seconds:
-        """So many seconds, more or less."""
+        """This duration, varied at random."""
         ...
 
     def next_id(self) -> str:
@@ -60,9 +60,9 @@ def data_nodes(world: Ground) -> list[NodeName]:
 
 
 def enabled(copy: SimCopy, enable: str) -> bool:
-    """The enable decider; what an index says goes before what the cluster says.
+    """The enable decider. The index's setting overrides the cluster's.
 
-    A primary that lies on some node's disk is never refused: where the decider says no, its allocation is
+    A primary that is on some node's disk is never refused: where the decider says no, its allocation is
     forced (`canForceAllocatePrimary`).
     """
     if enable == "all":
@@ -77,7 +77,7 @@ def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode
 
 
 def version_allows(world: Ground, shard: SimShard, node: SimNode) -> bool:
-    """Whether a replica may go to this node: never to an older version than its primary's node has."""
+    """Whether a replica may go to this node: its version must not be older than the primary's node."""
     source = shard.primary.node
     if source is None or world.nodes[source].version == node.version:
         return True
@@ -91,8 +91,8 @@ def _parts_of(version: str) -> tuple[int, ...]:
 def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | None:
     """Awareness: how many copies a zone may have; None = any number.
 
-    As `AwarenessAllocationDecider` counts: the copies over the zones that are there and those that are
-    forced, rounded up. An index that expands to all nodes is on all of them, whatever their zones.
+    Counts like `AwarenessAllocationDecider`: the copies divided by the number of present and forced zones,
+    rounded up. An index that expands to all nodes is on all of them, regardless of zones.
     """
     everywhere = index.auto_expand is not None and index.auto_expand.endswith("-all")
     attribute = world.zone_attribute
@@ -104,19 +104,19 @@ def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | No
 
 
 def copies_in(world: Ground, shard: SimShard, zone: str | None) -> int:
-    """Copies of a shard that are in a zone, or on their way there."""
+    """Copies of a shard in a zone, including those that are moving there."""
     return sum(copy.node is not None and world.nodes[copy.node].zone == zone for copy in shard.copies)
 
 
 def count_of(world: Ground, key: str, default: int) -> int:
-    """A setting that is a number; `default` where it is none."""
+    """The number in a setting; `default` where it is no number."""
     value = world.effective(key)
     return int(value) if isinstance(value, str) and value.isdigit() else default
 
 
 @dataclass(slots=True)
 class Crowd:
-    """How many copies each node has, and how many of them arrive; counted once in a reroute, if at all."""
+    """Number of copies and arriving copies of each node; counted at most once in a reroute."""
 
     world: Ground
     arriving: Counter[NodeName] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ class Crowd:
 
 
 def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
-    """How many copies of a shard the nodes can take, members or not, as awareness spreads them."""
+    """How many copies of a shard the nodes can hold, members or not, with awareness."""
     share = share_of_a_zone(world, index, shard)
     zones = Counter(node.zone for node in world.nodes.values() if node.holds_data)
     return sum(count if share is None else min(count, share) for count in zones.values())

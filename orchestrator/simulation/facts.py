@@ -1,4 +1,4 @@
-"""What a node's machine saw of its turn: what the judges know without the program's word."""
+"""What a node's machine recorded of its turn: the judges use it instead of the program's statements."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from orchestrator.model.cluster import ShardId
 from orchestrator.model.reading import Instant, Seconds
 
 IN_DOUBT: Seconds = 30.0
-"""What was asked for and not heard of may be taken as lost after so long."""
+"""A request without an answer may count as lost after this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A shard whose copy is not back on a node: how many copies serve, and how many did before the stops."""
+    """A shard whose copy is not back on a node: number of copies that serve now, and before the stops."""
 
     shard: ShardId
     serving: int
@@ -25,12 +25,12 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that a node's machine saw.
+    """Something that a node's machine recorded.
 
     Attributes:
         what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
         alive: the node's process ran.
-        missing: of an after_recovery hook, the shards of the node whose copies were not back.
+        missing: for an after_recovery hook, the shards of the node whose copies were not back.
     """
 
     at: Instant

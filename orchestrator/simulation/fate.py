@@ -1,4 +1,4 @@
-"""Lets the mishaps of a scenario happen, each when its time or its verb has come."""
+"""Triggers the mishaps of a scenario, each at its time or after its verb."""
 
 from __future__ import annotations
 
@@ -35,28 +35,29 @@ from orchestrator.simulation.world import World
 
 
 class Fate:
-    """What is to go wrong in one world, and what has.
+    """The planned and past mishaps of one world.
 
     Attributes:
-        request: the strongest request that somebody has made of the program.
-        lease_holder: who removed our lease by hand, at `lease_taken_at`; None while it is ours.
-        remove_record: removes the program's record from the cluster; whether it was there.
-        unrefreshed: from when to when no write of our lease arrives.
-        unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`, those of the
+        request: the strongest request that a person has made of the program.
+        lease_holder: the person who removed our lease by hand, at `lease_taken_at`; None while the lease is
+            ours.
+        remove_record: removes the program's record from the cluster and returns whether it existed.
+        unrefreshed: the period in which no write of our lease arrives.
+        unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`: reads of the
             indices that are merged.
         stale_until: reads are answered with `frozen` before this moment, those of indices with `frozen_bulk`.
         unauthorized_until: every call of the cluster is answered with 401 before this moment.
-        disagree_until: every second reading is `frozen` before this moment; `other_endpoint`, the next one.
+        disagree_until: every second reading is `frozen` before this moment; `other_endpoint`: the next one
+            is.
         disk_full_until: the journal cannot be written before this moment, for the reason `journal_says`;
-            `torn`, nor be read ever again.
-        successor: begins the run of the machine that takes ours over; None = nobody does more than that.
-        read_at: when the program's last reading began, which `read_stale` says of itself that it may be old.
+            `torn`: it can never be read again either.
+        successor: begins the run of the machine that takes over our run; None = only the lease is taken.
+        read_at: when the program's last reading began; `read_stale`: that reading reports that it may be old.
         asleep_until: the program's machine is suspended until this moment.
-        standing_still: for so long the program does nothing at its next reading; `stood` is the sum of what
-            it has done so already.
-        clock_ahead: of the program's clock before the world's, from its next process on.
-        happened: how often each kind of mishap came about, and each fate of a verb.
-        befell: the same, one by one.
+        standing_still: how long the program is suspended at its next reading; `stood` is the sum so far.
+        clock_ahead: how far the program's clock is ahead of the world's, from its next process on.
+        happened: how often each kind of mishap, and each fate of a verb, happened.
+        befell: the same, as single entries.
     """
 
     def __init__(self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = ()) -> None:
@@ -95,7 +96,7 @@ class Fate:
                 world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
 
     def sent(self, action: Action) -> Trip | None:
-        """The program sends a verb: what waited for it is due; the trip that it meets, if any."""
+        """The program sends a verb: trigger the mishaps that waited for it, and return its trip, if any."""
         for place, mishap in enumerate(self._waiting):
             if mishap.verb != action_name(action) or mishap.target not in (None, action_target(action)):
                 continue
@@ -114,7 +115,7 @@ class Fate:
         return met
 
     def stood_still(self) -> Seconds:
-        """For how long the program stands still at this reading; it sends no heartbeat meanwhile."""
+        """How long the program is suspended at this reading. It sends no heartbeat meanwhile."""
         seconds, self.standing_still = self.standing_still, 0.0
         self.stood += seconds
         if seconds:
@@ -122,17 +123,17 @@ class Fate:
         return seconds
 
     def is_judged_by_its_own_reading(self) -> None:
-        """What another process on the same world has read since says nothing of what this one knew."""
+        """Judge by this program's own readings, not by those of another process on the same world."""
         self._world.last_read, self._world.stale_read = self.read_at, self.read_stale
 
     def late(self, trip: Trip, action: WriteSettings) -> None:
-        """A settings update takes effect later, and before whatever is written after it."""
+        """A settings update takes effect later, but before any later write."""
         world = self._world
         world.late_writes.append((world.last_read, action.changes))
         world.agenda.after(trip.late, world.apply_late_writes)
 
     def befall(self, what: What) -> None:
-        """Let it happen now."""
+        """Trigger it now."""
         world = self._world
         world.story.append((world.agenda.now, f"mishap: {what}"))
         self.happened[type(what).__name__] += 1
@@ -204,7 +205,7 @@ class Fate:
                 self._befall_program(what)
 
     def _befall_program(self, what: OfProgram) -> None:
-        """What stands between the program and the world."""
+        """Mishaps between the program and the world."""
         world, now = self._world, self._world.agenda.now
         match what:
             case mishaps.Unreadable(seconds=seconds):
@@ -237,7 +238,7 @@ class Fate:
                 assert_never(what)
 
     def _take_over(self, what: program_mishaps.TakenOver) -> None:
-        """The program's machine is suspended; without a `successor` somebody takes the lease alone."""
+        """Suspend the program's machine. Without a `successor`, another machine takes only the lease."""
         self.standing_still = what.seconds
         if self.successor is not None:
             self.successor(what)
@@ -245,7 +246,7 @@ class Fate:
             self._lose_the_lease("eve@elsewhere")
 
     def _lose_the_lease(self, holder: str) -> None:
-        """Somebody removes the program's record; one that another program has replaced is not touched."""
+        """A person removes the program's record; a record of another program stays."""
         if self.remove_record():
             self.lease_holder, self.lease_taken_at = holder, self._world.agenda.now
 
@@ -318,7 +319,7 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
 
 
 def _befall_indices(world: World, what: OfIndices) -> None:
-    """What happens to indices and their merges; nothing to one that is gone."""
+    """Mishaps of indices and their merges; no effect on an index that is gone."""
     if isinstance(what, mishaps.DiskFills):
         merges.fill(world, what.node, what.share, what.seconds)
         return

@@ -1,4 +1,4 @@
-"""Simulated gates: open, closed or unreadable as the world has it, and the judge of what goes past them."""
+"""Simulated gates: open, closed or unreadable, and the judge of actions against closed gates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SimulatedGates:
     world: World
 
     def observe(self) -> Mapping[str, Reading[GateView]]:
-        """Ask all of them at once; one that does not answer costs its limit."""
+        """Read all of them at once. A gate that does not answer costs its time limit."""
         read = self.states()
         for gate in self.world.gates.values():
             gate.asked += 1
@@ -33,7 +33,7 @@ class SimulatedGates:
         return read
 
     def states(self) -> Mapping[str, Reading[GateView]]:
-        """What they would say now."""
+        """Their current readings."""
         read: dict[str, Reading[GateView]] = {}
         for name, gate in self.world.gates.items():
             match gate.state:
@@ -46,11 +46,11 @@ class SimulatedGates:
         return read
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def shut(world: World, name: str, state: GateState, seconds: Seconds | None) -> None:
-    """A gate closes or becomes unreadable, and opens again after a while, if at all."""
+    """A gate closes or becomes unreadable, and may open again after a while."""
     gate = world.gates.get(name)
     if gate is None:
         return
@@ -74,9 +74,9 @@ def _become(world: World, name: str, gate: SimGate, state: GateState) -> None:
 
 
 def judge(world: World, what: str) -> None:
-    """Write down that something disruptive is done while a gate is not open, though that could be read.
+    """Record a disruptive action while a gate was not open, if the program could have read that.
 
-    The cluster is read before the gates are, so what a gate was before that, the program could know.
+    The cluster is read before the gates, so the program could read any earlier gate state.
     """
     for name, gate in world.gates.items():
         if gate.state is not GateState.OPEN and gate.since < world.last_read:

@@ -1,4 +1,4 @@
-"""All that a plan looks at, read of a simulated cluster without letting its time go on."""
+"""Everything that a plan reads, from a simulated cluster, without letting time pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.simulation.world import World
 
 
 def glance(world: World, started: RunStarted) -> Observation:
-    """The observation of which the plan of that run would be made."""
+    """The observation from which that run would be planned."""
     now, profile = world.agenda.now, started.policy.tune
     silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
     return replace(

@@ -41,12 +41,12 @@ _HANGING_SECONDS: Final = 20.0
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedHosts:
-    """The nodes' machines as the program reaches them.
+    """The nodes' machines, as the program reaches them.
 
     Attributes:
         sent: every verb that was sent, for the tests.
         hooks: node, moment and number of each hook that ran.
-        process: says which process of the program this is, of several on one world.
+        process: which process of the program this is, of several on one world.
     """
 
     world: World
@@ -57,7 +57,7 @@ class SimulatedHosts:
     process: Callable[[], turns.Process] = turns.Process
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
-        """Read each; hosts are read in parallel, so one that does not answer costs its limit once."""
+        """Read each host. Hosts are read in parallel, so unanswered reads cost their limit only once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
         read: dict[NodeName, Reading[HostView]] = {
@@ -72,7 +72,7 @@ class SimulatedHosts:
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """How their machines stand to a profile; those that do not answer cost their limit once."""
+        """Compare their machines with a profile. Hosts that do not answer cost their limit once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
@@ -97,7 +97,7 @@ class SimulatedHosts:
         return Unknown(reason=f"ssh to {node.name}: timed out", passes=True)
 
     def perform(self, action: HostAction) -> ActionResult:
-        """Do it, unless a mishap has it otherwise; the program may be killed right after."""
+        """Do the action, unless a mishap prevents it. The program may be killed right after."""
         result = self._perform(action)
         self.seams.point(f"after {action_name(action)} of {action_target(action)}")
         return result
@@ -166,10 +166,10 @@ class SimulatedHosts:
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
         if isinstance(action, TuneHost):
-            tuning.tune(node, action)  # no fact of the turn: the program was told that it may not be done
+            tuning.tune(node, action)  # not recorded: the program's answer was that it may not be done
         elif not isinstance(
             action, RunHook
-        ):  # one that runs so late is no part of `hooks`: nobody can undo it
+        ):  # a hook that runs so late is not in `hooks`: it cannot be undone
             self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:
@@ -193,7 +193,7 @@ class SimulatedHosts:
                 assert_never(action)
 
     def describe(self, action: HostAction) -> str:
-        """The command as a real adapter would say it, in short."""
+        """The command in short, as a real adapter describes it."""
         match action:
             case RunHook(hook=hook):
                 return hook.run.replace("{node}", action.node)
@@ -212,9 +212,9 @@ class SimulatedHosts:
         return self.world.agenda.until(lambda: self.services(nodes) != before, timeout)
 
     def services(self, nodes: Collection[NodeName]) -> tuple[str, ...]:
-        """The states of their services now, those of silent hosts hidden."""
+        """The current states of their services, without hosts that do not answer."""
         hosts = [self.world.nodes[name] for name in sorted(nodes)]
         return tuple("?" if self._silent(node) else node.service.value for node in hosts)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""

@@ -1,9 +1,9 @@
-"""Lets people roll over, restore, close, open, mount and replicate indices, and keep nodes busy.
+"""People roll over, restore, close, open, mount and replicate indices, and keep nodes busy.
 
-As real nodes do it (8.19): closing, opening and restoring over an index unassign all its copies at once. The
-primary comes back from its own disk even under `allocation.enable: none`, since allocation of an existing
-primary is forced. A restore is not: one that begins under `none` has failed for good. While it goes on its
-index cannot be closed, and so not restored over either.
+As on real nodes (8.19): closing, opening and restoring over an index unassign all its copies at once. The
+primary returns from its own disk even under `allocation.enable: none`, since allocation of an existing
+primary is forced. A restore is not forced: under `none` it fails permanently. During a restore the index can
+be neither closed nor restored over again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OfIndices: TypeAlias = (
 
 
 def befall(world: World, what: OfOthers) -> None:
-    """Let it happen now; nothing happens to an index that is gone, or without a master."""
+    """Trigger it now. No effect on an index that is gone, or without a master."""
     match what:
         case index_mishaps.WorkBegun():
             _keep_busy(world, what)
@@ -37,7 +37,7 @@ def befall(world: World, what: OfOthers) -> None:
         case _ if world.master is not None:
             _befall_indices(world, what)
         case _:
-            pass  # nobody can change an index without a master
+            pass  # an index cannot be changed without a master
 
 
 def _befall_indices(world: World, what: _OfIndices) -> None:
@@ -108,9 +108,9 @@ def _restore_over(world: World, index: SimIndex, seconds: Seconds) -> None:
 
 
 def close(world: World, index: SimIndex) -> None:
-    """Close an index: it serves nothing, and its copies are allocated anew like those of any other."""
+    """Close an index. It serves nothing, and its copies are allocated again like those of any other."""
     for shard in index.shards:
-        if shard.primary.serves:  # closing verifies every copy: those that are away are stale from now on
+        if shard.primary.serves:  # closing verifies every copy: absent copies are stale from now on
             shard.in_sync &= {str(copy.allocation_id) for copy in shard.started}
     segments.turn(world, index, written=False)
     _unassign_all(world, index, "INDEX_CLOSED")
@@ -144,7 +144,7 @@ def _unassign_all(world: World, index: SimIndex, reason: str) -> None:
     for shard in index.shards:
         allocation.found_again(world, shard)
         shard.lost_at, first = world.agenda.now, shard.primary.node
-        if first in shard.on_disk:  # where the primary was before is asked first
+        if first in shard.on_disk:  # the primary's former node is tried first
             shard.on_disk = {first: shard.on_disk.pop(first), **shard.on_disk}
         for copy in shard.copies:
             _unassign(copy, reason)

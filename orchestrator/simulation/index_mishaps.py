@@ -1,4 +1,4 @@
-"""What other people do to indices on an ordinary night, as data; `index_changes.py` does it to the world."""
+"""What other people do to indices during a run, as data; `index_changes.py` applies it to the world."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Rollovers:
     """An index is rolled over again and again.
 
     Attributes:
-        index: the first one that is written no more.
+        index: the first one that is no longer written.
         every: seconds between two rollovers.
         times: how many rollovers.
         crowded: the place in each group of three rollovers whose new index has more replicas than the cluster
-            has data nodes, so that one copy has no place (0, 1 or 2). None for none.
+            has data nodes, so that one copy stays unassigned (0, 1 or 2). None for none.
     """
 
     index: str
@@ -32,7 +32,7 @@ class IndexRestored:
     """A snapshot is restored into a new index, as a follower index (CCR) is bootstrapped.
 
     Attributes:
-        seconds: how long the primary takes to come from the repository.
+        seconds: duration of the primary's restore from the repository.
     """
 
     name: str
@@ -50,7 +50,7 @@ class IndexRestoredOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReopened:
-    """An index is closed, and opened again after so many seconds."""
+    """An index is closed, and opened again after this many seconds."""
 
     index: str
     seconds: Seconds = 5.0
@@ -66,7 +66,7 @@ class IndexMounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasSet:
-    """Another operator gives an index so many replicas."""
+    """Another operator sets the number of replicas of an index."""
 
     index: str
     replicas: int
@@ -74,7 +74,7 @@ class ReplicasSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkBegun:
-    """A force-merge, or a reindex, of other people keeps a node busy for a while."""
+    """Another person's force-merge or reindex keeps a node busy for a while."""
 
     node: NodeName
     seconds: Seconds = 600.0

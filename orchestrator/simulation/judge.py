@@ -1,6 +1,6 @@
-"""The judge of what the program does to a simulated world: by the ground truth, never by what it was told.
+"""Judges what the program does to a simulated world, by the ground truth and never by its readings.
 
-What happened after the program's last reading is no fault of it; what no check can close is nobody's.
+Changes after the program's last reading are not its fault, nor are races that no check can exclude.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from orchestrator.simulation.world import World
 
 _ADDED = "REPLICA_ADDED"
 _NEVER_ANYWHERE = frozenset({"INDEX_CREATED", _ADDED, "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
-"""Reasons of copies that no node has lost: a stop beside them takes no redundancy away."""
+"""Reasons of copies that were never lost with a node: a stop beside them removes no redundancy."""
 
 _TURNED = frozenset({"INDEX_CLOSED", "INDEX_REOPENED"})
-"""Reasons of copies that somebody's closing or opening has set aside: they lie where they lay, in sync."""
+"""Reasons of copies unassigned by closing or opening an index: they are still on disk and in sync."""
 
 _FORGOTTEN: Seconds = 180.0
-"""A stop that a host does so long after it was asked for is nobody's."""
+"""A stop that a host carries out this long after the request is not attributed to the program."""
 
 _CHANGED: Seconds = 60.0
-"""A shard of an index that was closed, opened or restored over is red for as long without being lost."""
+"""A shard of an index that was closed, opened or restored over may be red this long without being lost."""
 
 _LEFT_DOWN: Seconds = 300.0
-"""Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
+"""Far longer than hooks take. A node whose host answers has to be started within this time."""
 
 
 def stop(world: World, node: SimNode) -> None:
-    """Write down what is wrong with stopping this node at this moment.
+    """Record what is wrong with stopping this node at this moment.
 
-    What happened after the program's last reading is no fault of it: no reading can be newer than itself.
+    Changes after the program's last reading are not its fault: no reading can be newer than itself.
     """
     name = node.name
     if not node.process:
-        node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
+        node.stopped_by_us = True  # it just died by itself; a program that requests a stop must start it
         return
     node.restarts_by_us += 1
     turns.stopped(world, node)
@@ -79,17 +79,17 @@ def stop(world: World, node: SimNode) -> None:
 
 
 def _stopped_unseen(world: World, node: SimNode) -> bool:
-    """Whether a stop that could be taken as lost was done after the last reading: no reading could tell."""
+    """Whether a stop that could count as lost was carried out after the last reading."""
     return node.stopped_late is not None and node.stopped_late >= world.last_read
 
 
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:
-    """Write down what the program did while a stop of its own could still be done.
+    """Record what the program did while its own stop could still be carried out.
 
-    What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
-    minute of silence a stop may be taken as lost, and other nodes may be stopped. After minutes nobody can
-    tell it from a stop by other people, unless nobody has looked in the meantime: who takes up the run of a
-    program that was killed before finds the node in hand.
+    Changes by others after `read`, the reading on which the stop was `sent`, are not its fault. After half a
+    minute without an answer a stop may count as lost, and other nodes may be stopped. After minutes it cannot
+    be distinguished from a stop by other people, unless there was no reading in the meantime: a process that
+    resumes the run of a killed program finds the node in its wave.
     """
     if not node.process:
         return
@@ -107,11 +107,11 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
 
 
 def delay(world: World, node: SimNode, what: str) -> None:
-    """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
+    """Record what is wrong with doing this on the host of a node that is down, instead of a start.
 
-    A shard that waits for the node, or another node that is away, was there to be read: not without a
-    master, whose word it is, then or when it was last read. A node whose own stop is in doubt seems to be
-    away by that stop, whatever took it down. One that is being started is on its way.
+    The program could have read that a shard waits for the node, or that another node is away. This does not
+    hold without a master, now or at the last reading, because the master reports it. A node whose own stop is
+    in doubt seems to be away by that stop, for any cause. A node that is being started counts as on its way.
     """
     unread = world.stale_read or world.master is None or world.elected_at >= world.last_read
     if node.process or not node.stopped_by_us or unread:
@@ -131,19 +131,19 @@ def delay(world: World, node: SimNode, what: str) -> None:
 
 
 def reboot(world: World, node: SimNode, of: SimNode) -> None:
-    """Write down that a reboot takes down a node that runs: a stop about which no rule was asked."""
+    """Record a reboot that takes down a running node, a stop without a check of the predicates."""
     seen = node.began + node.join_seconds < world.last_read
     if node.process and not node.stopped_by_us and seen and not world.news(node.name):
         world.violated(f"the reboot for {of.name} takes down {node.name}, which was not stopped")
 
 
 def _missed(world: World) -> list[SimNode]:
-    """Nodes that are away and that the cluster cannot spare: those with data or with a vote."""
+    """Nodes that are away and that the cluster needs: those with data or with a vote."""
     return [n for n in world.nodes.values() if not n.joined and (n.holds_data or Role.MASTER in n.roles)]
 
 
 def start(world: World, node: SimNode) -> None:
-    """Write down that a node was left down though its host could be reached."""
+    """Record that a node was left down though its host could be reached."""
     if node.process or not node.stopped_by_us:
         return
     out_of_reach = max(node.unreachable_until, node.hangs_until, node.refuses_until)
@@ -159,10 +159,10 @@ def _exempt(world: World, index: SimIndex) -> bool:
 
 
 def _judge_quorum(world: World, node: SimNode, others: Sequence[SimNode]) -> None:
-    """With the nodes that are asked to stop already, a majority of the voters must be left."""
+    """Without the nodes that already have a stop request, a majority of the voters must remain."""
     going = {node.name, *(other.name for other in others)}
     left = {name for name in world.voters - going if world.nodes[name].joined or world.news(name)}
-    unread = world.revoted >= world.last_read  # another configuration than the one that was read
+    unread = world.revoted >= world.last_read  # the configuration changed after the reading
     needed = node.name in world.voters and not world.may_lose_master and not unread
     if needed and 2 * len(left) <= len(world.voters):
         world.violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(world.voters)}")
@@ -177,7 +177,7 @@ def _judge_shard(
     here = [c for c in shard.started if c.node == node.name]
     if not here or _exempt(world, index) or index.made_at >= world.last_read:
         return
-    # Copies on a node that died and that the master has not missed yet count: no reading can tell.
+    # Copies on a dead node count until the master removes it: they cannot be read as lost.
     others = [
         c for c in shard.started if c.node not in {node.name, *down} and c.allocation_id in shard.in_sync
     ]
@@ -190,7 +190,7 @@ def _judge_shard(
 def _judge_recovery(
     world: World, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
 ) -> None:
-    """A recovery that loses its source is not assigned again; nor is a copy that nobody works on yet."""
+    """A recovery that loses its source is not assigned again, nor is a copy without a recovery yet."""
     if index.made_at >= world.last_read or world.news(str(shard.id)):
         return
     arriving = [c for c in shard.copies if c.state is CopyState.INITIALIZING and c.node != node.name]
@@ -204,11 +204,11 @@ def _judge_recovery(
 
 
 def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
-    """Whether it has fewer started copies than at the last stop beside it, or lost one since the run began.
+    """Whether it has fewer started copies than at the last stop beside it, or lost one in the run.
 
-    A copy more than the nodes can take is missing all the time, whatever the reason is that it shows. One of
-    an index that somebody has closed or opened is excused while the shard serves from its primary: the stop
-    leaves it as much as any stop leaves, and no node has lost the copy.
+    A copy beyond what the nodes can hold is always missing, for any reason that it shows. A copy of an index
+    that was closed or opened is excused while the primary serves: the stop leaves as many copies as any stop
+    does, and no node has lost the copy.
     """
     had, places = world.had.get(shard.id), places_for(world, index, shard)
     if had is not None:
@@ -220,7 +220,7 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
 
 
 def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:
-    """Whether a copy without a node is a loss. A replica that follows the nodes went with one of them."""
+    """Whether an unassigned copy is a loss. A replica that follows the number of nodes left with a node."""
     if copy.reason in _TURNED:
         return not shard.primary.serves
     if copy.reason == _ADDED:

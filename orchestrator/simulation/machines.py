@@ -1,4 +1,4 @@
-"""The service manager of each machine: stops and starts are asked for and take their time."""
+"""The service manager of each machine: stops and starts are requested and take time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DOWN: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 
 
 class Machinery(Protocol):
-    """What machines need of the world, whatever kind of cluster runs on them."""
+    """What machines need of the world, for any kind of cluster."""
 
     agenda: Agenda
     nodes: dict[NodeName, SimNode]
@@ -27,20 +27,20 @@ class Machinery(Protocol):
         ...
 
     def jittered(self, seconds: Seconds) -> Seconds:
-        """So many seconds, more or less."""
+        """This duration, varied at random."""
         ...
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
-        """The process of a node is gone."""
+        """The process of a node has ended."""
         ...
 
     def process_began(self, node: SimNode) -> None:
-        """A process of a node runs."""
+        """The process of a node has started."""
         ...
 
 
 def stop(world: Machinery, node: SimNode) -> ActionResult:
-    """Ask for a stop. A start that waited is dropped, as a manager replaces a queued job."""
+    """Request a stop. A start that waited is dropped, as a manager replaces a queued job."""
     node.start_queued = False
     if node.service in _DOWN or node.service is ServiceState.STOPPING:
         return Done()
@@ -52,7 +52,7 @@ def stop(world: Machinery, node: SimNode) -> ActionResult:
 
 
 def unhang(world: Machinery, node: SimNode) -> None:
-    """Somebody repairs a stop that hung: it ends now."""
+    """A person repairs a stop that hung: it ends now."""
     node.stop_hangs = False
     if node.service is ServiceState.STOPPING:
         job = node.job
@@ -74,7 +74,7 @@ def _stopped(world: Machinery, node: SimNode, job: int) -> None:
 
 
 def start(world: Machinery, node: SimNode) -> ActionResult:
-    """Ask for a start; behind a stop under way it waits, unless nothing queues it: then it is lost."""
+    """Request a start. During a stop it waits, or is lost where there is no queue."""
     if node.service is ServiceState.STOPPING:
         node.start_queued = node.start_queued or world.queues_starts
     elif node.service in _DOWN:
@@ -85,7 +85,7 @@ def start(world: Machinery, node: SimNode) -> ActionResult:
 
 
 def restart(world: Machinery, node: SimNode) -> None:
-    """Somebody stops a node and starts it as soon as it is down."""
+    """A person stops a node and starts it as soon as it is down."""
     stop(world, node)
     start(world, node)
     node.start_queued = node.service is ServiceState.STOPPING
@@ -109,7 +109,7 @@ def of_one(world: Machinery, node: SimNode) -> list[SimNode]:
 
 
 def reboot(world: Machinery, node: SimNode) -> ActionResult:
-    """The machine goes down with all its nodes, and up with another boot id and their enabled services."""
+    """The machine goes down with all its nodes, and returns with a new boot id and its enabled services."""
     nodes, takes = of_one(world, node), node.reboot_seconds
     for each in nodes:
         each.job += 1
@@ -133,7 +133,7 @@ def _booted(world: Machinery, nodes: list[SimNode], jobs: list[int]) -> None:
 def die(world: Machinery, node: SimNode) -> None:
     """The process ends by itself: killed, out of memory, power."""
     if node.asked_in_vain(world.agenda.now):
-        node.stopped_late = world.agenda.now  # of this death the stop is no cause
+        node.stopped_late = world.agenda.now  # the stop did not cause this death
     node.job += 1
     node.start_queued = False
     node.service = ServiceState.FAILED

@@ -1,8 +1,8 @@
-"""Who is a member, who votes, who is the master.
+"""Members, voters and the master.
 
-Modelled: a clean stop leaves at once and a crash only when it is noticed; a master needs a majority of the
-committed voting configuration; the configuration follows the members and keeps an odd size of at least
-three; excluded nodes do not vote. Without a master nobody joins, leaves or is allocated.
+Modelled: a clean stop leaves at once, and a crash only when it is noticed. A master needs a majority of the
+committed voting configuration. The configuration follows the members and keeps an odd size of at least three.
+Excluded nodes do not vote. Without a master no node joins or leaves, and nothing is allocated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALLEST_FULL: Final = 3
 
 
 class Electorate(deciders.Ground, Protocol):
-    """What membership needs of the world beside what allocation needs."""
+    """What membership needs of the world, besides what allocation needs."""
 
     voters: set[NodeName]
     revoted: Instant
@@ -31,16 +31,16 @@ class Electorate(deciders.Ground, Protocol):
     detection_seconds: Seconds
 
     def jittered(self, seconds: Seconds) -> Seconds:
-        """So many seconds, more or less."""
+        """This duration, varied at random."""
         ...
 
     def judge_down(self) -> None:
-        """A process ended: see who is down by the program."""
+        """A process ended: check which nodes the program took down."""
         ...
 
 
 def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
-    """The process of a node is gone; the master notices at once, or only after a while."""
+    """The process of a node has ended. The master notices at once, or only after a while."""
     life, node.process, node.ended = node.life, False, world.agenda.now
     world.judge_down()
     if world.master == node.name:
@@ -56,7 +56,7 @@ def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
 
 
 def parted(world: Electorate, node: SimNode) -> None:
-    """A node that runs reaches no other node: the cluster goes on without it."""
+    """A running node can reach no other node. The cluster continues without it."""
     if world.master == node.name:
         world.master = None
         world.changed(f"{node.name} was the master, and reaches no other node")
@@ -68,17 +68,17 @@ def parted(world: Electorate, node: SimNode) -> None:
 
 
 def rejoined(world: Electorate, node: SimNode) -> None:
-    """A node that ran all the time reaches the others again."""
+    """A node that kept running reaches the others again."""
     if node.process and node.member_life is None and world.agenda.now >= node.joins_at:
         ours = node.stopped_by_us and node.service is ServiceState.STOPPING
         _join(world, node, node.life)
-        node.stopped_by_us = ours  # a stop that is under way goes on
+        node.stopped_by_us = ours  # a stop in progress continues
     elif world.master is None:
         elect(world)
 
 
 def process_began(world: Electorate, node: SimNode) -> None:
-    """A new life: it joins as soon as there is a master."""
+    """A new process: it joins as soon as there is a master."""
     node.life += 1
     node.process, node.began = True, world.agenda.now
     node.apart, node.paused_until, node.failed_starts = False, 0.0, 0
@@ -125,14 +125,14 @@ def _check_majority(world: Electorate) -> None:
 
 
 def elect(world: Electorate) -> None:
-    """Elect a master if a majority of the voters is there; it then notices who came and who is gone."""
+    """Elect a master if a majority of the voters is present. It then updates the members."""
     if world.master is not None:
         return
     alive = sorted(name for name in world.voters if world.nodes[name].present)
     ready = [name for name in alive if name not in world.exclusions]
     if 2 * len(alive) <= len(world.voters) or not ready:
         return
-    # One that stayed goes before one that has just come up.
+    # A node that stayed is preferred to one that has just come up.
     world.master = min(ready, key=lambda name: (world.nodes[name].began, name))
     world.elected_at = world.agenda.now
     world.changed(f"{world.master} is elected")
@@ -147,7 +147,7 @@ def elect(world: Electorate) -> None:
 
 
 def reconfigure(world: Electorate) -> None:
-    """Let the voting configuration follow the members."""
+    """Adjust the voting configuration to the members."""
     eligible = [
         node.name
         for node in world.nodes.values()
@@ -163,7 +163,7 @@ def reconfigure(world: Electorate) -> None:
 
 
 def exclude(world: Electorate, name: NodeName) -> None:
-    """Take a node out of the configuration; a master that is excluded hands over."""
+    """Exclude a node from the configuration. A master that is excluded hands over."""
     if name not in world.exclusions:
         world.exclusions.append(name)
     reconfigure(world)

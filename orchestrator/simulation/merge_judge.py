@@ -1,6 +1,6 @@
-"""The judge of what the program does about merges: by the ground truth, and by what it could have read.
+"""Judges the program's merges, by the ground truth and by what the program could have read.
 
-What began after the program's last look at the indices is no fault of it.
+Changes after the program's last reading of the indices are not its fault.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from orchestrator.simulation.parts import SimIndex, SimNode
 from orchestrator.simulation.world import World
 
 _A_WRITE: Seconds = 0.05
-"""An index that is written has something in its counters after so long."""
+"""After this long, an index that is being written shows it in its counters."""
 
 
 def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | None = None) -> None:
-    """Write down what is wrong with having this index merged now.
+    """Record what is wrong with merging this index now.
 
-    `holder` has the lease instead of the program, since before it looked last; None = the program has it.
-    `sent` is when a call was sent that only arrives now.
+    `holder`: another process has held the lease since before the program's last reading; None = the program
+    has it. `sent`: when a call was sent that only arrives now.
     """
     forced, policy = world.forced, world.forced.policy
     forced.asked[index.uuid] += 1
     late = sent is not None and world.agenda.now - sent >= IN_DOUBT
     for other in merges.of(world, index.uuid):
-        # Where there are tasks the port asks for them first, and does not ask for the merge again.
+        # With a task list the port reads the tasks first, and does not request the merge again.
         harmless = sent is None and forced.task_list and other.began >= forced.last_look
         if other.ours and not late and not harmless:
             world.violated(f"{index.name} is merged twice at a time")
@@ -48,7 +48,7 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
 
 
 def _judge_limits(world: World, index: SimIndex, policy: MergePolicy) -> None:
-    """So many indices at a time, and so many of them on a node: by the merges of ours that still run."""
+    """Check the limits in all and per node, by our merges that still run."""
     others = {merge.uuid: merge for merge in merges.running(world) if merge.ours and merge.uuid != index.uuid}
     if len(others) >= policy.at_once:
         names = ", ".join(sorted(merge.index for merge in others.values()))
@@ -61,7 +61,7 @@ def _judge_limits(world: World, index: SimIndex, policy: MergePolicy) -> None:
 
 
 def _judge_writes(world: World, index: SimIndex, policy: MergePolicy) -> None:
-    """Writes that came between two looks of the program were there to be read."""
+    """Writes between two readings of the program could have been read."""
     counted = any(shard.primary.serves for shard in index.shards)
     if policy.allow_writes or not index.written or not counted:
         return
@@ -70,7 +70,7 @@ def _judge_writes(world: World, index: SimIndex, policy: MergePolicy) -> None:
 
 
 def _judge_disks(world: World, index: SimIndex, policy: MergePolicy) -> None:
-    """A node holds the copy that it merges twice for a while. Disks are read before the indices are."""
+    """During its merge a node stores a copy twice. Disks are read before the indices are."""
     needed: dict[NodeName, int] = {}
     for shard in index.shards:
         for copy in shard.started:
@@ -88,7 +88,7 @@ def _to_merge(world: World, index: SimIndex, node: NodeName, policy: MergePolicy
 
 
 def stopped(world: World, node: SimNode) -> None:
-    """Write down that a node is stopped while it merges, or is about to: that work is lost."""
+    """Record that a node is stopped while it merges, or is about to: that work is lost."""
     for merge in merges.running(world) if world.forced.running else ():
         waiting = any(left[1] == node.name for left in merge.left)
         if waiting and merge.began < world.last_read:

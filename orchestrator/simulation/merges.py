@@ -1,8 +1,8 @@
-"""Force-merges as a cluster does them: one call an index, one copy at a time on a node, whoever listens.
+"""Force-merges of the simulated cluster: one call per index, one copy at a time on a node.
 
-A call outlives whoever sent it. What a node has not merged when it dies, or when a copy leaves it, stays as
-it is, and the others go on. While a copy is merged its disk holds it twice; one for which there is no room
-stays as it is too.
+A call continues even if the client disconnects. If a node dies or a copy leaves it, the copies that it has
+not merged stay unmerged, and the other nodes continue. During its merge a copy needs twice its size on disk.
+A copy without enough room stays unmerged too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from orchestrator.simulation.world import World
 _FULL: Final = 1.0
 HIGH_WATERMARK: Final = 0.9
 USED: Final = 0.4
-"""Of every disk, unless somebody says otherwise."""
+"""Used share of every disk, unless set otherwise."""
 
 
 def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> SimMerge:
-    """The cluster is told to merge an index; a second call goes behind the first."""
+    """The cluster starts to merge an index. A second call waits for the first."""
     merge = SimMerge(
         index=index.name, uuid=index.uuid, max_segments=max_segments, ours=ours, began=world.agenda.now
     )
@@ -47,7 +47,7 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
 
 
 def running(world: World) -> list[SimMerge]:
-    """Calls that have something left to do; what died with its node is let go of here."""
+    """Calls with work left. Work that was lost with its node is dropped here."""
     forced = world.forced
     for merge in forced.running:
         merge.left = [entry for entry in merge.left if _there(world, merge, entry)]
@@ -57,19 +57,19 @@ def running(world: World) -> list[SimMerge]:
 
 
 def of(world: World, uuid: str) -> list[SimMerge]:
-    """Those of one index."""
+    """The running calls of one index."""
     return [merge for merge in running(world) if merge.uuid == uuid] if world.forced.running else []
 
 
 def at_work(world: World, uuid: str | None = None) -> Iterator[NodeName]:
-    """The nodes that merge a copy now, of that index or of any."""
+    """The nodes that merge a copy now, of that index or of any index."""
     for place, (merge, shard, life) in world.forced.busy.items():
         if uuid in (None, merge.uuid) and _there(world, merge, (shard, place, life)):
             yield place
 
 
 def _there(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -> bool:
-    """Whether that copy is still on that node, in the same life of it, of an index that is open."""
+    """Whether that copy is still on that node, in the same life, and its index is open."""
     shard, place, life = entry
     node, index = world.nodes[place], world.indices.get(merge.uuid)
     if index is None or index.closed or not node.process or node.life != life:
@@ -78,7 +78,7 @@ def _there(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int])
 
 
 def _next(world: World, place: NodeName) -> None:
-    """Let a node that merges nothing begin with the next copy that waits there."""
+    """Start the next waiting copy of a node that merges nothing."""
     forced = world.forced
     if place in set(at_work(world)):
         return
@@ -92,7 +92,7 @@ def _next(world: World, place: NodeName) -> None:
 
 
 def _begun(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -> bool:
-    """Whether the merge of that copy takes its time: not where there is nothing to do, and no room."""
+    """Whether the merge of that copy takes time: not if there is nothing to do or no room."""
     shard, place, life = entry
     index = world.indices[merge.uuid]
     if segments.left(world, index, shard, place) <= merge.max_segments:
@@ -121,7 +121,7 @@ def _end(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -
 
 
 def used(world: World, place: NodeName) -> float:
-    """The share of a node's disk that is taken, with what its merge has written."""
+    """The used share of a node's disk, including what its merge has written."""
     if not world.forced.busy:
         return world.disks.get(place, USED)
     writing = world.forced.writing.get(place, 0) if place in set(at_work(world)) else 0
@@ -129,12 +129,12 @@ def used(world: World, place: NodeName) -> float:
 
 
 def room(world: World, place: NodeName, up_to: float = HIGH_WATERMARK) -> int:
-    """Bytes that may still be written there before that share is taken."""
+    """Bytes that can be written there before that share is used."""
     return max(0, int((up_to - used(world, place)) * world.forced.capacity))
 
 
 def fill(world: World, place: NodeName, share: float, seconds: Seconds) -> None:
-    """Somebody fills a disk for a while; while several do, the fullest counts, and each clears its own."""
+    """Fill a disk for a while. Of several fills the fullest counts, and each clears only its own."""
     fills = world.forced.fills.setdefault(place, [world.disks.get(place, USED)])
     fills.append(share)
     _weigh(world, place)
@@ -153,11 +153,11 @@ def _weigh(world: World, place: NodeName) -> None:
 
 
 def unmerged(world: World, uuid: str, max_segments: int, *, away: bool = False) -> list[str]:
-    """Copies of an index that have more segments than that, by what a search goes through.
+    """Copies of an index with more searchable segments than that.
 
-    `away`: only those that were not there when the index was merged: their node was no member, or they had no
-    place, then and when the run began. Nobody could merge them, and a run waits for no copy that it found
-    missing. Without it, only the others.
+    `away`: only copies that were absent when the index was merged: their node was no member, or they were
+    unassigned, then and when the run began. They could not be merged, and a run does not wait for a copy that
+    was missing at its start. Without `away`: only the other copies.
     """
     index = world.indices.get(uuid)
     if index is None:

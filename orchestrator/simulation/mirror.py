@@ -1,8 +1,7 @@
-"""A simulated cluster that begins as a real one was read: what a rehearsal is played on.
+"""A simulated cluster that starts as a real one was read; the basis of a rehearsal.
 
-Members, settings, disks, gates and what is known of the hosts are taken over. What the simulation does not
-know of (a pinned index, a reindex) is not in it: whoever rehearses compares what holds there with what holds
-here.
+Members, settings, disks, gates and known facts of the hosts are copied. Features that the simulation does not
+have (a pinned index, a reindex) are missing, so the rehearsal compares the holds of both clusters.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from orchestrator.simulation.world import World
 
 
 def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
-    """The cluster of this reading.
+    """Build the cluster of this reading.
 
     Args:
         started: how the run on it would begin.
-        seen: all that a plan looks at.
-        seed: of what is left to chance in the simulation.
+        seen: everything that a plan reads.
+        seed: seed of the random choices in the simulation.
 
     Raises:
-        UsageError: a part of it could not be read, or the parts do not fit together.
+        UsageError: a part could not be read, or the parts do not fit together.
     """
     policy, view = started.policy, require(seen.cluster, "the cluster")
     require_coherent(started, view, seen.at)
@@ -51,7 +50,7 @@ def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
 
 
 def _machines(world: World, seen: Observation) -> None:
-    """Nodes share a machine here if the run would take them to: clones of one image share its id alone."""
+    """Nodes share a machine here if the run would treat them so: clones of one image share only its id."""
     for shared in machines_of(RunState(run=""), seen).among(world.nodes):
         for name in shared:
             world.nodes[name].machine = shared[0]

@@ -1,6 +1,6 @@
-"""A simulated cluster of Elasticsearch or OpenSearch that begins as a real one was read.
+"""A simulated cluster of Elasticsearch or OpenSearch that starts as a real one was read.
 
-What nothing tells is taken as it costs most: every open index is written to. Sizes of shards are those of the
+Unknown facts are assumed at their worst: every open index is being written. Sizes of shards are those of the
 recoveries that the cluster still lists.
 """
 
@@ -20,13 +20,13 @@ from orchestrator.simulation.required import require
 from orchestrator.simulation.world import World
 
 _SIZE: Final = 1 << 30
-"""Bytes of a shard of which no recovery tells: as many as make a copy take seconds, not none."""
+"""Bytes of a shard without a listed recovery: enough for a copy to take seconds, not zero time."""
 _OTHERS_WORK: Final[Seconds] = 600.0
-"""For so long goes on what is under way there: snapshots and merges end, and nothing tells when."""
+"""Assumed duration of running snapshots and merges, since their end is not known."""
 
 
 def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> World:
-    """The cluster of Elasticsearch or OpenSearch of this reading.
+    """Build the cluster of Elasticsearch or OpenSearch of this reading.
 
     Raises:
         UsageError: the settings, the disks or what runs there could not be read.
@@ -47,7 +47,7 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
     sizes = _sizes(seen)
     for index in view.indices:
         _index(world, index, view, sizes)
-    world.exempt_indices |= policy.accept_red  # the copies of these hold no stop, red or not
+    world.exempt_indices |= policy.accept_red  # the copies of these indices never hold a stop
     if policy.zero_replicas is ZeroReplicas.ACCEPT:
         world.exempt_indices |= {
             index.name
@@ -73,7 +73,7 @@ def _node(world: World, node: Node, zone_attribute: str | None) -> None:
 
 
 def _voters(world: World, ids: Collection[str]) -> None:
-    """The voting configuration. One of it that is away has no name in the reading: its id stands for it."""
+    """Set the voting configuration. An absent voter has no name in the reading, so its id is used."""
     for away in sorted({*ids} - {node.node_id for node in world.nodes.values()}):
         node = world.add_node(away, roles=frozenset({Role.MASTER}))
         node.node_id, node.service = away, ServiceState.STOPPED
@@ -82,13 +82,13 @@ def _voters(world: World, ids: Collection[str]) -> None:
 
 
 def _sizes(seen: Observation) -> Mapping[tuple[str, int], int]:
-    """Bytes of the shards, by index uuid and number, as far as recoveries tell."""
+    """Bytes of the shards, by index uuid and number, where recoveries list them."""
     told = () if isinstance(seen.recoveries, Unknown) else seen.recoveries
     return {(each.shard.index_uuid, each.shard.number): each.bytes_total for each in told if each.bytes_total}
 
 
 def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[str, int], int]) -> None:
-    """One index with its copies where they are."""
+    """Add one index with its copies at their places."""
     made = SimIndex(
         name=index.name,
         uuid=f"{index.name}-uuid",
@@ -115,7 +115,7 @@ def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[s
 
 
 def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:
-    """A copy on its way begins anew: how far it has come is its cluster's own business."""
+    """Add a copy. A recovery starts again from zero, since its progress does not carry over."""
     made = SimCopy(shard=shard.id, primary=copy.primary, failed_attempts=copy.failed_attempts)
     if copy.started and copy.node is not None:
         made.node, made.state = copy.node, CopyState.STARTED

@@ -1,7 +1,7 @@
-"""A simulated Riak cluster that begins as a real one was read: its ring, members, limits and hand-offs.
+"""A simulated Riak cluster that starts as a real one was read: its ring, members, limits and hand-offs.
 
-A limit that stands in a node's memory is taken for that of its files too: `/stats` and the commands tell no
-other. What waits to be handed off is so many partitions of others on that node, whichever they are.
+The limit in a node's memory is also used as the limit of its files, because `/stats` and the commands report
+no other. Waiting hand-offs become an equal number of other nodes' partitions on that node, chosen freely.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.simulation.riak_parts import SimMove
 
 
 def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> RiakWorld:
-    """The Riak cluster of this reading.
+    """Build the Riak cluster of this reading.
 
     Raises:
         UsageError: the limits, the ring, the members or the transfers could not be read.
@@ -64,7 +64,7 @@ def _is_down(world: RiakWorld, name: NodeName) -> None:
 
 
 def _hand_offs(world: RiakWorld, riak: RiakView) -> None:
-    """What waits to be handed off, by the node that says most of it."""
+    """Add the waiting hand-offs, by the node that reports the most."""
     told = require(riak.transfers, "the transfers")
     read = [each for each in told.values() if isinstance(each, Transfers)]
     if not read:
@@ -82,7 +82,7 @@ def _hand_offs(world: RiakWorld, riak: RiakView) -> None:
 
 
 def _moves(world: RiakWorld, riak: RiakView) -> None:
-    """Partitions that are to change their owner; nothing tells when, so they wait as they are."""
+    """Add partitions that will change their owner. Their time is not known, so they keep waiting."""
     for change in require(riak.ring_status, "the ring's status").pending:
         to = next((name for name in world.vnodes if name == change.next_owner), None)
         for partition in change.partitions if to is not None else ():

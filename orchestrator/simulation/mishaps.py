@@ -1,7 +1,7 @@
-"""What goes wrong, as data: verbs that are lost, nodes that die, people who interfere, our own crash.
+"""Mishaps as data: verbs that are lost, nodes that die, people who interfere, the program's own crash.
 
-A mishap is due at a moment, or some time after the program has sent a verb for the nth time, so that a
-scenario can name the seam it attacks and still be read.
+A mishap happens at a set time, or some time after the program has sent a verb for the nth time. So a scenario
+can name the step that it disturbs, and stays readable.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from orchestrator.simulation.riak_mishaps import OfRiak
 
 
 class Crash(BaseException):
-    """The program is killed at this very point; no error, so that no handler catches it."""
+    """The program is killed at this point. Not an error, so that no handler catches it."""
 
 
 class How(Enum):
-    """What becomes of a verb that is not simply done."""
+    """The fate of a verb that is not simply done."""
 
     REFUSED = "refused"
     LOST = "lost, and not done"
@@ -41,9 +41,9 @@ class Trip:
 
     Attributes:
         verb: its public name, such as `set_allocation` or `stop`; `*` is any.
-        target: what it acts on; None is anything.
-        first: from the so manieth matching one on, one-based.
-        times: so many of them.
+        target: the verb's target; None is any.
+        first: number of the first matching verb that is affected, one-based.
+        times: number of affected verbs.
         late: seconds after which a LATE one is done.
     """
 
@@ -55,13 +55,13 @@ class Trip:
     late: Seconds = 20.0
 
     def matches(self, action: Action) -> bool:
-        """Whether it is about this verb."""
+        """Whether this trip applies to the action."""
         return self.verb in ("*", action_name(action)) and self.target in (None, action_target(action))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDies:
-    """A process ends by itself, and perhaps somebody starts it again."""
+    """A process ends by itself, and a person may start it again."""
 
     node: NodeName
     back_after: Seconds | None = None
@@ -77,7 +77,7 @@ class HostCutOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostHangs:
-    """For a while SSH to a host hangs: what it is asked it does (or not), and never says so."""
+    """For a while SSH to a host hangs. The host may carry out a command, but does not answer."""
 
     node: NodeName
     seconds: Seconds
@@ -86,14 +86,14 @@ class HostHangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartedByHand:
-    """Somebody else restarts a node, and has it back as soon as it starts."""
+    """Another person restarts a node. It starts again as soon as it has stopped."""
 
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMade:
-    """Somebody creates an index whose primary lands on that node."""
+    """A person creates an index whose primary is allocated to that node."""
 
     name: str
     on: NodeName
@@ -102,7 +102,7 @@ class IndexMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledOver:
-    """An index is rolled over: a new one is written from now on, wherever it lands, and the old no more."""
+    """An index is rolled over: writes go to a new index, on any node, and no longer to the old one."""
 
     index: str
     to: str
@@ -110,7 +110,7 @@ class RolledOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBegun:
-    """A snapshot begins, and ends after a while, if at all."""
+    """A snapshot begins, and may end after a while."""
 
     name: str = "repo/nightly"
     seconds: Seconds | None = None
@@ -135,30 +135,30 @@ class SettingMeddled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """The cluster answers no read for a while."""
+    """The cluster does not answer reads for a while."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleReadings:
-    """Reads are answered with what was true at this moment, and say that they are not settled."""
+    """Reads return the state of this moment, and report that they are not settled."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramStandsStill:
-    """The program's machine is suspended for a while, at its next reading; the world goes on."""
+    """The program's machine is suspended for a while at its next reading. The world continues."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSet:
-    """The system clock of the program's machine is set by so much: the next process begins with it.
+    """The system clock of the program's machine is set by this much; it affects the next process.
 
-    A process reads the wall clock once and counts the time passed since, so none sees a jump of its own.
+    A process reads the wall clock once and then counts elapsed time, so it never sees a jump of its own.
     """
 
     seconds: Seconds
@@ -166,7 +166,7 @@ class ClockSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """Somebody removes our lease by hand, and works on the cluster without one."""
+    """A person removes our lease by hand, and works on the cluster without one."""
 
     holder: str = "eve@elsewhere"
 
@@ -180,7 +180,7 @@ class LeaseUnrefreshed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Somebody asks the run to pause or to stop."""
+    """A person asks the run to pause or to stop."""
 
     request: Request
 
@@ -201,7 +201,7 @@ class DiskFull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHangs:
-    """A node's stop never ends, until somebody repairs it."""
+    """A node's stop never ends, until a person repairs it."""
 
     node: NodeName
     repaired_after: Seconds | None = None
@@ -209,7 +209,7 @@ class StopHangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsFail:
-    """So many of a node's next starts fail."""
+    """This many of a node's next starts fail."""
 
     node: NodeName
     times: int = 1
@@ -217,7 +217,7 @@ class StartsFail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RisesByItself:
-    """Something starts the node's service again, so long after its next stop."""
+    """The node's service is started again by something else, this long after its next stop."""
 
     node: NodeName
     after: Seconds = 0.5
@@ -225,7 +225,7 @@ class RisesByItself:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationsFail:
-    """So many of an index's next replica allocations fail."""
+    """This many of an index's next replica allocations fail."""
 
     index: str
     times: int
@@ -233,7 +233,7 @@ class AllocationsFail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterBegins:
-    """Documents come into an index that nobody wrote; for so long, None = for good."""
+    """An index that was not being written gets documents, for this long; None = permanently."""
 
     index: str
     seconds: Seconds | None = None
@@ -241,7 +241,7 @@ class WriterBegins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedByOthers:
-    """Another operator has an index force-merged."""
+    """Another operator force-merges an index."""
 
     index: str
     max_segments: int = 1
@@ -249,7 +249,7 @@ class MergedByOthers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexDeleted:
-    """Somebody deletes an index, and perhaps makes another one of that name."""
+    """A person deletes an index, and may create another one of that name."""
 
     index: str
     made_again: bool = False
@@ -257,14 +257,14 @@ class IndexDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexClosed:
-    """Somebody closes an index."""
+    """A person closes an index."""
 
     index: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFills:
-    """A disk fills for a while, by what is none of the cluster's."""
+    """A disk fills for a while with data that is not the cluster's."""
 
     node: NodeName
     share: float = 0.89
@@ -273,17 +273,17 @@ class DiskFills:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsUnreadable:
-    """Segments, writes and tasks of indices cannot be read for a while; all else can."""
+    """Segments, writes and tasks of indices cannot be read for a while. Everything else can."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateShut:
-    """A gate of the playbook closes, or cannot be read any more; after a while, if at all, it is open again.
+    """A gate of the playbook closes or becomes unreadable. It may open again after a while.
 
     Attributes:
-        name: the gate's; one that the playbook does not have is passed over.
+        name: the gate's name; ignored if the playbook does not have it.
     """
 
     name: str
@@ -322,14 +322,14 @@ What: TypeAlias = OfMachine | OfNodes | OfCluster | OfIndices | OfOthers | OfPro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """Something that happens once.
+    """An event that happens once.
 
     Attributes:
         what: what happens.
         after: seconds after the beginning, or after the verb.
         verb: the verb that it waits for; None = the beginning.
-        target: what that verb acts on; None is anything.
-        nth: the so manieth matching verb, one-based.
+        target: that verb's target; None is any.
+        nth: number of the matching verb, one-based.
     """
 
     what: What
@@ -340,11 +340,11 @@ class Mishap:
 
 
 class Seams:
-    """Every point at which the program could be killed, counted; at one of them it is.
+    """Counts every point at which the program can be killed, and kills it at one of them.
 
     Attributes:
         crash_at: one-based; None = never.
-        passed: what each point was.
+        passed: names of the points passed.
     """
 
     def __init__(self, crash_at: int | None = None) -> None:

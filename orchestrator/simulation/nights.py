@@ -1,8 +1,8 @@
-"""What goes wrong in a rehearsal: some troubles, drawn from a seed, each with the words for people.
+"""Troubles of a rehearsal, drawn from a seed, each with a description for people.
 
-A few at a time, of those that operators tell of: hosts that are cut off, starts that fail, a second node that
-dies, somebody else at work, the program killed. What is drawn at a verb of the program happens there, so that
-it meets the run and not the quiet before it.
+A few at a time, of the kinds that operators report: hosts that are cut off, starts that fail, a second node
+that dies, another person at work, the program killed. A trouble that is tied to a verb of the program happens
+at that verb, so that it meets the run and not the quiet time before it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 QUIET: Final = 0
-"""The seed of a night in which nothing goes wrong."""
+"""The seed of a run without troubles."""
 _NEVER_SUCCEEDS: Final = 99
 _SEAMS_A_NODE: Final = 25
-"""Commits and verbs of a node's restart, about: kills are drawn from among so many."""
+"""Approximate number of commits and verbs in a node's restart; kills are drawn from this range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One thing that goes wrong.
+    """One trouble.
 
     Attributes:
         words: what happens, for people.
-        happens: it, and when.
+        happens: the mishap and its time.
     """
 
     words: str
@@ -43,10 +43,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """All that goes wrong in one rehearsal.
+    """All troubles of one rehearsal.
 
     Attributes:
-        kills: after so many commits and verbs the program is killed, counted anew each time.
+        kills: numbers of commits and verbs after which the program is killed, counted from 0 after each kill.
     """
 
     troubles: tuple[Trouble, ...] = ()
@@ -54,7 +54,7 @@ class Night:
 
     @property
     def plan(self) -> tuple[Mishap, ...]:
-        """What happens to the cluster and its machines."""
+        """The mishaps of the cluster and its machines."""
         return tuple(each.happens for each in self.troubles if isinstance(each.happens, Mishap))
 
     @property
@@ -64,7 +64,7 @@ class Night:
 
     @property
     def words(self) -> Mapping[What | Trip, str]:
-        """What is said of each when it happens."""
+        """The description of each, shown when it happens."""
         return {
             each.happens.what if isinstance(each.happens, Mishap) else each.happens: each.words
             for each in self.troubles
@@ -72,16 +72,16 @@ class Night:
 
 
 def night(seed: int, world: World, nodes: Sequence[NodeName]) -> Night:
-    """The night of a seed.
+    """Draw the troubles of a seed.
 
     Args:
         seed: the same one draws the same troubles for the same cluster.
         world: the cluster as it is before the run.
-        nodes: those that are to be restarted; there is one at least.
+        nodes: nodes that are to be restarted, at least one.
     """
     if seed == QUIET:
         return Night()
-    dice = Random(f"night {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    dice = Random(f"night {seed}")  # noqa: S311  (repeatable, and not a secret)
     drawn: dict[What | Trip, Trouble] = {}
     for _ in range(dice.choice((1, 1, 2, 2, 3))):
         node = dice.choice(nodes)
@@ -106,7 +106,7 @@ def _from_the_start(what: What, words: str) -> Trouble:
 
 
 def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
-    """What befalls nodes of any kind, and the program."""
+    """Troubles of any kind of node, and of the program."""
     return (
         _from_the_start(mishaps.StartsFail(node=node, times=1), f"the next start of {node} will fail"),
         _from_the_start(
@@ -153,7 +153,7 @@ def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
 
 
 def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...]:
-    """What befalls indices and settings of Elasticsearch and OpenSearch."""
+    """Troubles of indices and settings of Elasticsearch and OpenSearch."""
     replicated = sorted(index.name for index in world.indices.values() if index.replicas and not index.closed)
     failing = dice.choice(replicated) if replicated else None
     return (
@@ -198,7 +198,7 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
 
 
 def _of_riak(world: RiakWorld, node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
-    """What befalls a ring."""
+    """Troubles of a ring."""
     half = len(world.vnodes[node].owned) // 2
     return (
         _at(

@@ -1,6 +1,6 @@
-"""Lets nodes flap, pause, crash again, come back changed or be out of reach.
+"""Makes nodes flap, pause, crash again, return changed or be unreachable.
 
-The seconds in here are those of the simulated cluster. No limit of the program is copied.
+The durations here are those of the simulated cluster. No limit of the program is copied.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 
 _MISSED_AFTER: Final[Seconds] = 40.0
-"""A member that answers nothing for so long is removed (three checks of ten seconds, and their spacing)."""
+"""A member that does not answer for this long is removed (three checks of ten seconds, and pauses)."""
 
 
 def befall(world: World, what: OfNodes) -> None:
-    """Let it happen now."""
+    """Trigger it now."""
     if isinstance(what, node_mishaps.ZoneLost):
         _lose_zone(world, what)
         return

@@ -1,4 +1,4 @@
-"""What happens to nodes, their machines and their networks beside plain death; `node_changes.py` does it."""
+"""Mishaps of nodes, their machines and networks other than plain death. `node_changes.py` applies them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.model.reading import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFlaps:
-    """A node leaves the cluster and joins it again in the same life: its network fails for so long."""
+    """A node leaves the cluster and rejoins in the same life: its network fails for this long."""
 
     node: NodeName
     seconds: Seconds = 2.0
@@ -21,10 +21,10 @@ class NodeFlaps:
 class NodePauses:
     """The process of a node does nothing for a while, as in a long garbage collection.
 
-    It stays a member unless that lasts longer than the cluster's own fault detection.
+    It stays a member unless the pause is longer than the cluster's fault detection.
 
     Attributes:
-        host: the whole machine stands still, so SSH does not answer either.
+        host: the whole machine is paused, so SSH does not answer either.
     """
 
     node: NodeName
@@ -39,7 +39,7 @@ class DiesAgain:
     Attributes:
         times: how many lives.
         after: seconds from the start of the process to its end; 1 is before it joins, 30 long after.
-        back_after: the service manager starts it again after so many seconds; None = it does not.
+        back_after: seconds until the service manager starts it again; None = it does not.
     """
 
     node: NodeName
@@ -50,14 +50,14 @@ class DiesAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskLost:
-    """At its next start a node has an empty disk, and therefore another node id."""
+    """At its next start a node has an empty disk, and therefore a new node id."""
 
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnsChanged:
-    """At its next start a node has another version or another zone; None leaves it as it is."""
+    """At its next start a node has another version or another zone. None leaves it unchanged."""
 
     node: NodeName
     version: str | None = None
@@ -66,7 +66,7 @@ class ReturnsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneLost:
-    """All nodes of a zone die and their machines are away, until somebody brings them back."""
+    """All nodes of a zone die and their machines are unreachable, until a person repairs them."""
 
     zone: str
     back_after: Seconds = 600.0
@@ -74,7 +74,7 @@ class ZoneLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebootHangs:
-    """The next reboot of a node's machine takes so long."""
+    """The next reboot of a node's machine takes this long."""
 
     node: NodeName
     seconds: Seconds = 3000.0
@@ -82,7 +82,7 @@ class RebootHangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRefuses:
-    """From now on, and for so long, a host refuses us.
+    """A host refuses the program from now on, for this long.
 
     Attributes:
         key: the host key changed, so that nothing can be read either. Otherwise sudo refuses: the host is

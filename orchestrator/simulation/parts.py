@@ -1,7 +1,7 @@
-"""What the simulated world is made of: machines with nodes on them, indices, shards and their copies.
+"""The parts of the simulated world: machines with nodes on them, indices, shards and their copies.
 
-These are the ground truth and change in place; what the program may see is made of them in `views.py`, which
-keeps in `shown` what it has made of a part, and makes it anew only when that part has changed.
+The parts are the ground truth and change in place. `views.py` builds what the program may read from them. It
+caches the view of a part in `shown`, and builds it again only when the part has changed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from orchestrator.simulation.counted import Part
 from orchestrator.simulation.facts import IN_DOUBT, Fact
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
-"""What a node does that was not told otherwise."""
+"""Roles of a node without configured roles."""
 
 
 class GateState(Enum):
-    """How a gate truly is."""
+    """The true state of a gate."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -35,9 +35,9 @@ class SimGate:
     """One gate.
 
     Attributes:
-        since: when it came to be so.
-        turns: how often that was changed.
-        asked: how often the program has asked it.
+        since: when it got its current state.
+        turns: how often the state changed.
+        asked: how often the program has read it.
     """
 
     state: GateState = GateState.OPEN
@@ -48,11 +48,11 @@ class SimGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOwner:
-    """The process that owns the cluster.
+    """The process that holds the cluster's lease.
 
     Attributes:
-        epoch: of its lease; 0 = nobody has taken anything over.
-        since: when it took the cluster over; never, once it has given it back.
+        epoch: epoch of its lease; 0 = there was no takeover.
+        since: when it took over the cluster; never, once it has released it.
         in_hand: the nodes in its record now.
     """
 
@@ -63,10 +63,10 @@ class SimOwner:
 
 @dataclass(slots=True, kw_only=True)
 class Meddled:
-    """What another operator set a setting to, and when.
+    """The value to which another operator set a setting, and when.
 
     Attributes:
-        raced: the program wrote over it on a reading from before it, which no check can rule out.
+        raced: the program overwrote it after an earlier reading, which no check can rule out.
     """
 
     at: Instant
@@ -82,34 +82,35 @@ class SimNode(Part):
         life: counts the starts of its process.
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
-        began: when the process of this life started, and `joins_at`, when it can join; `ended`, when the last
-            one ended.
-        machine: the name of its machine; nodes of one name share machine id, address and boot.
+        began: when the process of this life started; `joins_at`: when it can join; `ended`: when the last
+            process ended.
+        machine: the name of its machine. Nodes with the same name share machine id, address and boot.
         boot: counts the boots of its machine.
-        job: counts verbs of the service manager, so that a replaced one is known.
-        start_queued: a start waits behind the stop under way.
-        stop_hangs: the process never ends, whoever asks.
-        starts_that_fail: so many starts end in a failed service.
-        starts_at_boot: its service is begun with its machine.
-        rises_after: seconds after a stop after which something else starts the service again; None = never.
+        job: counts verbs of the service manager, to detect a replaced one.
+        start_queued: a start waits for the stop in progress.
+        stop_hangs: the process never ends, on any request.
+        starts_that_fail: number of starts that end in a failed service.
+        starts_at_boot: its service starts when its machine boots.
+        rises_after: seconds from a stop until something else starts the service again; None = never.
         unreachable_until: its host does not answer before this moment.
-        hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
-            is done all the same.
+        hangs_until: SSH to its host hangs before this moment; `hangs_and_does`: commands are carried out
+            anyway.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
-        stopped_late: when it went down, if that stop could be taken as lost by then.
+        stopped_late: when it went down, if that stop could already count as lost then.
         stop_lost_at: when a stop by the program was sent that never arrived.
-        restarts_by_us: stops of the program that ended a process.
-        apart: its process runs, and reaches no other node.
-        apart_from_peers_until: it reaches the master alone before this moment.
-        paused_until: its process does nothing before this moment.
-        crashes: so many of its next lives end `crash_after` seconds after they began; its service manager
+        restarts_by_us: number of stops by the program that ended a process.
+        apart: its process runs but reaches no other node.
+        apart_from_peers_until: it reaches only the master before this moment.
+        paused_until: its process is paused before this moment.
+        crashes: this many of its next lives end `crash_after` seconds after they began. Its service manager
             starts it again `crash_back` seconds later, None = it does not.
-        loses_disk: its next life begins with an empty disk, `next_version` and `next_zone`: with these.
+        loses_disk: its next life begins with an empty disk; `next_version` and `next_zone`: with these
+            values.
         refuses_until: its host refuses every verb before this moment; with `key_changed`, every read too.
-        failed_starts: starts that failed since the last one that did not.
-        facts: what its machine saw of the program; `ready`, when each before_stop hook ran since its last
-            after_recovery hooks; `to_undo`, the after_recovery hooks that are due.
-        kernel: values of tunables that are not as a profile would want them.
+        failed_starts: failed starts since the last successful one.
+        facts: what its machine recorded of the program; `ready`: when each before_stop hook ran since its
+            last after_recovery hooks; `to_undo`: the after_recovery hooks that are due.
+        kernel: values of tunables that differ from the profile.
     """
 
     name: NodeName
@@ -163,7 +164,7 @@ class SimNode(Part):
 
     @property
     def present(self) -> bool:
-        """Whether its process runs, and reaches the other nodes."""
+        """Whether its process runs and reaches the other nodes."""
         return self.process and not self.apart
 
     @property
@@ -173,16 +174,16 @@ class SimNode(Part):
 
     @property
     def holds_data(self) -> bool:
-        """Whether copies can live here."""
+        """Whether the node can hold copies."""
         return any(role is Role.DATA or role.value.startswith("data_") for role in self.roles)
 
     @property
     def stop_sent(self) -> Instant:
-        """When the program last asked for a stop that found its process running; 0 if it never did."""
+        """When the program last requested a stop while its process ran; 0 if it never did."""
         return next((fact.at for fact in reversed(self.facts) if fact.what == "stopped"), 0.0)
 
     def asked_in_vain(self, now: Instant) -> bool:
-        """Whether it runs on as if it had not been asked to stop: after half a minute that stop is lost."""
+        """Whether it still runs half a minute after a stop request, so that the stop counts as lost."""
         runs_on = self.service is ServiceState.RUNNING and self.process and self.began < self.stop_sent
         return runs_on and now - self.stop_sent >= IN_DOUBT
 
@@ -192,12 +193,12 @@ class SimCopy(Part):
     """A routing entry.
 
     Attributes:
-        fresh: of an index that was just made: nothing on any disk yet.
-        from_snapshot: of a primary that a snapshot is restored into: the seconds that this takes.
-        left_at: when its node left, from which the delay of its re-allocation counts; `left_alone`, when no
-            stop by the program was the reason.
-        relocating_to: the target while it moves; it serves at its source until then.
-        ticket: counts assignments, so that the end of an abandoned recovery is known.
+        fresh: its index was just created, so it is on no disk yet.
+        from_snapshot: for a primary that is being restored from a snapshot: the duration in seconds.
+        left_at: when its node left; the delay of its re-allocation starts then. `left_alone`: not by a stop
+            of the program.
+        relocating_to: the target while it moves. It serves at its source until then.
+        ticket: counts assignments, to detect the end of an abandoned recovery.
     """
 
     shard: ShardId
@@ -217,7 +218,7 @@ class SimCopy(Part):
 
     @property
     def serves(self) -> bool:
-        """Whether it is started: the source of a move is."""
+        """Whether it serves requests. The source of a move does."""
         return self.state is CopyState.STARTED or self.state is CopyState.RELOCATING
 
 
@@ -226,10 +227,10 @@ class SimSegments:
     """The segments of one copy.
 
     Attributes:
-        count: those that a search goes through, as of `since`.
-        merged: those that they were merged to, which no search sees before a refresh; None without.
-        away: its node was no member when the index was last merged, or the copy waited for a place as it did
-            when the run began; it may come back with them as they were.
+        count: searchable segments, as of `since`.
+        merged: segments after a merge, not searchable before a refresh; None without a merge.
+        away: its node was no member at the index's last merge, or the copy was unassigned then and when the
+            run began. It may return with its old segments.
     """
 
     count: int
@@ -240,11 +241,11 @@ class SimSegments:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimMerge:
-    """A force-merge of an index: one call, carried on by the nodes whoever listens.
+    """A force-merge of an index: one call that the nodes continue even if the client disconnects.
 
     Attributes:
-        ours: the program asked for it.
-        left: copies still to be merged: shard, node and the life of the node in which it was told.
+        ours: the program requested it.
+        left: copies still to be merged: shard, node, and the node's life when it received the call.
     """
 
     index: str
@@ -257,19 +258,19 @@ class SimMerge:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimForced:
-    """The force-merges of a cluster, and what its judge goes by.
+    """The force-merges of a cluster, and the data that its judge uses.
 
     Attributes:
-        running: calls, in the order in which they came.
-        busy: the copy that a node merges now: one at a time on a node, whoever asks.
+        running: calls, in the order of arrival.
+        busy: the copy that a node merges now; one at a time per node, for all clients.
         rate: bytes that a node merges a second.
-        capacity: of each node's disk, in bytes; `writing`, what merges have written there beside.
-        fills: the shares of a disk that are taken: as it was found, and what fills it for a while.
-        filled_at: when a disk was last filled by somebody.
-        task_list: the version tells of tasks.
-        policy: of the run, by which its asking is judged; None for a run that merges nothing.
-        last_look: when the program last read the indices as they were.
-        asked: of each index, how often the program did.
+        capacity: bytes of each node's disk; `writing`: additional bytes written there by merges.
+        fills: used shares of a disk: the original one, and temporary ones.
+        filled_at: when a disk was last filled by a person.
+        task_list: the version has a task list.
+        policy: the run's policy, by which its requests are judged; None for a run that merges nothing.
+        last_look: when the program last read the current state of the indices.
+        asked: by index, how often the program requested a merge.
     """
 
     running: list[SimMerge] = field(default_factory=list)
@@ -287,17 +288,17 @@ class SimForced:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimShard(Part):
-    """A shard: its routing entries, its in-sync set, and what lies on the nodes' disks.
+    """A shard: its routing entries, its in-sync set, and the copies on the nodes' disks.
 
     Attributes:
-        on_disk: allocation id of the copy that a node has on disk.
-        missed_since: from when on a node's copy on disk has missed what was written.
-        segments: of the copy that a node has on disk; of an index that nobody loaded, none are kept.
-        failing: so many more allocations of a replica fail.
+        on_disk: allocation id of the copy on each node's disk.
+        missed_since: since when the copy on a node's disk has missed writes.
+        segments: segments of the copy on each node's disk; not kept for an index without a bulk load.
+        failing: this many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
-        had: started copies at the last stop by the program of a node with one of them; 0 = all are back.
-        gone_alone: copies that left by themselves and were given up: replicas follow the number of nodes.
-        never: allocation of the primary was refused while it was to be restored: it has failed for good.
+        had: started copies when the program last stopped a node with one of them; 0 = all are back.
+        gone_alone: copies that left by themselves and were removed: replicas follow the number of nodes.
+        never: allocation of the primary was refused while it was to be restored; it failed permanently.
     """
 
     id: ShardId
@@ -329,22 +330,23 @@ class SimIndex(Part):
     """An index.
 
     Attributes:
-        written: documents keep coming, so a copy that is away turns stale.
-        turned_at: when they last began to come, or ended.
+        written: documents keep arriving, so an absent copy becomes stale.
+        turned_at: when writing last began or ended.
         operations: on all its shards until then.
-        refresh_interval: as set; `-1` = searches see nothing new before they are told to.
-        durability: `index.translog.durability`, as set.
-        made_at: when it was created, by which the tests know a race from a mistake.
-        made_with: the replicas that it was created with during the run.
+        refresh_interval: the setting's value; `-1` = new documents become searchable only after a manual
+            refresh.
+        durability: `index.translog.durability`, the setting's value.
+        made_at: when it was created; the tests use it to distinguish a race from a mistake.
+        made_with: its number of replicas when it was created during the run.
         changed_at: when it was closed, opened or restored over.
-        wanted_by_others: the replicas that another operator gave it during the run; None = none did.
-        closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
+        wanted_by_others: number of replicas that another operator set during the run; None = unchanged.
+        closed: it serves nothing and is not written; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
-        allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
-        searchable_snapshot: its repository is its other copy.
+        allocation_enable: its own `index.routing.allocation.enable`, which overrides the cluster's.
+        searchable_snapshot: the snapshot repository serves as its second copy.
         delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
-        keeps: `index.soft_deletes.retention_lease.period`, in seconds: for so long a primary has operations
-            that a copy on disk has missed; after it that copy is compared file by file.
+        keeps: `index.soft_deletes.retention_lease.period`, in seconds: how long a primary keeps operations
+            that a copy on disk has missed. After that, the copy is compared file by file.
     """
 
     name: str
@@ -371,10 +373,10 @@ class SimIndex(Part):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimRecovery:
-    """A recovery, under way or done.
+    """A recovery, running or done.
 
     Attributes:
-        operations: replayed by it, of those that the copy on disk has missed.
+        operations: operations that it replays because the copy on disk missed them.
     """
 
     shard: ShardId

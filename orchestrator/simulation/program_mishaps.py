@@ -1,4 +1,4 @@
-"""What happens between the program and its world: its journal, its credentials, its endpoints, its owner."""
+"""Mishaps between the program and its world: its journal, credentials, endpoints and owner."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orchestrator.model.reading import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalFails:
-    """From now on the journal cannot be written, for such a reason; `seconds` ends it.
+    """From now on the journal cannot be written, for this reason; `seconds` ends it.
 
-    None = it cannot be read any more either: the file is torn. The run can only be taken over.
+    None = it cannot be read any more either, because the file is torn. The run can only be taken over.
     """
 
     reason: str = "database is locked"
@@ -21,25 +21,25 @@ class JournalFails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unauthorized:
-    """For a while the cluster answers every call with 401."""
+    """The cluster answers every call with 401 for a while."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointsDisagree:
-    """For a while every second reading comes from a node that does not follow the master any more."""
+    """For a while every second reading comes from a node that no longer follows the master."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """The program's machine is suspended, and another machine takes its run over meanwhile.
+    """The program's machine is suspended, and another machine takes over its run meanwhile.
 
     Attributes:
-        seconds: how long it is suspended; the other machine begins when the lease has run out.
-        restarts: the other machine begins a run of its own after it has put back what was left.
+        seconds: duration of the suspension. The other machine begins when the lease has expired.
+        restarts: the other machine begins its own run after it has restored the pending changes.
     """
 
     seconds: Seconds = 130.0

@@ -18,10 +18,10 @@ from orchestrator.simulation.world import World
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedClock:
-    """Virtual time, as one process of the program has it: waiting lets the world go on.
+    """Virtual time of one process of the program. A wait lets the world continue.
 
     Attributes:
-        ahead: of the world's own time, as the machine's clock was when the process began.
+        ahead: how far the machine's clock was ahead of the world's time when the process began.
     """
 
     world: World
@@ -40,7 +40,7 @@ class SimulatedClock:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedListener:
-    """Listens to cluster and hosts at once, as the real one does, and without threads."""
+    """Listens to cluster and hosts at once, like the real one, but without threads."""
 
     world: World
     fate: Fate
@@ -49,7 +49,7 @@ class SimulatedListener:
     hosts: SimulatedHosts
 
     def listen(self, watch: Watch) -> None:
-        """Return when something happened that was listened to, at a request, or at `watch.until`."""
+        """Return at an event that was listened to, at a request, or at `watch.until`."""
         request, services = self.fate.request, self.hosts.services(watch.services)
         joined = self.cluster.holds(watch.cluster) if watch.cluster is not None else _silence
         self.world.agenda.until(
@@ -86,7 +86,7 @@ class MemoryLeasePort:
         return self.stands
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch, unless one like it or a higher one is there."""
+        """Create that epoch, unless the same or a higher epoch exists."""
         if max(self.records, default=0) >= record.epoch:
             return Refused(reason=f"epoch {max(self.records)} is there already")
         return self._put(record)
@@ -112,15 +112,15 @@ class MemoryLeasePort:
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedLeasePort(MemoryLeasePort):
-    """The lease as the simulated cluster keeps it, for every program on that cluster.
+    """The lease as the simulated cluster stores it, for every program on that cluster.
 
-    A call that does not arrive is in doubt; without a master none is answered.
+    A call that does not arrive is in doubt. Without a master no call is answered.
 
     Attributes:
-        fate: of one program.
+        fate: fate of one program.
         records: all programs on the cluster share them.
-        claim: the number of the record that this program created last, among all on this world: epochs begin
-            anew once a lease is given back.
+        claim: number of the record that this program created last, among all in this world. Epochs start
+            again after a lease is released.
     """
 
     world: World
@@ -128,17 +128,17 @@ class SimulatedLeasePort(MemoryLeasePort):
     claim: int = 0
 
     def __post_init__(self) -> None:
-        """From now on it is this program's record that the fate removes."""
+        """From now on `fate.remove_record` removes this program's record."""
         self.fate.remove_record = self.remove_by_hand
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record with the highest epoch; a cluster without a master does not answer."""
+        """The record with the highest epoch. A cluster without a master does not answer."""
         if self.silent or self.world.master is None:
             return Unknown(reason="read timed out" if self.silent else "503 master_not_discovered")
         return self.stands
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch, unless one like it or a higher one is there; this program owns the cluster."""
+        """Create that epoch, unless the same or a higher one exists. This program then owns the cluster."""
         result = MemoryLeasePort.create(self, record)
         if isinstance(result, Done):
             self.claim = self.world.owner.epoch + 1
@@ -146,7 +146,7 @@ class SimulatedLeasePort(MemoryLeasePort):
         return result
 
     def remove(self, epoch: int) -> ActionResult:
-        """Remove every record up to this epoch. Nobody can read then that this program owned the cluster."""
+        """Remove every record up to this epoch. The program's ownership can then no longer be read."""
         if self.silent:
             return InDoubt(reason="read timed out")
         if self.claim == self.world.owner.epoch:
@@ -154,7 +154,7 @@ class SimulatedLeasePort(MemoryLeasePort):
         return MemoryLeasePort.remove(self, epoch)
 
     def remove_by_hand(self) -> bool:
-        """Somebody removes the record that this program made; whether it still stood there."""
+        """A person removes this program's record. Returns whether it still existed."""
         if not self.records or self.claim != self.world.owner.epoch:
             return False
         self.records.clear()
@@ -174,6 +174,6 @@ class SimulatedLeasePort(MemoryLeasePort):
 
     @property
     def silent(self) -> bool:
-        """Whether no call of this program about the lease is answered now."""
+        """Whether no lease call of this program is answered now."""
         began, until = self.fate.unrefreshed
         return began <= self.world.agenda.now < until

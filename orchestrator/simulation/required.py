@@ -1,4 +1,4 @@
-"""What a simulated cluster cannot be made without."""
+"""The readings that a simulated cluster requires."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _T = TypeVar("_T")
 
 
 def require(read: Reading[_T], what: str) -> _T:
-    """The value that was read.
+    """Return the value that was read.
 
     Raises:
-        UsageError: it was not: what is unknown cannot be rehearsed.
+        UsageError: it was not read. An unknown value cannot be rehearsed.
     """
     if isinstance(read, Unknown):
         raise UsageError(f"cannot be rehearsed: {what} could not be read: {read.reason}")

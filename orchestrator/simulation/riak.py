@@ -1,13 +1,13 @@
-"""The ground truth of one simulated Riak cluster: vnodes, fallbacks and what waits to be handed off.
+"""The ground truth of one simulated Riak cluster: vnodes, fallbacks and waiting hand-offs.
 
-Modelled as recorded on 3.2.1: a stopped process is missed at once; while it is away and keys are written,
-peers start fallback vnodes for its partitions; a process that is back joins its peers, answers `/ping`, and
-its vnodes climb for some ten seconds; it finds fallback vnodes of its own on its disk; nothing is handed off
-before a fallback has been idle for up to a minute, and then as many at a time as the transfer limits of both
-sides let through. A limit is in the process's memory: after a start it is the one of the files.
+Modelled as recorded on 3.2.1: a stopped process is missed at once. While it is away and keys are written,
+peers start fallback vnodes for its partitions. A process that is back joins its peers, answers `/ping`, and
+its vnodes climb for some ten seconds. It finds its own fallback vnodes on its disk. A fallback is handed off
+after up to a minute of idle time, within the transfer limits of both sides. A limit is in the process's
+memory: after a start it is that of the files.
 
-Machines, time and what goes wrong are those of any simulated cluster. What the program does is judged here
-too, by the partitions that truly serve.
+Machines, time and mishaps are those of any simulated cluster. The program's actions are judged here too, by
+the partitions that truly serve.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from orchestrator.simulation.riak_parts import NEVER, USUAL_TIMER, SimFallback, 
 from orchestrator.simulation.world import World
 
 _STEP: Final = 16
-"""`vnode_rolling_start`: vnodes of others that a node starts in one step, to see what they hold."""
+"""`vnode_rolling_start`: vnodes of others that a node starts in one step, to find their data."""
 _MISSED_SECONDS: Final = 1.0
-"""Until a write has started a fallback for a partition whose owner is away."""
+"""Time until a write starts a fallback for a partition whose owner is away."""
 
 
 class RiakWorld(World):
     """One Riak cluster with its machines.
 
     Args:
-        ring: who owns what; its owners are the members, the first one by name the claimant.
-        n_vals: in use.
+        ring: the owners of the partitions; its owners are the members, the first one by name the claimant.
+        n_vals: values in use.
 
     Attributes:
-        written: keys keep coming, so that what a node misses waits for it.
+        written: keys keep arriving, so writes that a node misses wait for it.
         rolling: fallbacks on a node's disk are found as its manager starts their vnodes, not all at once.
-        inactivity: `vnode_inactivity_timeout`, the longest that a fallback waits before it is handed off.
+        inactivity: `vnode_inactivity_timeout`, the maximum idle time of a fallback before it is handed off.
         climb_seconds: from a node's joining to the last of its vnodes.
-        handing_seconds: that one hand-off takes.
-        handed: how many have been.
-        asked_after: nodes after whose service a peer is asked: those that the program takes for down.
-        told: what was made of the cluster for the program, by what it is made of.
-        most_at_once: hand-offs that were active at a time, of each node.
-        moves: partitions that are to change their owner.
-        joining: members that do not count as such yet.
-        unheard_until: not all nodes have heard of the last change of the ring before this moment.
+        handing_seconds: duration of one hand-off.
+        handed: number of hand-offs done.
+        asked_after: nodes whose service is checked through a peer: those that the program treats as down.
+        told: cached views of the cluster for the program, by their inputs.
+        most_at_once: maximum number of simultaneous hand-offs of each node.
+        moves: partitions that will change their owner.
+        joining: members that do not count as valid yet.
+        unheard_until: before this moment, some nodes do not have the last change of the ring.
         stalled_until: no hand-off begins or ends before this moment.
-        attended: a run is under way, or was killed and is to be taken up: it owes limits to nodes that start.
+        attended: a run is active, or was killed and will be resumed; it must set limits on nodes that start.
         given_at: when a partition changed its owner last.
-        read_before: the program's last reading before it asked for the stop of a node.
+        read_before: the program's last reading before it requested the stop of a node.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class RiakWorld(World):
         self.master = min(self.vnodes)
 
     def add_member(self, name: NodeName) -> None:
-        """A node that is up with what it owns, if anything."""
+        """Add a running node with the partitions that it owns, if any."""
         owned = tuple(number for number, owner in enumerate(self.ring.owners) if owner == name)
         self.vnodes[name] = SimVnodes(owned=owned, running=len(owned), most=len(owned))
         self.add_node(name, roles=frozenset({Role.DATA})).version = "3.2.1"
 
-    # What there is ----------------------------------------------------------------------------------
+    # State of the ring ----------------------------------------------------------------------------------
 
     @property
     def up(self) -> list[NodeName]:
@@ -112,7 +112,7 @@ class RiakWorld(World):
         return {name: self.vnodes[name].limit for name in self.up}
 
     def configure(self, name: NodeName, *, configured: int, limit: int) -> None:
-        """Give a node another limit in its files, and one in its memory that somebody set by hand."""
+        """Set a node's limit in its files, and the limit in its memory, as a person would."""
         self.vnodes[name].configured, self.vnodes[name].limit = configured, limit
 
     def serves(self, name: NodeName) -> bool:
@@ -120,7 +120,7 @@ class RiakWorld(World):
         return name in self.up and self.vnodes[name].running == len(self.vnodes[name].owned)
 
     def silent(self) -> frozenset[int]:
-        """The partitions that no vnode of their owner serves now."""
+        """The partitions that are not served by a vnode of their owner now."""
         return frozenset(
             number
             for name, vnodes in self.vnodes.items()
@@ -128,16 +128,16 @@ class RiakWorld(World):
         )
 
     def active(self, name: NodeName) -> int:
-        """Hand-offs in which a node takes part, on either side."""
+        """Number of hand-offs in which a node takes part, on either side."""
         return sum(each.active and name in (each.holder, each.owner) for each in self.fallbacks)
 
     @property
     def stalled(self) -> bool:
-        """Whether no hand-off comes to anything now."""
+        """Whether no hand-off makes progress now."""
         return self.agenda.now < self.stalled_until
 
     def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
-        """The limits of the nodes that are up, at the transient level, and timers that are not the usual."""
+        """The limits of the nodes that are up, at the transient level, and timers with unusual values."""
         limits: dict[str, SettingValue] = {
             f"transfer_limit.{name}": str(limit) for name, limit in sorted(self.limits.items())
         }
@@ -146,14 +146,14 @@ class RiakWorld(World):
         return {}, {**limits, **odd}
 
     def paced(self) -> dict[str, SettingValue]:
-        """What a run that hastens handoff reads: limits and all timers."""
+        """The reading of a run that hastens handoff: limits and all timers."""
         timers = {timer_key(name): str(self.vnodes[name].timer) for name in self.up}
         return {**self.settings()[1], **timers}
 
     # What happens to it -----------------------------------------------------------------------------
 
     def set(self, level: Level, key: str, value: SettingValue | None) -> None:
-        """A limit goes into the memory of its node, if its process is there."""
+        """Set a limit in the memory of its node, if its process runs."""
         name = holder(key)
         if name is None or not isinstance(value, str):
             raise ValueError(f"the simulated Riak cluster has no setting {key} = {value}")
@@ -166,18 +166,18 @@ class RiakWorld(World):
             self._hand_off()
 
     def meddle(self, level: Level, key: str, value: SettingValue | None) -> None:
-        """Somebody sets a limit by hand; of a node that is down there is none to set."""
+        """A person sets a limit by hand. No effect on a node that is down."""
         name = holder(key)
         if name in self.up and isinstance(value, str):
             self.vnodes[name].others.append(int(value))
             self.set(level, key, value)
 
     def may_be(self, name: NodeName, found: int) -> frozenset[int]:
-        """What a node's limit may be at the end of a run that found it so: as others have left it."""
+        """Allowed limits of a node after a run that found this limit, including changes by others."""
         return frozenset((found, *self.vnodes[name].others))
 
     def stall(self, seconds: Seconds) -> None:
-        """For so long no hand-off begins, and none that is under way ends."""
+        """For this long no hand-off begins or ends."""
         self.stalled_until = max(self.stalled_until, self.agenda.now + seconds)
         for each in self.fallbacks:
             each.active = False
@@ -185,7 +185,7 @@ class RiakWorld(World):
         self.agenda.after(self.stalled_until - self.agenda.now, self._hand_off)
 
     def give(self, partition: int, to: NodeName) -> None:
-        """A partition belongs to another member, both of them up with all their vnodes."""
+        """Give a partition to another member. Both owners are up with all their vnodes."""
         owner = self.ring.owners[partition]
         owners = (*self.ring.owners[:partition], to, *self.ring.owners[partition + 1 :])
         self.ring, self.given_at = Ring(owners=owners), self.agenda.now
@@ -195,8 +195,8 @@ class RiakWorld(World):
             vnodes.running = vnodes.most = len(vnodes.owned)
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
-        """A node is gone: its vnodes with it, its hand-offs broken off, and writes go to fallbacks soon."""
-        del clean  # Erlang's connections break at once either way
+        """A node is gone with its vnodes. Its hand-offs break off, and writes soon go to fallbacks."""
+        del clean  # Erlang's connections break at once in both cases
         node.process, node.member_life, node.ended = False, None, self.agenda.now
         self.vnodes[node.name].running = 0
         for each in self._fallbacks_of(node.name):
@@ -207,7 +207,7 @@ class RiakWorld(World):
         self.agenda.after(_MISSED_SECONDS, partial(self._take_over, node, node.life))
 
     def process_began(self, node: SimNode) -> None:
-        """A new life: the limit of the files, no vnode yet, and fallbacks of its own."""
+        """A new process: the limit of the files, no vnode yet, and its own fallbacks."""
         node.life += 1
         node.process, node.began = True, self.agenda.now
         vnodes = self.vnodes[node.name]
@@ -228,7 +228,7 @@ class RiakWorld(World):
         known = {each.partition for each in self._fallbacks_of(node.name)}
         others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
         free = [number for number in others if number not in known]
-        if self.rolling:  # at the end: what is found last is what a look at the transfers misses
+        if self.rolling:  # at the end: a reading of the transfers misses those found last
             vnodes.unstarted = len(others)
             vnodes.unfound, vnodes.listed = frozenset(free[-vnodes.own_fallbacks :]), False
             first = max(0.0, node.began + USUAL_TIMER / 1000 - self.agenda.now)
@@ -241,13 +241,13 @@ class RiakWorld(World):
             self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
 
     def _list_vnodes(self, node: SimNode, life: int, others: list[int]) -> None:
-        """The manager's first tick, whatever its timer was set to since: until then it has listed nothing."""
+        """The manager's first tick, at its original timer. Before it, no vnodes are listed."""
         if node.life == life and node.joined:
             self.vnodes[node.name].listed = True
             self._step_in(node, life, others, self.vnodes[node.name].unfound)
 
     def _step_in(self, node: SimNode, life: int, left: list[int], held: frozenset[int]) -> None:
-        """In so long the manager starts the next vnodes of others; some are fallbacks with data."""
+        """The manager starts the next vnodes of others after its timer. Some are fallbacks with data."""
 
         def step() -> None:
             if node.life != life or not node.joined:
@@ -265,7 +265,7 @@ class RiakWorld(World):
         self.agenda.after(self.vnodes[node.name].timer / 1000, step)
 
     def force_handoff(self) -> None:
-        """Every node hands off at once what waits; vnodes that were not started yet keep their data."""
+        """Every node starts its waiting hand-offs at once. Vnodes not started yet keep their data."""
         for each in self.fallbacks:
             if self.serves(each.holder) and self.serves(each.owner):
                 each.due = min(each.due, self.agenda.now)
@@ -284,7 +284,7 @@ class RiakWorld(World):
                 self.idle(each)
 
     def _take_over(self, node: SimNode, life: int) -> None:
-        """Keys that are written while a node is away: the next nodes on the ring take them for it."""
+        """Keys are written while a node is away: the next nodes on the ring accept them as fallbacks."""
         if node.joined or node.life != life or not self.written:
             return
         held = {each.partition for each in self.fallbacks}
@@ -300,13 +300,13 @@ class RiakWorld(World):
                 self.fall_back(number, taker)
 
     def fall_back(self, partition: int, on: NodeName) -> None:
-        """A node has from now on what belongs to a partition of another one."""
+        """From now on a node holds data of another node's partition."""
         owner = self.ring.owners[partition]
         self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, since=self.agenda.now))
         self.changed(f"{on} has a fallback for partition {partition} of {owner}")
 
     def idle(self, fallback: SimFallback) -> None:
-        """Both sides are back: from now on its idle time counts, as far as it has not passed by then."""
+        """Both sides are back: the remaining idle time counts from now on."""
         if not (self.serves(fallback.holder) and self.serves(fallback.owner)):
             return
         waits = self.inactivity * self.random.uniform(0.8, 1.0)
@@ -314,7 +314,7 @@ class RiakWorld(World):
         self.agenda.after(waits, self._hand_off)
 
     def _hand_off(self) -> None:
-        """Begin what is due and what the limits of both sides let begin."""
+        """Begin the hand-offs that are due and that the limits of both sides allow."""
         if self.stalled:
             return
         for each in self.fallbacks:
@@ -345,10 +345,10 @@ class RiakWorld(World):
     def _fallbacks_of(self, name: NodeName) -> Iterator[SimFallback]:
         return (each for each in self.fallbacks if name in (each.holder, each.owner))
 
-    # What is wrong with what the program does -------------------------------------------------------------
+    # Judging the program's actions -------------------------------------------------------------
 
     def judge_stop(self, node: SimNode) -> None:
-        """Write down what is wrong with asking for this stop: it was there to be read at the last reading."""
+        """Record what is wrong with requesting this stop, by what the last reading could show."""
         self.read_before[node.name] = self.last_read
         waiting = [each for each in self.fallbacks if each.since < self.last_read]
         if waiting:
@@ -366,9 +366,9 @@ class RiakWorld(World):
             self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
 
     def _judge_quorum(self, node: SimNode) -> None:
-        """A process ended by a stop of the program: every preference list keeps its quorum.
+        """A process ended by a stop of the program: every preference list must keep its quorum.
 
-        Partitions of a node that went down or came up after the last reading were nobody's to know of.
+        Partitions of a node that went down or came up after the last reading do not count.
         """
         if not node.stopped_by_us or self.given_at >= self.read_before.get(node.name, self.last_read):
             return

@@ -1,4 +1,4 @@
-"""What goes wrong on a Riak cluster alone, as data; `ring_changes` lets it happen."""
+"""Mishaps of Riak clusters only, as data. `ring_changes.py` applies them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from orchestrator.model.reading import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffStalls:
-    """For a while no hand-off begins, and those that move come to no end."""
+    """For a while no hand-off begins, and running ones do not end."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipMoves:
-    """Somebody commits a plan by which a member owns more: so many partitions change their owner.
+    """A person commits a plan that gives a member this many more partitions.
 
     Attributes:
-        to: the member that is to have them.
-        seconds: until the first one has moved, if both of its owners are up by then.
+        to: the member that gets them.
+        seconds: time until the first one has moved, if both of its owners are up by then.
     """
 
     to: NodeName
@@ -32,7 +32,7 @@ class OwnershipMoves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberJoins:
-    """A new node joins; after a while it is a valid member, and its share of the ring moves to it."""
+    """A new node joins. After a while it is a valid member, and its share of the ring moves to it."""
 
     node: NodeName
     seconds: Seconds
@@ -40,21 +40,21 @@ class MemberJoins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimantMoves:
-    """Another member is the claimant from now on."""
+    """Another member becomes the claimant."""
 
     to: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceNeverUp:
-    """From its next start on a node's peers never see `riak_kv` on it, whatever it says itself."""
+    """From its next start on, a node's peers never see its `riak_kv`, even if the node reports it."""
 
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VnodesHalt:
-    """From its next start on a node never runs more than so many of its vnodes."""
+    """From its next start on, a node never runs more than this many of its vnodes."""
 
     node: NodeName
     most: int

@@ -1,4 +1,4 @@
-"""What a simulated Riak cluster is made of, beside its machines: vnodes, fallbacks, partitions that move."""
+"""Parts of a simulated Riak cluster besides its machines: vnodes, fallbacks, partitions that move."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant
 
 USUAL_TIMER: Final = 10_000
-"""Milliseconds between two steps of a vnode manager, unless somebody set another time."""
+"""Milliseconds between two steps of a vnode manager, unless a person set another time."""
 NEVER: Final = float("inf")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimVnodes:
-    """What a node's process has beside being there.
+    """Vnodes and settings of a node's process.
 
     Attributes:
         owned: its partitions, in the order in which they start.
-        running: so many of them run.
-        most: so many of them ever run after a start.
-        configured: the transfer limit of its files, `limit` the one in its memory.
-        own_fallbacks: fallback vnodes that it finds on its disk at each start.
+        running: number of running vnodes.
+        most: maximum number of them that run after a start.
+        configured: the transfer limit of its files; `limit`: the one in its memory.
+        own_fallbacks: its own fallback vnodes, found on its disk at each start.
         timer: `vnode_management_timer` in its memory, in milliseconds.
-        unstarted: vnodes that its manager has not started yet, where the cluster's `rolling` says so;
-            `unfound`, those of them that hold data of others.
-        listed: its manager has had its first tick, and can tell how many it has not started.
-        mute: why the state of its manager cannot be read; None while it can be.
-        unseen: from its next start on its peers do not see its service; `seen`, whether they do in this life.
-        others: limits that it was given by others than the program, also at starts not of its making.
+        unstarted: vnodes that its manager has not started yet, if the cluster has `rolling`; `unfound`: those
+            of them that hold data of others.
+        listed: its manager has had its first tick, and can report how many vnodes it has not started.
+        mute: why the state of its manager cannot be read; None while it can.
+        unseen: from its next start on its peers do not see its service; `seen`: whether they do in this life.
+        others: limits set by others than the program, also at starts that the program did not make.
     """
 
     owned: tuple[int, ...]
@@ -50,7 +50,7 @@ class SimVnodes:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimMove:
-    """A partition that is to change its owner, since so long; active while it moves."""
+    """A partition that will change its owner, and since when; active while it moves."""
 
     partition: int
     to: NodeName
@@ -65,8 +65,8 @@ class SimFallback:
     Attributes:
         holder: the node on which it runs.
         owner: the node to which the partition belongs.
-        since: when it came to be.
-        due: from when on it has been idle for long enough; never while one side is away.
+        since: when it was created.
+        due: when it has been idle for long enough; never while one side is away.
         active: it is being handed off.
     """
 

@@ -1,6 +1,6 @@
-"""What the program may see of a simulated Riak cluster: the same readings that the real adapter makes.
+"""The program's view of a simulated Riak cluster: the same readings that the real adapter makes.
 
-`transfers` says what the recordings say, its traps included: while a node is down no transfer is active.
+`transfers` reports the same as recorded, including its traps: while a node is down no transfer is active.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimVnodes
 
 _ASKED = 2
-"""Nodes that are asked for their transfers."""
+"""Number of nodes that are read for their transfers."""
 
 
 def readings(world: RiakWorld, look: Collection[Look], *, settled: bool = True) -> ClusterReadings:
-    """The parts asked for, as they are now; nothing of a cluster of which no node answers."""
+    """The requested parts, as they are now; Unknown if no node of the cluster answers."""
     if not world.up:
         gone = Unknown(reason="no node answers: Node did not respond to ping!")
         return ClusterReadings(cluster=gone, settings=gone, health=gone, activity=gone)
@@ -75,7 +75,7 @@ def _health(world: RiakWorld, *, settled: bool) -> HealthView:
 
 
 def cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:
-    """The members that are up, and what they tell of the ring; made anew only when something has changed."""
+    """The members that are up, and their ring; built again only when something has changed."""
     made_of = (world.version, world.asked_after, frozenset(look))
     if made_of not in world.told:
         world.told = {key: view for key, view in world.told.items() if key[0] == world.version}
@@ -132,7 +132,7 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
 
 
 def _paced(world: RiakWorld) -> bool:
-    """Whether this version tells of its timers and of vnodes that it has not started."""
+    """Whether this version reports its timers and the vnodes that it has not started."""
     return impossible(_version(world)) is None
 
 
@@ -156,7 +156,7 @@ def _share(world: RiakWorld, name: NodeName) -> float:
 
 
 def _pending(world: RiakWorld, name: NodeName) -> float | None:
-    """The share that a member is to have, where it is another one."""
+    """The member's future share, if it differs from the current one."""
     if not world.moves:
         return None
     owners = list(world.ring.owners)
@@ -166,7 +166,7 @@ def _pending(world: RiakWorld, name: NodeName) -> float | None:
 
 
 def _membership(world: RiakWorld, name: NodeName) -> Membership:
-    """A stopped one is valid, too."""
+    """The member's state in the ring. A stopped member is valid, too."""
     return Membership.JOINING if name in world.joining else Membership.VALID
 
 
@@ -198,7 +198,7 @@ def _cluster_status(world: RiakWorld) -> ClusterStatus:
 
 
 def _ring_status(world: RiakWorld) -> RingStatus:
-    """It calls the ring ready while a node is down, if the claimant is up to say so."""
+    """`ring-status`: the ring is ready even while a node is down, if the claimant is up."""
     claimant, up = world.master or min(world.vnodes), world.up
     moving: dict[tuple[NodeName, NodeName], list[int]] = {}
     for move in world.moves:
@@ -238,7 +238,7 @@ def _signs(world: RiakWorld, name: NodeName) -> SignsOfLife:
         service="riak_kv", up=runs, last="riak_kv is up" if runs else "riak_kv is not up: []"
     )
     return SignsOfLife(
-        ping=True,  # while no vnode runs, too
+        ping=True,  # even while no vnode runs
         stats=NodeStats(
             node=name,
             kv_vnodes=vnodes.running + fallbacks * (vnodes.running == len(vnodes.owned)),
@@ -252,7 +252,7 @@ def _signs(world: RiakWorld, name: NodeName) -> SignsOfLife:
 
 
 def _transfers(world: RiakWorld) -> Transfers:
-    """Of nodes that are down it tells the names, and nothing of what they hold."""
+    """`transfers`: of nodes that are down it has only the names, not their waiting data."""
     down, up = _down(world), world.up
     waiting = {name: sum(each.holder == name for each in world.fallbacks) for name in up}
     halting = {name: len(world.vnodes[name].owned) - world.vnodes[name].running for name in up}

@@ -1,9 +1,9 @@
-"""A simulated ring that changes while a run is on it: partitions that move, members that join, stalls.
+"""Changes of a simulated ring during a run: partitions that move, members that join, stalls.
 
-A partition that is to change its owner is told of by `ring-status` and `member-status` from the moment that
-the plan is committed. `transfers` tells of it only while it moves, which is seldom: it moves when both of
-its owners are up with all their vnodes, one at a time. Until all nodes have heard of a change the claimant
-calls the ring not ready, though all of them list the same owners.
+`ring-status` and `member-status` list a partition that will change its owner from the commit of the plan on.
+`transfers` lists it only while it moves, which is rare: partitions move one at a time, when both owners are
+up with all their vnodes. Until all nodes have received a change, the claimant reports the ring as not ready,
+though all of them list the same owners.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from orchestrator.simulation.riak_mishaps import OfRiak
 from orchestrator.simulation.riak_parts import SimMove
 
 _HEARD_SECONDS: Final = 3.0
-"""Until all nodes have heard of a change of the ring."""
+"""Time until all nodes have received a change of the ring."""
 _MOVING_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 5.0
 
 
 def befall(world: RiakWorld, what: OfRiak) -> None:
-    """Let it happen now."""
+    """Trigger it now."""
     match what:
         case riak_mishaps.HandoffStalls(seconds=seconds):
             world.stall(seconds)
@@ -63,9 +63,10 @@ def _is_valid(world: RiakWorld, name: NodeName) -> None:
 
 
 def _plan(world: RiakWorld, to: NodeName, count: int) -> None:
-    """Give a member so many partitions, so that in the end no preference list has two of one node.
+    """Plan this many partitions for a member, so that no preference list ends with two of one node.
 
-    Where its own lie too close, it gives a neighbouring one for it, as a claim that spreads better does.
+    Where its own partitions are too close, it gives away a neighbouring one in exchange, like a claim that
+    spreads better.
     """
     for number in range(world.ring.size):
         if count > 0:
@@ -74,7 +75,7 @@ def _plan(world: RiakWorld, to: NodeName, count: int) -> None:
 
 
 def _give_or_swap(world: RiakWorld, number: int, to: NodeName) -> bool:
-    """Whether this partition can be planned for that member."""
+    """Whether this partition could be planned for that member."""
     owners, taken = list(world.ring.owners), {move.partition for move in world.moves}
     for move in world.moves:
         owners[move.partition] = move.to
@@ -99,7 +100,7 @@ def _unheard(world: RiakWorld) -> None:
 
 
 def _go_on(world: RiakWorld) -> None:
-    """Begin to move the first partition that is left, as soon as both of its owners can take part."""
+    """Begin to move the first remaining partition, as soon as both of its owners can take part."""
     if not world.moves or any(move.active for move in world.moves):
         return
     move = world.moves[0]

@@ -1,9 +1,9 @@
-"""How many segments each copy has, and how writes, recoveries and refreshes change that.
+"""Number of segments of each copy, and how writes, recoveries and refreshes change it.
 
-Copies of a shard have segments of their own: each merges by itself. Modelled: a copy made from a peer's files
-has the peer's segments; one brought up to date by operations keeps its own, and a few more; while an index is
-written segments come, and the usual merges take ten of them into one; what a force-merge has made is seen by
-searches after a refresh. Not modelled: deleted documents, sizes of single segments but the largest.
+Each copy of a shard merges by itself and has its own segments. Modelled: a copy made from a peer's files has
+the peer's segments. A copy recovered by operations keeps its own, plus a few more. While an index is written,
+segments are added, and the usual merges turn ten of them into one. The result of a force-merge is searchable
+after a refresh. Not modelled: deleted documents, sizes of single segments except the largest.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimIndex, SimNode, SimSegments, SimShard
 
 WRITTEN_A_SECOND: Final = 200
-"""Operations, of each shard."""
+"""Operations a second, for each shard."""
 
 _NEW_SEGMENT_SECONDS: Final = 20.0
 _MERGED_AT: Final = 10
-"""`index.merge.policy.segments_per_tier`: so many small ones become one."""
+"""`index.merge.policy.segments_per_tier`: this many small segments become one."""
 
 _NOT_LOADED: Final = 3
-"""Segments of a copy of which nobody keeps them."""
+"""Assumed segments of a copy whose segments are not tracked."""
 
 BY_HAND: Final = "-1"
-"""A refresh interval at which searches see what is new when they are told to."""
+"""A refresh interval with which new documents become searchable only after a manual refresh."""
 
 
 class Place(Protocol):
@@ -40,7 +40,7 @@ class Place(Protocol):
 
 
 def load(world: Place, index: SimIndex, segments: int) -> None:
-    """A bulk load has left about so many segments in every copy; two copies never have the same."""
+    """A bulk load has left about this many segments in every copy. No two copies have the same number."""
     for shard in index.shards:
         for place in shard.on_disk:
             apart = crc32(f"{shard.id}{place}".encode()) % 7
@@ -48,7 +48,7 @@ def load(world: Place, index: SimIndex, segments: int) -> None:
 
 
 def searched(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
-    """Segments that a search goes through on that node's copy."""
+    """Searchable segments of that node's copy."""
     kept = shard.segments.get(place)
     if kept is None:
         return _NOT_LOADED
@@ -56,7 +56,7 @@ def searched(world: Place, index: SimIndex, shard: SimShard, place: NodeName) ->
 
 
 def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
-    """Segments that are there, whether searches see them or those that they were made of."""
+    """Existing segments of that node's copy, whether or not searches already use them."""
     kept = shard.segments.get(place)
     if kept is None or kept.merged is None:
         return searched(world, index, shard, place)
@@ -64,7 +64,7 @@ def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int
 
 
 def was_away(shard: SimShard, place: NodeName) -> bool:
-    """Whether that copy was not there when its index was last merged: a disk alone had it."""
+    """Whether that copy was absent at the index's last merge: it existed only on a disk."""
     return place in shard.segments and shard.segments[place].away
 
 
@@ -76,7 +76,7 @@ def _grown(world: Place, index: SimIndex, kept: SimSegments) -> int:
 
 
 def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, wanted: int) -> None:
-    """The copy there has been merged; searches see it at the next refresh."""
+    """The copy there has been merged. Searches use the result after the next refresh."""
     kept = SimSegments(count=searched(world, index, shard, place), since=world.agenda.now)
     kept.merged = min(wanted, left(world, index, shard, place))
     shard.segments[place] = kept
@@ -85,7 +85,7 @@ def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, want
 
 
 def refresh(index: SimIndex) -> None:
-    """Searches see what is there."""
+    """Make the current segments searchable."""
     for shard in index.shards:
         for kept in shard.segments.values():
             _seen(kept)
@@ -99,7 +99,7 @@ def _seen(kept: SimSegments) -> None:
 def recovered(
     world: Place, shard: SimShard, place: NodeName, source: NodeName | None, *, copied: bool, operations: int
 ) -> None:
-    """A copy is there again, from its own disk or its peer's files, and opens what is on disk."""
+    """A copy is back, from its own disk or its peer's files, and opens the files on disk."""
     now = world.agenda.now
     if copied and source is not None and source in shard.segments:
         there = shard.segments[source]
@@ -111,14 +111,14 @@ def recovered(
 
 
 def forget(shard: SimShard) -> None:
-    """Every copy is started: what other nodes have left on their disks is deleted, as `IndicesStore` does."""
+    """Every copy is started: other nodes delete their old files of it, like `IndicesStore`."""
     for place in shard.segments.keys() - {copy.node for copy in shard.copies}:
         del shard.segments[place]
         shard.on_disk.pop(place, None)
 
 
 def turn(world: Place, index: SimIndex, *, written: bool) -> None:
-    """Documents begin to come, or come no more."""
+    """Writing begins or ends."""
     if index.written == written:
         return
     for shard in index.shards:
@@ -136,7 +136,7 @@ def _operations(world: Place, index: SimIndex) -> int:
 
 
 def writes(world: Place, index: SimIndex) -> Writes:
-    """The counters that its started primaries tell: operations count from the start of their node."""
+    """The counters of its started primaries. Operations count from the start of their node."""
     operations, share = 0, _operations(world, index) // max(1, len(index.shards))
     primaries = [shard.primary.node for shard in index.shards if shard.primary.serves]
     for place in primaries:
@@ -148,5 +148,5 @@ def writes(world: Place, index: SimIndex) -> Writes:
 
 
 def largest(size: int, count: int) -> int:
-    """Bytes of the largest of so many segments: a few of them have most of a copy."""
+    """Bytes of the largest of this many segments: a few of them hold most of a copy."""
     return size if count <= 1 else size * 2 // (count + 1)

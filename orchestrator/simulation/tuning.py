@@ -1,6 +1,6 @@
-"""The kernels of the simulated machines: what is set there, and what a profile finds to do.
+"""The kernels of the simulated machines: their values, and the drift that a profile finds.
 
-A tunable is one value here; what real ones read and write is shown on real hosts.
+A tunable is one value here. Tests on real hosts show what real tunables read and write.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orchestrator.simulation.world import World
 
 FOLDER = "/proc/sys/"
 UNREADABLE = "?"
-"""A value that its host does not tell."""
+"""A value that its host does not report."""
 
 
 def read(nodes: Iterable[SimNode], profile: TuningProfile) -> dict[NodeName, Reading[HostTuning]]:
-    """How these machines stand to a profile."""
+    """Compare these machines with a profile."""
     return {
         node.name: HostTuning(states=tuple(_state(node, setting) for setting in profile.settings))
         for node in nodes
@@ -36,7 +36,7 @@ def read(nodes: Iterable[SimNode], profile: TuningProfile) -> dict[NodeName, Rea
 
 
 def unread(name: str) -> Unknown:
-    """A machine that does not answer."""
+    """The reading of a machine that does not answer."""
     return Unknown(reason=f"ssh to {name}: timed out")
 
 
@@ -66,7 +66,7 @@ def tune(node: SimNode, action: TuneHost) -> ActionResult:
 
 
 def judge(world: World, node: SimNode) -> None:
-    """Write down that a host is tuned under a node that runs, or while its shards wait for the start."""
+    """Record that a host is tuned while its node runs, or while its shards wait for the start."""
     delay(world, node, "tuning")
     seen = node.began + node.join_seconds < world.last_read
     if node.process and not node.stopped_by_us and seen:

@@ -1,7 +1,7 @@
-"""What each node's turn was given, by the ground truth: its stop, hooks, tuning, reboot and new life.
+"""Each node's turn by the ground truth: its stop, hooks, tuning, reboot and new life.
 
-Nothing here reads the state of a run. A machine knows by itself when its process ended and began, when it
-booted, and which hooks and which tuning reached it.
+No code here reads the state of a run. A machine records when its process ended and began, when it booted, and
+which hooks and tuning it received.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from orchestrator.simulation.world import World
 
 _CHANGES: Final = (WriteSettings, SetReplicas, SetIndexSettings, ExcludeFromVoting, ClearVotingExclusions)
 _BETWEEN_TWO_READINGS: Final[Seconds] = 6.0
-"""Hosts may be read so long before the cluster is, when one of them does not answer."""
+"""Hosts may be read this long before the cluster, when one of them does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class Process:
     """One process of the program, of several on one world.
 
     Attributes:
-        epoch: of its lease; an owner with a later epoch has taken its run over.
-        blind: it cannot read the lease now, so it cannot know which nodes its successor has.
+        epoch: epoch of its lease. An owner with a later epoch has taken over its run.
+        blind: it cannot read the lease now, so its successor's nodes are unknown to it.
     """
 
     run: str = ""
@@ -60,14 +60,14 @@ def deposed(world: World, process: Process) -> bool:
 
 
 def changes(world: World, action: ClusterAction, process: Process) -> None:
-    """Write down that a process that was taken over changes the cluster."""
+    """Record that a process changes the cluster after a takeover."""
     if isinstance(action, _CHANGES) and deposed(world, process):
         what = f"{action_name(action)} of {action_target(action)}"
         world.violated(f"{process.run} was taken over, and sends {what}")
 
 
 def acts(world: World, action: HostAction, node: SimNode, process: Process) -> None:
-    """Write down that a process that was taken over does more than start what it stopped itself."""
+    """Record that, after a takeover, a process does more than start nodes that it stopped itself."""
     if not deposed(world, process):
         return
     theirs = isinstance(action, StartNode) and not process.blind and node.name in world.owner.in_hand()
@@ -76,7 +76,7 @@ def acts(world: World, action: HostAction, node: SimNode, process: Process) -> N
 
 
 def stopped(world: World, node: SimNode) -> None:
-    """A stop reaches a process that runs; write down that it is not ready for it."""
+    """A stop reaches a running process; record that the process is not ready for it."""
     out_since = node.began if _seen_back(world, node) else 0.0
     ready = {number for number, at in node.ready.items() if at >= out_since}
     due = set(range(len(world.hooks.before_stop))) - ready
@@ -91,12 +91,12 @@ def stopped(world: World, node: SimNode) -> None:
 
 
 def _seen_back(world: World, node: SimNode) -> bool:
-    """Whether the program could see this life of a node, in which it serves its clients again."""
+    """Whether the program could read this life of a node, in which it serves its clients again."""
     return node.joined and node.joins_at + _BETWEEN_TWO_READINGS < world.last_read
 
 
 def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
-    """A hook ran to its end; write down that it ran beside a process that it must not meet."""
+    """A hook ran to its end; record that it ran beside a process that must not run then."""
     missing: tuple[Absent, ...] = ()
     match moment:
         case Moment.BEFORE_STOP:
@@ -116,11 +116,11 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
 
 
 def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
-    """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
+    """Shards of a node that lost a copy by a stop of the program and still wait for the node.
 
-    A copy that is on its way to another node is none of this node's any more, and one whose node left by
-    itself is not the program's. One that was lost after the program's last reading is no fault of it, if it
-    has read since it sent the stop.
+    A copy that is moving to another node no longer counts for this node. A copy whose node left by itself
+    does not count for the program. A copy lost after the program's last reading is not its fault, if it has
+    read since it sent the stop.
     """
     if not world.missing:
         return ()
@@ -137,10 +137,10 @@ def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
 
 
 def _waits_for(world: World, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
-    """Whether a copy is on its way to the node, or has no node while fewer are on their way than lack.
+    """Whether a copy is moving to the node, or is unassigned while fewer are moving than missing.
 
-    Replicas that others have added lack none of those that were there. Which copy without a node gets one is
-    chance: as many as left by themselves are no lack, nor are those that awareness gives no place any more.
+    Replicas that others added are not missing. Which unassigned copy gets a node is chance: copies that left
+    by themselves do not count as missing, nor do copies that awareness leaves no place.
     """
     away = [copy for copy in shard.copies if not copy.serves]
     taken = [copy for copy in away if not copy.left_alone]
@@ -160,15 +160,15 @@ def lacking(
     attempt: Instant,
     as_found: Callable[[Instant, Absent], bool] = lambda _at, _absent: False,
 ) -> list[str]:
-    """What a node lacks of its turn at the end of a run that says that it is done.
+    """What a node still lacks of its turn at the end of a run that reports success.
 
     Args:
         node: the node.
         policy: of the run.
         began: when the run began.
-        attempt: when its last attempt did.
-        as_found: whether a shard was then as the last wave had found it, after the run had said that it does
-            not wait for more.
+        attempt: when its last attempt began.
+        as_found: whether a shard was then as the last wave had found it, after the run had reported that it
+            waits for no more.
     """
     name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
     told = []
@@ -191,7 +191,7 @@ def lacking(
 
 
 def _untuned(node: SimNode, policy: Policy) -> list[str]:
-    """Tunables that must be set and are not, or were set under the process that runs now."""
+    """Tunables that must be set and are not, or that were set while the current process ran."""
     told = []
     for setting in policy.tune.settings if policy.tune else ():
         wanted = str(setting.wanted)

@@ -1,4 +1,4 @@
-"""What the program may see of the world: the same readings that the real adapters make."""
+"""The program's view of the world: the same readings that the real adapters make."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_e
 _OF_COPY: Final = attrgetter(
     "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts", "from_snapshot"
 )
-"""What the views of a node, an index and a copy are made of."""
+"""The inputs of the views of a node, an index and a copy."""
 
 
 def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool = True) -> ClusterReadings:
-    """The parts asked for, as they are now."""
+    """The requested parts, as they are now."""
     if isinstance(world, RiakWorld):
         return riak_views.readings(world, look, settled=settled)
     return ClusterReadings(
@@ -79,7 +79,7 @@ def _disks(world: World) -> dict[NodeName, Disk]:
 
 
 def _silent(world: World) -> set[NodeName]:
-    """Members that stand still: they answer nothing, whoever asks."""
+    """Paused members: they do not answer any request."""
     return {
         name for name, node in world.nodes.items() if node.joined and world.agenda.now < node.paused_until
     }
@@ -92,9 +92,9 @@ def _disk(used: float, room: int) -> Disk:
 
 
 def cluster(world: World) -> ClusterView:
-    """The cluster state, as the master (or, without one, any node) has it.
+    """The cluster state of the master (or, without one, of any node).
 
-    Nothing that is unchanged is made anew: whole runs are read some hundred times.
+    Unchanged views are reused, because whole runs make some hundred readings.
     """
     if isinstance(world, RiakWorld):
         return riak_views.cluster(world, EVERYTHING)
@@ -117,12 +117,12 @@ def cluster(world: World) -> ClusterView:
     if world.shown is None or world.shown[1] != view:
         world.shown = (unchanged, view)
     else:
-        world.shown = (unchanged, world.shown[1])  # what was derived from the same view is derived once
+        world.shown = (unchanged, world.shown[1])  # reuses the values derived from the same view
     return world.shown[1]
 
 
 def _unchanged(world: World) -> tuple[int, int, int, int]:
-    """The same as before as long as no part of the world has changed."""
+    """A key that stays the same while no part of the world changes."""
     return (Changes.count, world.version, len(world.nodes), len(world.indices))
 
 
@@ -197,7 +197,7 @@ def health(world: World, *, settled: bool) -> HealthView:
 
 
 def active(world: World) -> int:
-    """How many copies serve."""
+    """Number of copies that serve requests."""
     counts, _ = _counted(world)
     return counts[CopyState.STARTED] + counts[CopyState.RELOCATING]
 
@@ -214,7 +214,7 @@ def _counted(world: World) -> tuple[Mapping[CopyState, int], Health]:
 
 
 def recoveries(world: World) -> tuple[Recovery, ...]:
-    """The latest recovery of each copy; one under way has copied its share of the time passed."""
+    """The latest recovery of each copy. A running one has copied in proportion to the time passed."""
     return tuple([_recovery(recovery, world.agenda.now) for recovery in world.recoveries])
 
 
@@ -239,7 +239,7 @@ def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
 
 
 def host(node: SimNode, *, rights: bool, may: bool = True) -> HostView:
-    """What the machine's service manager and kernel say; `may` tells whether sudo lets us."""
+    """The state from the machine's service manager and kernel; `may`: whether sudo is allowed."""
     failed = node.service is ServiceState.FAILED
     return HostView(
         service=node.service,

@@ -1,7 +1,7 @@
 """The ground truth of one simulated cluster.
 
-What the program may see is made in `views.py`; what it may do comes through the ports, and `judge.py` writes
-down what is wrong with it. Nobody but tests and faults looks in here.
+`views.py` builds what the program may read. The program acts through the ports, and `judge.py` records its
+mistakes. Only tests and faults read this directly.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ DEFAULTS: dict[str, SettingValue] = {
     "cluster.routing.allocation.node_concurrent_recoveries": "2",
     "indices.recovery.max_bytes_per_sec": "40mb",
 }
-"""Built-in defaults of the settings that a run asks for."""
+"""Built-in defaults of the settings that a run reads."""
 
 
 class World:
     """One cluster with its machines.
 
     Args:
-        seed: of everything that is left to chance; the same seed gives the same world.
-        allowed_down: nodes that the program may have down at once, all of one zone, for the judge.
+        seed: seed of all random choices; the same seed gives the same world.
+        allowed_down: number of nodes that the program may have down at once, all of one zone, for the judge.
 
     Attributes:
-        one_machine: what is down at once must be of one machine.
-        may_lose_master: its operator accepts that a stop takes the majority of the voters.
+        one_machine: nodes that are down at once must be on one machine.
+        may_lose_master: its operator accepts that a stop takes the majority of the voters down.
         zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
-        jitter: how far durations vary: 0.5 = from half of what they are to twice as much. 0 = not at all.
-        hooks: of the run, by which its judge goes.
-        missing: shards with fewer started copies than at a stop by the program, and since when; `whole`, when
-            that changed between none and some.
-        owner: the process that owns the cluster, once one has taken it over from another.
-        reindexes: nodes that a reindex keeps busy; `busy_since`, since when other people's work does.
+        jitter: how far durations vary: 0.5 = from half to twice the duration. 0 = not at all.
+        hooks: the run's hooks, for the judge.
+        missing: shards with fewer started copies than at a stop by the program, and since when; `whole`: when
+            that last changed between none and some.
+        owner: the process that holds the lease, after a takeover.
+        reindexes: nodes that are busy with a reindex; `busy_since`: since when they are busy with others'
+            work.
         stalled_until: no recovery makes progress before this moment.
-        queues_starts: a start behind a stop under way waits for its end, as systemd has it; without a manager
-            it finds the node still there, and is lost.
+        queues_starts: a start during a stop waits for its end, as with systemd. Without a service manager the
+            start finds the old process and is lost.
     """
 
     def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
         self.agenda = Agenda()
-        self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
+        self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and not a secret)
         self.name, self.uuid = name, f"{name}-uuid"
         self.distribution, self.zone_attribute = "elasticsearch", "zone"
         self.allowed_down = allowed_down
@@ -128,12 +129,12 @@ class World:
         return None
 
     def changed(self, what: str) -> None:
-        """Count a new cluster state, and keep what happened for the narrator."""
+        """Count a new cluster state, and record the event for the narrator."""
         self.version += 1
         self.story.append((self.agenda.now, what))
 
     def jittered(self, seconds: Seconds) -> Seconds:
-        """So many seconds, more or less."""
+        """This duration, varied at random."""
         if not self.jitter or not seconds:
             return seconds
         return seconds * self.random.uniform(1.0 - self.jitter, 1.0 + 2.0 * self.jitter)
@@ -148,7 +149,7 @@ class World:
     def add_node(
         self, name: str, *, roles: frozenset[Role] | None = None, zone: str | None = None
     ) -> SimNode:
-        """A member from the beginning, on a machine of its own."""
+        """Add an initial member, on its own machine."""
         node = SimNode(name=NodeName(name), node_id=f"id-{name}", zone=zone, machine=name)
         if roles is not None:
             node.roles = roles
@@ -170,7 +171,7 @@ class World:
         places: Sequence[str] = (),
         written: bool = True,
     ) -> SimIndex:
-        """An index whose copies are all started from the beginning, primaries first on `places`."""
+        """Add an index with all copies started, primaries first on `places`."""
         index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, written=written)
         data = [NodeName(place) for place in places] or [n.name for n in self.nodes.values() if n.holds_data]
         for number in range(shards):
@@ -190,9 +191,9 @@ class World:
         return index
 
     def create_index(self, name: str, *, on: NodeName | None = None, replicas: int = 1) -> None:
-        """An index made during the run, whose primary lands on that node: no check closes that race.
+        """Create an index during the run, with its primary on that node. No check can exclude that race.
 
-        None leaves it to allocation where it lands, and so does a node without data.
+        With None, or a node without data, allocation chooses the node.
         """
         index = self.make_index(name, replicas=replicas, reason="INDEX_CREATED")
         shard = index.shards[0]
@@ -208,7 +209,7 @@ class World:
         allocation.reroute(self)
 
     def make_index(self, name: str, *, replicas: int, reason: str) -> SimIndex:
-        """An index of one shard whose copies are all unassigned for this reason."""
+        """Add an index of one shard whose copies are all unassigned for this reason."""
         uuid = f"{name}-uuid" + (f"-{self.deleted[name]}" if self.deleted[name] else "")
         index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now, made_with=replicas)
         index.turned_at = index.made_at
@@ -221,7 +222,7 @@ class World:
         return index
 
     def delete_index(self, name: str) -> None:
-        """An index is gone, with all that is done to it."""
+        """Delete an index, with all work on it."""
         for index in [index for index in self.indices.values() if index.name == name]:
             for shard in index.shards:
                 allocation.found_again(self, shard)
@@ -233,7 +234,7 @@ class World:
             self.changed(f"index {name} is deleted")
 
     def roll_over(self, name: str, to: str) -> None:
-        """The index is written no more, and another one is, wherever allocation puts it."""
+        """Writes go to a new index, on any node, and no longer to this one."""
         index = self.indices.get(f"{name}-uuid")
         if index is None or self.master is None:
             return
@@ -250,7 +251,7 @@ class World:
         self.snapshots = tuple(other for other in self.snapshots if other != name)
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
-        """The process of a node is gone, cleanly or not."""
+        """The process of a node has ended, cleanly or not."""
         if node.name in self.busy_since:
             self.merges.discard(node.name)
             self.reindexes.discard(node.name)
@@ -258,7 +259,7 @@ class World:
         membership.process_ended(self, node, clean=clean)
 
     def process_began(self, node: SimNode) -> None:
-        """A process of a node runs, in a new life."""
+        """A new process of a node has started."""
         node.facts.append(Fact(at=self.agenda.now, what="began", alive=True))
         self._change(node)
         membership.process_began(self, node)
@@ -276,7 +277,7 @@ class World:
             self.agenda.after(after, crashes)
 
     def _change(self, node: SimNode) -> None:
-        """A new life begins with what was changed on the machine meanwhile."""
+        """A new life begins with the changes made on the machine meanwhile."""
         node.version, node.next_version = node.next_version or node.version, None
         node.zone, node.next_zone = node.next_zone or node.zone, None
         if node.loses_disk:
@@ -288,13 +289,13 @@ class World:
     # What is done to it -----------------------------------------------------------------------------
 
     def write(self, changes: Sequence[SettingChange]) -> None:
-        """Apply a settings update; what waited in the master's queue goes before it."""
+        """Apply a settings update, after the updates that wait in the master's queue."""
         self.apply_late_writes()
         self._apply(changes, self.last_read)
         allocation.reroute(self)
 
     def apply_late_writes(self) -> None:
-        """The master works its queue off, first come first served."""
+        """The master processes its queue in order."""
         late, self.late_writes = self.late_writes, []
         for read, changes in late:
             self._apply(changes, read)
@@ -309,7 +310,7 @@ class World:
             self.set(change.level, change.key, change.wanted)
 
     def meddle(self, level: Level, key: str, value: SettingValue | None) -> None:
-        """Another operator changes a setting, and it is to stand from then on."""
+        """Another operator changes a setting. The new value has to stay from then on."""
         self.meddled[level, key].append(Meddled(at=self.agenda.now, value=value))
         self.set(level, key, value)
         allocation.reroute(self)
@@ -317,10 +318,10 @@ class World:
     def may_stand(
         self, level: Level, key: str, found: SettingValue | None
     ) -> tuple[SettingValue | None, ...]:
-        """What a setting may be at the end of a run that `found` it so.
+        """Allowed values of a setting after a run that `found` this value.
 
-        What another operator left last; and where a write of ours raced with that, what stood before as well:
-        no check closes that race, and nobody is blamed.
+        The last value of another operator is allowed. If a write of ours raced with it, the earlier value is
+        allowed as well: no check can exclude that race, so it is not a violation.
         """
         values: list[SettingValue | None] = []
         for meddled in reversed(self.meddled[level, key]):
@@ -330,7 +331,7 @@ class World:
         return (*values, found)
 
     def set(self, level: Level, key: str, value: SettingValue | None) -> None:
-        """One setting at one level; None takes it away."""
+        """Set one setting at one level. None removes it."""
         layer = self.persistent if level is Level.PERSISTENT else self.transient
         if value is None:
             layer.pop(key, None)
@@ -339,18 +340,18 @@ class World:
         self.changed(f"{key} ({level.value}) = {value}")
 
     def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
-        """Both levels as they are, for comparing."""
+        """Both levels of the current settings, for comparison."""
         return dict(self.persistent), dict(self.transient)
 
     def unassigned(self) -> Counter[ShardId]:
-        """How many copies of each shard nobody works on."""
+        """Number of copies of each shard that are not being allocated or recovered."""
         waiting = [c for _, shard in shards_of(self) for c in shard.copies if c.state is CopyState.UNASSIGNED]
         return Counter(copy.shard for copy in waiting)
 
     # What the judge needs --------------------------------------------------------------------------------
 
     def judge_down(self) -> None:
-        """The standing check: no more nodes are down by the program than it may have down."""
+        """Check that the program has no more nodes down than allowed."""
         ours = [node for node in self.nodes.values() if node.stopped_by_us and node.stopped_late is None]
         down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
@@ -362,5 +363,5 @@ class World:
         return any(of in what.split() for _, what in since)
 
     def violated(self, what: str) -> None:
-        """Write down what the program did wrong."""
+        """Record a mistake of the program."""
         self.violations.append(f"{self.agenda.now:.1f}: {what}")

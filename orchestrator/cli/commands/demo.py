@@ -1,4 +1,4 @@
-"""`orchestrate demo`: real nodes on this machine, restarted in waves under a load, and the proof."""
+"""`orchestrate demo`: restart real nodes on this machine in waves, under load, and verify the result."""
 
 from __future__ import annotations
 

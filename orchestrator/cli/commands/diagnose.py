@@ -1,4 +1,4 @@
-"""`orchestrate diagnose`: sample the hosts and name the known syndromes. Changes nothing, needs no rights."""
+"""`orchestrate diagnose`: sample the hosts and name known syndromes. Changes nothing, needs no rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orchestrate explain`: what a name in a message or a file is. Reads no cluster and no state."""
+"""`orchestrate explain`: explain a name in a message or a file. Reads no cluster and no state."""
 
 from __future__ import annotations
 

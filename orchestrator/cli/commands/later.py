@@ -1,4 +1,4 @@
-"""Commands of the contract that a later version brings: refused by name, never guessed at."""
+"""Commands of the contract that are not implemented yet. They are refused with a clear message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMANDS: Final = ("report",)
 
 
 def register(app: typer.Typer) -> None:
-    """Add each of them, hidden, with whatever arguments it is given; its help says that it is for later."""
+    """Add each of them, hidden, with any arguments. The help says that it comes in a later version."""
     for name in COMMANDS:
         app.command(
             name,

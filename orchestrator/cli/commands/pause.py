@@ -1,4 +1,4 @@
-"""`orchestrate pause` and `stop`: asked from another terminal, heeded by the run between its steps."""
+"""`orchestrate pause` and `stop`: requests from another terminal, which the run reads between steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orchestrate plan` and `apply`: the dry run as a command of its own, and a saved plan that is run later."""
+"""`orchestrate plan` and `apply`: the dry run as its own command, and a saved plan that is run later."""
 
 from __future__ import annotations
 

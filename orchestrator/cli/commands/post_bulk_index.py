@@ -1,4 +1,4 @@
-"""`orchestrate post-bulk-index` and `force-merge`: what a pipeline calls when a bulk load has ended."""
+"""`orchestrate post-bulk-index` and `force-merge`: called by a pipeline after a bulk load."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _run(
     yes: bool,
     output: opt.Output,
 ) -> int:
-    """As `restart` does; without anything to do it ends in seconds, and takes no lease."""
+    """Like `restart`. If there is nothing to do, it ends in seconds and takes no lease."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import carry_out, prepared_run
     from orchestrator.config.policy import require_segments

@@ -1,4 +1,4 @@
-"""`orchestrate rehearse`: the same run against a simulated cluster that is like the real one, with faults."""
+"""`orchestrate rehearse`: the same run on a simulated copy of the cluster, with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orchestrate status` and `history`: drawn from the journal alone, also while the run writes."""
+"""`orchestrate status` and `history`: read from the journal alone, even while the run writes it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from orchestrator.cli import options as opt
 
 
 class CheckOutput(Enum):
-    """How `tune check` speaks."""
+    """Output format of `tune check`."""
 
     TEXT = "text"
     JSON = "json"
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _bare(context: typer.Context) -> None:
-    """Show the help, as the bare program does, where no command of the group is named."""
+    """Show the help if no command of the group is given, like the program itself."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

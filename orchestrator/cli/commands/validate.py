@@ -1,4 +1,4 @@
-"""`orchestrate validate`: everything that a run needs, checked; nothing changed."""
+"""`orchestrate validate`: check everything that a run needs. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands do: a module for each that is more than a few lines, loaded only when it is given."""
+"""Implementations of the longer commands, one module each, loaded only when the command is used."""

@@ -1,4 +1,4 @@
-"""Real nodes on this machine, restarted in waves under a load, and the proof that nothing was lost."""
+"""Restarts real nodes on this machine in waves, under load, and verifies that no document was lost."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from orchestrator.runtime.database import Access
 from orchestrator.view.table import table
 
 _WARM_DOCUMENTS = 200
-"""Acknowledged before the restart begins, so that the load is seen to run."""
+"""Documents acknowledged before the restart begins, to verify that the load runs."""
 
 _FOUND = {
     "persistent": {"cluster.routing.allocation.enable": "all", "indices.recovery.max_bytes_per_sec": "60mb"},
     "transient": {"cluster.routing.allocation.node_concurrent_recoveries": "3"},
 }
-"""Settings of "the operator", so that it can be seen that they come back, level by level."""
+"""Settings of "the operator", to verify that they are restored at each level."""
 
 
 def show_restart(version: str, *, output: Output) -> int:
-    """Restart a cluster of that version that is made for it, and show what came of it; the exit code."""
+    """Restart a new cluster of that version, and show the result. Returns the exit code."""
     context = context_of(output)
 
     def progress(line: str) -> None:
@@ -74,7 +74,7 @@ def show_restart(version: str, *, output: Output) -> int:
 
 
 def _restart(file: Path, folder: Path, context: Context) -> tuple[ExitCode, dict[str, float], float]:
-    """The same way as `orchestrate restart --yes` goes; seconds by node and in all."""
+    """Restart it like `orchestrate restart --yes`. Returns the seconds by node and in total."""
     began, url = context.clock.now(), f"sqlite:///{folder}/state.db"
     cluster = context.cluster(str(file))
     with prepared_run(context, cluster, playbook=None, overrides=Overrides(), state=url) as prepared:

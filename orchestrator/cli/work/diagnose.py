@@ -1,4 +1,4 @@
-"""Hosts sampled, or their records read, and what is the matter with them. Needs no rights."""
+"""Samples hosts or reads their records, and names what is wrong with them. Needs no rights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from orchestrator.view.diagnosis import diagnosis_objects, diagnosis_text
 from orchestrator.view.history import past_run
 
 _RECORD_BYTES: Final = 4 * 1024 * 1024
-"""Of one recorded file: a week of `sar` is below it."""
+"""Maximum size of one recorded file; a week of `sar` is smaller."""
 
 
 def diagnose_hosts(
@@ -45,10 +45,10 @@ def diagnose_hosts(
     output: Output,
     state: str | None,
 ) -> int:
-    """Name the syndromes of a cluster's hosts, or of those that `records` are of; the exit code.
+    """Name the syndromes of a cluster's hosts, or of the hosts in `records`. Returns the exit code.
 
     Raises:
-        UsageError: neither or both of them are named, or a flag or a folder is wrong.
+        UsageError: neither or both of them are given, or a flag or a folder is wrong.
     """
     context = context_of(output)
     seconds = _seconds(length)
@@ -70,7 +70,7 @@ def _tell(found: Diagnosis, context: Context, seconds: Seconds | None) -> ExitCo
         context.say(diagnosis_text(found))
     code = ExitCode.HELD if found.findings else ExitCode.DONE
     if not found.complete:
-        # Whoever acts on 3 takes the findings for all there is.
+        # A caller that acts on code 3 assumes that the findings are complete.
         code = ExitCode.FAILED
     return context.end(
         code,
@@ -129,10 +129,10 @@ _NEVER: Final = Unknown(reason="no restart of it is in the state database")
 
 
 def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
-    """The nodes and where they are. A cluster that is ill may not answer: then as the file names them.
+    """The nodes and their addresses; if the cluster does not answer, those in the file.
 
     Raises:
-        UsageError: it is another cluster, or it does not answer and the file names no host.
+        UsageError: it is another cluster, or it does not answer and the file lists no host.
     """
     read = ports.cluster.observe({Look.CLUSTER})
     if not isinstance(read.cluster, Unknown):
@@ -163,7 +163,7 @@ def _selected(addresses: Mapping[NodeName, str], only: tuple[str, ...]) -> Mappi
 
 
 def _recoveries(cluster: str, context: Context, state: str | None) -> Mapping[NodeName, Seconds]:
-    """How long each node took when it was last restarted; nothing where no state is."""
+    """How long each node took in its last restart; empty if there is no state."""
     try:
         store = context.open_state(state, Access.READ)
     except StateMissing:
@@ -180,10 +180,10 @@ def _recoveries(cluster: str, context: Context, state: str | None) -> Mapping[No
 
 
 def _recorded(folder: Path, only: tuple[str, ...]) -> Mapping[NodeName, Reading[Signs]]:
-    """Hosts as they were recorded.
+    """Signs of recorded hosts, from a folder.
 
     Raises:
-        UsageError: the folder cannot be read, or holds something that is no record.
+        UsageError: the folder cannot be read, or contains something that is no record.
     """
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))

@@ -1,4 +1,4 @@
-"""What predicates, phases, exit codes, settings and keys of files are: for `explain` and the reference."""
+"""Explanations of predicates, phases, exit codes, settings and file keys, for `explain` and the reference."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orchestrator.view.terms import TERMS
 from orchestrator.view.waits import awaited
 
 _WIDEST: Final = 100
-"""Columns of a line of text, however wide the terminal is."""
+"""Maximum line width of a text, even on a wider terminal."""
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
@@ -93,7 +93,7 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
         "Check the node, then `orchestrate resume RUN`.",
     ),
 }
-"""Code to its meaning and to what one does then; the meanings are the contract's."""
+"""Exit code to its meaning and the operator's next step. The meanings are those of the contract."""
 
 PHASE_LIMITS: Final[Mapping[Phase, str]] = {
     Phase.PREPARING: "`hold`",
@@ -109,7 +109,7 @@ PHASE_LIMITS: Final[Mapping[Phase, str]] = {
     Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
     Phase.ENDED: "",
 }
-"""The deadline of each phase of a run, by its key below `deadlines`."""
+"""The deadline of each phase of a run, by its key in `deadlines`."""
 
 _NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.PENDING: "Its turn has not begun.",
@@ -125,13 +125,13 @@ _NODE_PHASES: Final[Mapping[NodePhase, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What one name is.
+    """The explanation of one name.
 
     Attributes:
-        names: all that it is found by, the one to show first.
-        kind: as people call it, such as `predicate`.
+        names: all names that find it, the one to show first.
+        kind: the kind in plain words, such as `predicate`.
         text: paragraphs.
-        facts: each with its label.
+        facts: facts with their labels.
     """
 
     names: tuple[str, ...]
@@ -141,7 +141,7 @@ class Entry:
 
 
 def show(name: str | None) -> int:
-    """Print what a name is; without one, all names.
+    """Print the explanation of a name; without a name, list all.
 
     Raises:
         UsageError: there is no such name.
@@ -173,14 +173,14 @@ def _terms() -> Iterator[Entry]:
 
 
 def question_of(predicate: Predicate) -> str:
-    """What a rule asks, from its function; a rule on the cluster state is wrapped in another."""
+    """The question of a predicate, from its function, which may be wrapped in another."""
     around = inspect.getclosurevars(predicate.check).nonlocals
     rule = around.get("rule", around.get("check", predicate.check))
     return paragraph(inspect.getdoc(rule))
 
 
 def paragraph(doc: str | None) -> str:
-    """A docstring up to its sections, one line a paragraph."""
+    """A docstring without its sections, one line per paragraph."""
     whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
     return "\n\n".join(" ".join(part.split()) for part in whole.split("\n\n"))
 
@@ -236,7 +236,7 @@ def _exit_codes() -> Iterator[Entry]:
 
 
 def _cluster_settings() -> Iterator[Entry]:
-    """Those that a run writes to a cluster on which none of them is set, by the shipped playbook."""
+    """Cluster settings that a run writes with the shipped playbook, if none of them was set before."""
     policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
     view = SettingsView(
         files={
@@ -258,7 +258,7 @@ def _cluster_settings() -> Iterator[Entry]:
 
 
 def _keys() -> Iterator[Entry]:
-    """Keys of files; one that several files have alike is one entry."""
+    """Keys of files. A key with the same text in several files is one entry."""
     files: dict[Key, list[str]] = {}
     for key in keys():
         files.setdefault(replace(key, file=""), []).append(key.file)
@@ -283,7 +283,7 @@ def _page(entry: Entry) -> str:
 
 
 def _overview(entries: tuple[Entry, ...]) -> str:
-    """All names by kind, less the keys below names of the operator's: those are as above them."""
+    """All names by kind, without keys below names that the operator chooses."""
     groups: dict[str, list[str]] = {}
     for entry in entries:
         if ".NAME." not in entry.names[0]:
@@ -292,7 +292,7 @@ def _overview(entries: tuple[Entry, ...]) -> str:
 
 
 def _wrapped(text: str, *, first: str = "") -> str:
-    """A paragraph behind its label, as wide as the terminal; names are never broken."""
+    """A paragraph after its label, as wide as the terminal. Names are never broken."""
     return textwrap.fill(
         text.replace("**", ""),
         min(shutil.get_terminal_size().columns, _WIDEST),

@@ -1,4 +1,4 @@
-"""A run against a simulated cluster that is like the real one, with faults, and what came of it."""
+"""A run on a simulated copy of the cluster, with faults, and its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orchestrator.view.waits import Pace
 from orchestrator.view.words import hold_sentence
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
-"""Of the simulated time: a wait of eight hours is over in a second, and nobody looks for signs of life."""
+"""In simulated time: a wait of eight hours takes a second, so frequent signs of life are useless."""
 
 
 def rehearse_cluster(
@@ -43,7 +43,7 @@ def rehearse_cluster(
     overrides: Overrides,
     output: Output,
 ) -> int:
-    """Read a cluster as it is, save what was read if asked to, and play on it; the exit code."""
+    """Read a cluster, save the reading if requested, and rehearse on it. Returns the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
     if save is not None:
@@ -60,7 +60,7 @@ def rehearse_cluster(
 
 
 def rehearse_snapshot(snapshot: Path, seed: int, *, output: Output) -> int:
-    """Play on what was saved; the exit code."""
+    """Rehearse on a saved reading. Returns the exit code."""
     started, seen = load_snapshot(snapshot)
     return int(_play(Rehearsal(started, seen, seed), started, seen, context_of(output), seed))
 
@@ -114,7 +114,7 @@ def _play(
 
 
 def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Reporter:
-    """Plain lines even on a terminal: hours go by in seconds, and a panel would show none of it."""
+    """Plain lines even on a terminal: hours pass in seconds, too fast for a panel."""
     if context.output is Output.JSON:
         return JsonReporter(context.out, rehearsal.now, encode_event, pace=Pace(_SIGN_OF_LIFE))
     kind = started.policy.kind
@@ -122,7 +122,7 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Re
 
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:
-    """What holds the run on the real cluster now and not on the simulated one."""
+    """Holds of the real cluster that the simulated cluster does not have."""
     real = make_plan(started, seen, decide=decide, describe=action_name, times={}).holds
     there = {(hold.predicate, hold.subject) for hold in rehearsal.plan().holds}
     return [hold for hold in real if (hold.predicate, hold.subject) not in there]

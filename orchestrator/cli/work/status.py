@@ -1,4 +1,4 @@
-"""Where a run is, and what past ones took: drawn from the journal alone, also while the run writes."""
+"""Progress of a run, and times of past runs: read from the journal alone, even while the run writes it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.status import status_object, status_text
 
 _WATCH_SECONDS = 1.0
-"""Between two looks of `--watch`: a database file offers nothing that one could wait for instead."""
+"""Interval of `--watch`. A database file has no change event to wait for."""
 _CLEAR = "\x1b[H\x1b[2J"
 
 
 def show_status(
     run: str | None, *, watch: bool, cluster: str | None, output: Output, state: str | None
 ) -> int:
-    """Show where a run is, once or until it ends; the exit code."""
+    """Show the progress of a run, once or until it ends. Returns the exit code."""
     context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
@@ -38,7 +38,7 @@ def show_status(
 def _show(
     store: StateStore, entry: RunEntry, context: Context, *, after: int, clear: bool
 ) -> tuple[int, bool]:
-    """Show the run if it has gone on since `after`; its last event, and whether it goes on."""
+    """Show the run if it has events after `after`. Returns its last event, and whether it continues."""
     records = store.replay(entry.run)
     if not records:
         raise UsageError(f"run {entry.run} was killed before it began; nothing was changed by it")
@@ -56,7 +56,7 @@ def _show(
 
 
 def show_history(cluster: str | None, *, output: Output, state: str | None) -> int:
-    """Show past runs; the exit code."""
+    """Show past runs. Returns the exit code."""
     context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:

@@ -1,4 +1,4 @@
-"""What the `tune` commands do: hosts read, changed and changed back, without a restart."""
+"""The `tune` commands: read, change and restore hosts, without a restart."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK = "orchestrate tune check"
 
 
 def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool) -> int:
-    """Show how the hosts stand to a profile, or the script that would change them; the exit code."""
+    """Compare hosts with a profile, or print the script that would change them. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
@@ -43,7 +43,7 @@ def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Outp
 def apply_profile(
     cluster: str, profile: str | None, nodes: Nodes, *, yes: bool, output: Output, state: str | None
 ) -> int:
-    """Make the hosts as the profile wants them, once that was agreed to; the exit code."""
+    """Apply a profile to the hosts, after a question. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
@@ -96,7 +96,7 @@ def _hosts(
 
 
 def _write_script(found: Found, context: Context) -> None:
-    """The script alone on standard output, as it is: what is not in it is told beside it."""
+    """Print only the script on standard output. Notes about missing parts go to standard error."""
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
             context.warn(f"{node} is not in the script: {tuning.reason}")

@@ -1,4 +1,4 @@
-"""`tune apply`: the changes that hosts need, each in the ledger before it is sent, machines in parallel."""
+"""`tune apply`: change hosts, machines in parallel. Each change is in the ledger before it is sent."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
 from orchestrator.view.units import counted, one_line, visible
 
 AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")
-"""Tunables, by how their names begin, that a process which runs already does not get: it has mapped its
-memory, has its limits, and numad has moved its pages."""
+"""Name prefixes of tunables that do not affect a running process. It has already mapped its memory and has
+its limits, and numad has moved its pages."""
 
 
 def apply(
@@ -36,19 +36,20 @@ def apply(
     operator: str,
     yes: bool,
 ) -> ExitCode:
-    """Show what will be changed, ask, change it, and look again.
+    """Show the changes, ask, make them, and read the hosts again.
 
     Args:
         where: the hosts.
-        profile: what is wanted of them.
-        open_ledger: opens the state for writing; nothing is written before the answer.
+        profile: the wanted settings.
+        open_ledger: opens the state for writing. Nothing is written before the answer.
         context: the process.
         operator: for the ledger.
-        yes: whether not to ask.
+        yes: do not ask.
 
     Raises:
-        LeaseError: a run is at work on the cluster.
-        JournalError: the state cannot be written; nothing was changed, or what is said was.
+        LeaseError: a run is active on the cluster.
+        JournalError: the state cannot be written. Either nothing was changed, or the message lists the
+            changes.
         typer.Abort: the answer is no.
     """
     where.check_free()
@@ -88,7 +89,7 @@ def apply(
 
 
 def tell(making: Making, context: Context) -> None:
-    """What was done, and what was not."""
+    """Print what was done and what was not."""
     for one in making.made:
         if context.output is Output.JSON:
             context.say_json(encode_event(one.event))

@@ -29,15 +29,15 @@ def revert(
 
     Args:
         where: the hosts.
-        ledger: says when something is undone.
-        owed: by machine, in the order in which it is undone.
+        ledger: receives a record of each restored value.
+        owed: unrestored changes by machine, in the order of restoring.
         context: the process.
         operator: for the ledger.
-        yes: whether not to ask.
+        yes: do not ask.
 
     Raises:
-        LeaseError: a run is at work on the cluster.
-        JournalError: the state cannot be written; what was undone until then is said.
+        LeaseError: a run is active on the cluster.
+        JournalError: the state cannot be written. The message lists what was restored until then.
         typer.Abort: the answer is no.
     """
     where.check_free()
@@ -71,7 +71,7 @@ def _row(debt: Debt) -> Row:
 
 
 def _left(debt: Debt) -> str:
-    """Why something is left as it is."""
+    """Why a value is not restored."""
     match debt.stands:
         case Foreign(shows=shows):
             shown = one_line(shows)

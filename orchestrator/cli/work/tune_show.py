@@ -1,4 +1,4 @@
-"""What the `tune` commands show, and what their findings make of the exit code."""
+"""Output of the `tune` commands, and the exit code of their findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.view.units import visible
 
 
 def show_states(found: Found, context: Context) -> None:
-    """How the hosts stand: a table, or a line of JSON a host and tunable."""
+    """Print the state of the hosts: a table, or a JSON line per host and tunable."""
     if context.output is Output.JSON:
         for line in view.state_objects(found, encode_change):
             context.say_json(line)
@@ -27,7 +27,7 @@ def show_states(found: Found, context: Context) -> None:
 
 
 def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
-    """A table: drawn in a terminal, plain and aligned elsewhere."""
+    """Print a table: drawn in a terminal, plain and aligned elsewhere."""
     if wants_live(context.out, context.environment):
         live_console(context.out, context.environment).print(view.grid(head, rows))
     else:
@@ -35,7 +35,7 @@ def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
 
 
 def verdict_on(found: Found) -> ExitCode:
-    """What a reading comes to: a host out of reach goes before drift, and unknown is never fine."""
+    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine."""
     if any(isinstance(tuning, Unknown) for tuning in found.values()):
         return ExitCode.FAILED
     read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
@@ -43,7 +43,7 @@ def verdict_on(found: Found) -> ExitCode:
 
 
 def by_verdict(found: Found) -> dict[str, list[NodeName]]:
-    """Hosts with which something is the matter."""
+    """Hosts with a problem, by verdict."""
     read = {node: tuning for node, tuning in found.items() if not isinstance(tuning, Unknown)}
     return {
         "drifted": sorted(node for node, tuning in read.items() if tuning.drifted),
@@ -53,12 +53,12 @@ def by_verdict(found: Found) -> dict[str, list[NodeName]]:
 
 
 def end(code: ExitCode, found: Found, context: Context, **more: object) -> ExitCode:
-    """The last line, where JSON is asked for; the exit code."""
+    """Print the JSON summary, if JSON is requested. Returns the exit code."""
     return context.end(code, run=None, hosts=len(found), **{**by_verdict(found), **more})
 
 
 def sentence(found: Found) -> str:
-    """The same for people."""
+    """The same as a sentence for people."""
     parts = [
         f"{name}: {', '.join(visible(node) for node in nodes)}"
         for name, nodes in by_verdict(found).items()

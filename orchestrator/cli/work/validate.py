@@ -1,4 +1,4 @@
-"""Everything that a run needs, checked; nothing stays changed."""
+"""Checks everything that a run needs. Temporary changes are undone."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was checked.
+    """One check.
 
     Attributes:
-        good: None when it could not be checked, because of another point.
+        good: None when it could not be checked, because another check failed.
     """
 
     subject: str
@@ -47,7 +47,7 @@ class Check:
 
 
 def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:
-    """Check and say what was found, point by point; the exit code."""
+    """Check each point and print the result. Returns the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
     book = context.files.playbook(playbook or file.spec.playbook)
@@ -163,7 +163,7 @@ def _hosts(
 
 
 def ring_checks(riak: RiakView) -> Iterator[Check]:
-    """What the rules need of Riak's own, and each node's `/stats`: without one a run holds at once."""
+    """Check what the predicates need of Riak, and each node's `/stats`: without them a run holds at once."""
     parts: Mapping[str, Reading[object]] = {
         "members": riak.members,
         "status": riak.cluster,
@@ -188,7 +188,7 @@ def _readable(subject: str, point: str, part: Reading[object]) -> Check:
 
 
 def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
-    """Whether handoff can be hastened: where it cannot, a run takes its usual time and says so at its end."""
+    """Check whether handoff can be hastened. If not, a run takes its usual time and reports it at its end."""
     read = cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.RECOVERIES, Look.PACE})
     riak = None if isinstance(read.cluster, Unknown) else read.cluster.riak
     if riak is None or not riak.unstarted:
@@ -208,7 +208,7 @@ def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
 
 
 def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
-    """Whether the lease can be read where the playbook has it; a run that holds it is no fault."""
+    """Check whether the lease can be read at its place in the playbook. A lease held by a run is no fault."""
     if place is not LeasePlace.CLUSTER:
         return
     record = lease.read()
@@ -222,7 +222,7 @@ def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
 
 
 def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
-    """What each gate says now. One that is closed is in order: a run waits for it."""
+    """Read each gate. A closed gate is no fault: a run waits for it."""
     for name, view in ports.gates(gates).observe().items():
         if isinstance(view, Unknown):
             yield Check(subject="gate", point=name, good=False, message=f"cannot be read: {view.reason}")
