@@ -135,7 +135,7 @@ def _follows(head: re.Match[str], after: re.Match[str]) -> bool:
 
 
 def _text(path: str, following: list[_Piece]) -> FileText:
-    """The text of the piece after a path, if the piece that says how its reading ended follows."""
+    """The text of the piece after a path, if the piece with the result of its reading follows."""
     code = _exit_after(following[:1], following[1:])
     if code is None or following[0].title != "text":
         return Unknown(reason=f"{path}: {CUT_OFF}")

@@ -66,7 +66,7 @@ def find_java(distribution: Distribution, *, places: Iterable[Path] | None = Non
     """The first Java that the server starts on.
 
     Args:
-        distribution: says the oldest and newest release.
+        distribution: has the oldest and newest release.
         places: folders to look in; by default those of `candidates`.
 
     Raises:

@@ -189,7 +189,7 @@ class Load:
     def _guarded(self, work: Any) -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001  (whatever it is, `stop` raises it in the caller's thread)
+        except BaseException as error:  # noqa: BLE001  (`stop` raises it in the caller's thread)
             self._broken.append(error)
 
     def _index(self) -> None:

@@ -32,7 +32,7 @@ class AtBoot:
     unsure: str = ""
 
     def __str__(self) -> str:
-        """For a table."""
+        """The text for a table."""
         if self.value is None:
             return NOT_LASTING
         return f"{self.value} by {self.by}" if self.by else self.value
@@ -78,7 +78,7 @@ class Changes(Protocol):
         ...
 
     def supported(self, facts: HostFacts) -> str | None:
-        """Why the host has no such thing."""
+        """Why the host has no such setting; None if it has."""
         ...
 
     def apply(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
