@@ -20,7 +20,7 @@ class RequestWatch:
 
     Args:
         journal: the journal of the run.
-        wake: ends the wait under way (`SystemClock.wake`).
+        wake: ends the current wait (`SystemClock.wake`).
         seconds: between two reads.
     """
 

@@ -51,7 +51,7 @@ class SystemClock:
                 os.read(self._wake_read, 4096)
 
     def wake(self) -> None:
-        """End the wait under way, or the next one; for any thread and for signal handlers."""
+        """End the current wait, or the next one; for any thread and for signal handlers."""
         with contextlib.suppress(BlockingIOError):  # full: it holds enough wakes
             os.write(self._wake_write, b"\0")
 

@@ -103,7 +103,7 @@ def decode_action(data: object) -> Action:
 
 
 def encode_change(change: Change) -> dict[str, object]:
-    """Encode a change of a host's tuning; `change` says of which kind it is."""
+    """Encode a change of a host's tuning; `change` is its kind."""
     return _plain_fields(change)
 
 

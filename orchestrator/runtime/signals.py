@@ -79,7 +79,7 @@ class Signals:
     """Context manager that catches the signals; to be used in the main thread.
 
     Args:
-        wake: ends the wait under way (`SystemClock.wake`).
+        wake: ends the current wait (`SystemClock.wake`).
         leaving: called from another thread, at any moment; must not wait, and only return the texts.
         heard: an earlier caught signal.
     """
