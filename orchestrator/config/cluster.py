@@ -1,4 +1,4 @@
-"""The cluster file: what a cluster is called, how it is reached, and on which machines it runs."""
+"""The cluster file: the name of a cluster, how it is reached, and its machines."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ClusterFile:
         return expand(written, folder=self.path.parent, home=self.home)
 
     def host(self, node: str) -> HostSettings:
-        """What holds for one node's machine.
+        """The settings of one node's machine.
 
         Raises:
             ConfigError: overrides that match it contradict each other.
@@ -155,7 +155,7 @@ class ClusterFile:
         """Riak's commands on a node's machine; None for another kind of cluster.
 
         Raises:
-            ConfigError: the node's name cannot stand in them.
+            ConfigError: the node's name cannot be used in them.
         """
         if not isinstance(self.spec, RiakClusterSpec):
             return None
@@ -199,7 +199,7 @@ class ClusterFile:
         return tuple(dict.fromkeys(sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)))
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
-        """Warnings of entries of `hosts` that fit none of the cluster's nodes: they may be meant for one."""
+        """Warnings about entries of `hosts` that match no node of the cluster: they may be misspelt."""
         addresses = self._nodes or {}
         names = [*nodes]
         if isinstance(self.spec, RiakClusterSpec):
@@ -215,7 +215,7 @@ class ClusterFile:
         """Check that the certificates and keys that the file names can be used.
 
         Raises:
-            ConfigError: one cannot; file, line and key are named.
+            ConfigError: one cannot be used; file, line and key are named.
         """
         faults = Faults(self.document)
         for key in ("ca", "client_cert", "client_key"):
@@ -243,7 +243,7 @@ class ClusterFile:
             certificate = self.local_path(tls.client_cert)
             key = self.local_path(tls.client_key) if tls.client_key else None
             try:
-                context.load_cert_chain(certificate, key, password="")  # else a locked key is asked for
+                context.load_cert_chain(certificate, key, password="")  # else it asks for a password
             except ssl.SSLError:
                 message = "cannot be used; it and its key must fit and be PEM, the key without a passphrase"
                 faults.add(("tls", "client_cert"), f"{certificate} {message}")
@@ -262,13 +262,13 @@ def load_cluster(path: Path, *, home: Path) -> ClusterFile:
 
     Raises:
         ConfigError: file, line and key of every fault.
-        NotInThisVersion: it is of a kind that a later version brings, or uses a key of one.
+        NotInThisVersion: it has a kind or a key of a later version.
     """
     return check_cluster(read_as(FileKind.CLUSTER, path), path=path, home=home)
 
 
 def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
-    """Check a document that was read already; raises as `load_cluster` does."""
+    """Check a document that was already read; raises as `load_cluster` does."""
     model: type[AnyClusterSpec] = RiakClusterSpec if is_riak(document) else ClusterSpec
     spec = validate(model, document)
     _check_services(spec, document)
@@ -276,12 +276,12 @@ def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
 
 
 def _usual_service(spec: AnyClusterSpec) -> UsualService:
-    """Of no node in particular: for what a file may say at all."""
+    """The default service manager without a particular node, for checks of the whole file."""
     return riak_service(words_of(EXAMPLE, spec.riak)) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
 
 
 def _check_services(spec: AnyClusterSpec, document: Document) -> None:
-    """Each override must make sense over the rest by itself, whichever nodes it will match."""
+    """Check each override alone against the general settings, for any node that it may match."""
     faults = Faults(document)
     usual = _usual_service(spec)
     places: list[tuple[KeyPath, ServiceSpec]] = [(("hosts", "service"), spec.hosts.service)]

@@ -1,7 +1,7 @@
 """Faults of a file, turned into one ConfigError that names file, line and key of each, five at most.
 
-No message repeats a value of the file, nor a key that is not one of ours: a wrong file may be one of secrets.
-Of an unknown key the line is named, and the nearest key that is known.
+No message repeats a value of the file or an unknown key: a wrong file may hold secrets. For an unknown key
+the message has its line and the nearest known key.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from orchestrator.config.yaml import Document, KeyPath, dotted
 from orchestrator.errors import ConfigError, NotInThisVersion, OrchestratorError
 
 _MOST: Final = 5
-"""Faults that are shown of a file: who has more reads the first ones, and the reference."""
+"""Maximum of faults shown for a file."""
 _MOST_LISTED: Final = 12
-"""Known words that a message lists."""
+"""Maximum of known words in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong with a file.
+    """One fault of a file.
 
     Attributes:
-        path: the key to name.
-        at: the key whose line is named, where that one is not to be shown.
-        later: it is right, but for a later version.
-        choice: the choice that a later version brings, or nothing when it is the key.
+        path: the key for the message.
+        at: the key whose line is named, if `path` must not be shown.
+        later: it is correct for a later version.
+        choice: the choice of a later version; empty if the key is of a later version.
     """
 
     path: KeyPath
@@ -48,28 +48,28 @@ class Fault:
 
 @dataclass(slots=True)
 class Faults:
-    """Everything that is wrong with one file, in the order of its lines."""
+    """All faults of one file, in the order of its lines."""
 
     document: Document
     found: list[Fault] = field(default_factory=list)
 
     def add(self, path: KeyPath, message: str, *, at: KeyPath | None = None) -> None:
-        """Note one; `at` as in `Fault`."""
+        """Add a fault; `at` as in `Fault`."""
         self.found.append(Fault(path=path, message=message, at=at))
 
     def raise_any(self) -> None:
-        """Raise what was noted, if anything was.
+        """Raise an error if there are faults.
 
         Raises:
-            NotInThisVersion: all of it belongs to a later version.
-            ConfigError: it does not; the error's place is the first fault's, the others follow, a line each.
-                Of more than five the number is named.
+            NotInThisVersion: all faults belong to a later version.
+            ConfigError: any other fault; the error has the place of the first one, and a line for each other.
+                Beyond five faults, only their number is given.
         """
         if self.found:
             raise self.error()
 
     def error(self) -> OrchestratorError:
-        """The one error for what was noted, which is not nothing."""
+        """One error for all faults; there must be at least one."""
         ordered = sorted(self.found, key=lambda fault: self._line(fault) or math.inf)
         if all(fault.later for fault in ordered):
             what = (": ".join(filter(None, (self._where(fault), fault.choice))) for fault in ordered)
@@ -97,8 +97,8 @@ def validate(model: type[Model], document: Document) -> Model:
     """Check a document against a model.
 
     Raises:
-        ConfigError: it does not fit: file, line and key of every fault.
-        NotInThisVersion: all that does not fit belongs to a later version.
+        ConfigError: it does not match: file, line and key of every fault.
+        NotInThisVersion: all faults belong to a later version.
     """
     try:
         return model.model_validate(document.content)
@@ -109,7 +109,7 @@ def validate(model: type[Model], document: Document) -> Model:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """A tail for messages about an unknown word: the nearest known one, or the first twelve."""
+    """The end of messages about an unknown word: the nearest known word, or the first twelve."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
@@ -141,7 +141,7 @@ def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
 
 
 def _joined(found: list[Fault]) -> list[Fault]:
-    """Without those that say the same of the same mapping: a wrong file has no key that is known."""
+    """Drop repeated faults of the same mapping: a wrong file has no known key."""
     first: dict[tuple[KeyPath, str], Fault] = {}
     again: Counter[tuple[KeyPath, str]] = Counter()
     for fault in found:
@@ -155,7 +155,7 @@ def _joined(found: list[Fault]) -> list[Fault]:
 
 
 def is_later(info: FieldInfo) -> bool:
-    """Whether a key belongs to a later version: it is known, and refused."""
+    """Whether a key belongs to a later version: it is known, but refused."""
     return any(isinstance(part, BeforeValidator) and part.func is later for part in info.metadata)
 
 
@@ -215,7 +215,7 @@ def _found(given: object) -> str:
 
 
 def _models_at(model: type[Spec], path: Sequence[str | int]) -> list[type[Spec]]:
-    """The models that a mapping at a path may have; none when the path leaves the models."""
+    """The possible models of a mapping at a path; empty if the path leaves the models."""
     current: Any = model
     for part in path:
         current = _step(current, str(part))
@@ -232,7 +232,7 @@ def _step(annotation: Any, part: str) -> Any:
 
 
 def _arms(annotation: Any) -> list[Any]:
-    """What an annotation can be, through Annotated and unions."""
+    """The possible types of an annotation, through Annotated and unions."""
     if get_origin(annotation) is Annotated:
         return _arms(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Gates of a playbook: what is asked outside of the cluster before every wave, checked and named."""
+"""Gates of a playbook: conditions outside the cluster that are read before every wave."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _CA: Final = "Certificates that are trusted; the system's otherwise."
 
 
 class _HttpSpec(Spec):
-    """What all gates have that ask a server."""
+    """The common keys of all gates that read a server."""
 
     auth: Unset[Reference] = Field(default=None, description=_AUTH)
     ca: Unset[Name] = Field(default=None, description=_CA)
@@ -121,7 +121,7 @@ class _BearerSpec(_HttpSpec):
 
 
 class RabbitQueueSpec(_HttpSpec):
-    """Open while a queue holds no more than so many messages, by RabbitMQ's management API."""
+    """Open while a RabbitMQ queue holds no more than this many messages, by the management API."""
 
     url: BaseUrl = Field(description="Of the management plugin.")
     queue: Name = Field(description="The queue's name.")
@@ -132,7 +132,7 @@ class RabbitQueueSpec(_HttpSpec):
 
 
 class PrometheusSpec(_BearerSpec):
-    """Open while every sample of an instant query is within the limits; no sample is closed."""
+    """Open while every sample of an instant query is within the limits; closed without samples."""
 
     url: BaseUrl = Field(description="Of the server.")
     query: Annotated[str, Field(min_length=1, max_length=4000)] = Field(description="PromQL.")
@@ -146,7 +146,7 @@ class PrometheusSpec(_BearerSpec):
 
 
 class HttpJsonSpec(_BearerSpec):
-    """Open while one value of a JSON document is as wanted."""
+    """Open while one value of a JSON document is the wanted one."""
 
     url: Url = Field(description="Of the document.")
     path: Name = Field(
@@ -192,7 +192,7 @@ class GateSpec(Spec):
 
     @property
     def of_kind(self) -> RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec:
-        """The one that is set."""
+        """The kind that is set."""
         kinds = (self.rabbitmq_queue, self.prometheus, self.http_json, self.command)
         return next(spec for spec in kinds if spec is not None)
 
@@ -240,7 +240,7 @@ def secrets_in(specs: Sequence[GateSpec], folder: Path) -> Iterator[SecretRefere
 
 
 def secrets_of(policy: Policy) -> Iterator[SecretReference]:
-    """The same of a policy that was written down: no place is known any more."""
+    """The same for a policy from a journal, without places."""
     for gate in policy.gates:
         if not isinstance(gate, CommandGate):
             yield from (parse_reference(one) for one in (gate.at.basic, gate.at.bearer) if one is not None)
@@ -259,7 +259,7 @@ def _usual_name(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandS
 
 
 def _free_name(usual: str, taken: set[str]) -> str:
-    """The usual name, with a number where another gate has it already."""
+    """The default name, with a number if another gate has it already."""
     name, number = usual, 1
     while name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""The `hosts` section of a cluster file: how the machine of each node is reached and its service is run."""
+"""The `hosts` section of a cluster file: access to the machine of each node, and its service."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class HostKeys(Spec):
 
 
 class OverrideSpec(HostKeys):
-    """What is different for the nodes that a name or a glob matches."""
+    """Overrides for the nodes that a name or a glob matches."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
 
@@ -119,7 +119,7 @@ class OverrideSpec(HostKeys):
 
 
 class RiakNodeSpec(OverrideSpec):
-    """What is different for the Riak nodes that a name or a glob matches."""
+    """Overrides for the Riak nodes that a name or a glob matches."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
@@ -248,7 +248,7 @@ def settings_of(
 
 
 def without_node(overrides: Collection[str], names: Collection[str]) -> list[str]:
-    """Names and globs that no node has, by whichever of its names."""
+    """Names and globs that match no name of any node."""
     return [pattern for pattern in overrides if not any(_matches(name, pattern) for name in names)]
 
 
@@ -260,7 +260,7 @@ Override = TypeVar("Override", bound=OverrideSpec)
 
 
 def matching_overrides(names: Collection[str], overrides: Mapping[str, Override]) -> list[Override]:
-    """The overrides of a node by any of its names, in the order in which they are laid over each other."""
+    """The overrides of a node by any of its names, in the order in which they are applied."""
     globs = [
         over
         for pattern, over in overrides.items()

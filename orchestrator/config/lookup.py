@@ -1,4 +1,4 @@
-"""Where cluster files, playbooks and tuning profiles are looked up by name. A path is taken as it is.
+"""Find cluster files, playbooks and tuning profiles by name. A path is used unchanged.
 
 In this order: `./configs`, `$ORCHESTRATE_CONFIG`, `~/.config/orchestrate`, `/etc/orchestrate`, each with its
 folder `clusters`, `playbooks` or `tuning`; then, but for clusters, those shipped with the package. A bare
@@ -23,11 +23,11 @@ SUFFIX: Final = ".yml"
 ABSENT: Final = "is not there"
 URLS: Final = "URLs of a cluster are the `endpoints` of its cluster file"
 _MOST_NAMES: Final = 12
-"""Names that a message lists."""
+"""Maximum of names in a message."""
 
 
 class Wanted(Enum):
-    """What is looked up; the value is its folder."""
+    """The kind of file; the value is its folder."""
 
     CLUSTER = "clusters"
     PLAYBOOK = "playbooks"
@@ -35,19 +35,19 @@ class Wanted(Enum):
 
     @property
     def what(self) -> str:
-        """As messages call it."""
+        """The name of the kind in messages."""
         return "tuning profile" if self is Wanted.TUNING else self.name.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Folders in which names are looked up, each with `clusters`, `playbooks` and `tuning` below it.
+    """Folders to search, each with `clusters`, `playbooks` and `tuning` below it.
 
     Attributes:
         folders: in order; the first file found is taken.
         shipped_playbooks: those of the package.
         shipped_tuning: likewise.
-        shipped_clusters: the examples of the package; shown in messages, never taken.
+        shipped_clusters: the examples of the package; shown in messages, never used.
     """
 
     folders: tuple[Path, ...]
@@ -56,7 +56,7 @@ class Places:
     shipped_clusters: Path
 
     def of(self, wanted: Wanted) -> tuple[Path, ...]:
-        """Folders that are looked at for one kind of file, in order."""
+        """Folders to search for one kind of file, in order."""
         folders = tuple(folder / wanted.value for folder in self.folders)
         match wanted:
             case Wanted.CLUSTER:
@@ -68,7 +68,7 @@ class Places:
 
 
 def standard_places(environment: Mapping[str, str], *, home: Path) -> Places:
-    """The places of the contract, for a process with this environment in its current folder."""
+    """The folders to search, for a process with this environment in its current folder."""
     configured = environment.get("ORCHESTRATE_CONFIG")
     folders = [
         Path("configs"),
@@ -98,7 +98,7 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
     """Find a cluster file, a playbook or a tuning profile by name or path.
 
     Raises:
-        ConfigError: there is none; the message lists the places looked at and names that are near.
+        ConfigError: there is none; the message lists the searched places and similar names.
     """
     what = wanted.what
     if re.match(r"[a-z]+://", name):  # not shown: it may hold a password
@@ -150,7 +150,7 @@ def place_of_new(name: str, places: Places) -> Path:
 
 
 def trouble_with(path: Path) -> str | None:
-    """Why this is no file to be read; None when it is one. Never raises: the next place may have the name."""
+    """Why this file cannot be read; None if it can. Never raises: the next place may have the name."""
     try:
         kind = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -192,4 +192,4 @@ def _files(folder: Path) -> list[Path]:
     try:
         return list(folder.glob(f"*{SUFFIX}"))
     except OSError:
-        return []  # a folder that cannot be listed offers no names; the search itself has named it already
+        return []  # a folder that cannot be listed has no names here; the search has already reported it

@@ -1,4 +1,4 @@
-"""Merging after a bulk load: the playbook's `force_merge`, the flags over it, and what comes of both."""
+"""Merging after a bulk load: the playbook's `force_merge` and the flags, joined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERVAL = matching(
 
 
 class PutRightSpec(Spec):
-    """What bulk loaders leave behind is set to these after the merge; what is left out is left alone."""
+    """Index settings to set after the merge, in place of those of bulk loaders; others stay unchanged."""
 
     number_of_replicas: Unset[Annotated[StrictInt, Field(ge=1, le=100)]] = Field(
         default=None, description="Replicas of an index that has none."
@@ -53,11 +53,11 @@ class ForceMergeSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFlags:
-    """Flags of the commands that merge, as they were typed.
+    """Flags of the commands that merge, as typed.
 
     Attributes:
         patterns: each `--index`; commas separate names in one.
-        max_segments: None when `--max-segments` was not given.
+        max_segments: None without `--max-segments`.
     """
 
     patterns: tuple[str, ...]
@@ -96,7 +96,7 @@ def merge_policy(spec: ForceMergeSpec, flags: MergeFlags) -> MergePolicy:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Refuse what is no name or glob of indices of this cluster.
+    """Refuse a pattern that is not a name or glob of indices of this cluster.
 
     Raises:
         UsageError: empty, an exclusion, or of another cluster.

@@ -1,4 +1,4 @@
-"""The playbook: how a restart is done. It chooses and inserts hooks; it cannot make a restart unsafe."""
+"""The playbook: options and hooks of a restart. It cannot make a restart unsafe."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from orchestrator.model.policy import LeasePlace, Strategy
 
 def _refuse_new_primaries(value: object) -> object:
     if value == "new_primaries":
-        # It keeps a returned node's own primaries from starting: the run would wait for ever.
+        # With it the primaries of a restarted node do not start: the run would wait for ever.
         raise ValueError(
             "must be one of primaries, none: `new_primaries` keeps a returned node's primaries from starting"
         )
@@ -67,7 +67,7 @@ def _below_all(share: float) -> float:
 
 
 class AcceptSpec(Spec):
-    """What is wrong with the cluster and may be so."""
+    """Accepted faults of the cluster."""
 
     red: tuple[Name, ...] = Field(
         default=(), description="Indices that may be red already; by name, never by glob."
@@ -202,7 +202,7 @@ class Playbook:
     """A playbook that was read and checked.
 
     Attributes:
-        name: as the user asked for it; journalled.
+        name: as the user typed it; journalled.
     """
 
     name: str
@@ -212,7 +212,7 @@ class Playbook:
 
 
 def load_playbook(path: Path, *, name: str | None = None) -> Playbook:
-    """Read a playbook; without a name it is called by its file.
+    """Read a playbook; the default name is that of its file.
 
     Raises:
         ConfigError: file, line and key of every fault.
@@ -222,6 +222,6 @@ def load_playbook(path: Path, *, name: str | None = None) -> Playbook:
 
 
 def check_playbook(document: Document, *, path: Path, name: str) -> Playbook:
-    """Check a document that was read already; raises as `load_playbook` does."""
+    """Check a document that was already read; raises as `load_playbook` does."""
     model: type[AnyPlaybookSpec] = RiakPlaybookSpec if is_riak(document) else PlaybookSpec
     return Playbook(name=name, path=path, spec=validate(model, document), document=document)

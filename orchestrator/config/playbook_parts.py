@@ -1,4 +1,4 @@
-"""What the playbooks of all kinds share: when a node counts as back, limits of waits, hooks."""
+"""Common parts of all playbooks: when a node counts as ready, limits of waits, hooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LATER_STRATEGIES: Final = ("shard-safe",)
 
 
 class SettleSpec(Spec):
-    """When a node counts as back."""
+    """When a node counts as ready."""
 
     consecutive: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
         default=3, description="Good readings in a row after which a node counts as back."

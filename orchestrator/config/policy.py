@@ -1,4 +1,4 @@
-"""Cluster file, playbook and flags, joined into the policy that a run obeys. Flags win over the playbook."""
+"""Join cluster file, playbook and flags into the policy of a run. Flags win over the playbook."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import TuningProfile
 
 WITHHELD: Final[Seconds] = 30 * 60.0
-"""How long allocation may be off, unless the playbook says."""
+"""Default limit for disabled allocation."""
 
 WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
-"""The same for `--reboot`: firmware alone takes servers ten minutes."""
+"""The same for `--reboot`: a server's firmware alone takes ten minutes."""
 
 MAX_REASON: Final = 1000
 """Characters of `--reason`: it is written to every journal and to the lease's record."""
@@ -54,14 +54,14 @@ MAX_REASON: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Selection and policy flags of `restart`, `plan` and their like, as they were typed.
+    """Selection and policy flags of `restart`, `plan` and similar commands, as typed.
 
     Attributes:
         max_unavailable: `N` or `N%`.
-        started_before: a time with its offset, or an age.
-        tune: None when neither `--tune` nor `--no-tune` was given.
+        started_before: a time with its offset, or a duration.
+        tune: None without `--tune` and `--no-tune`.
         disable_predicate: `NAME` or `NAME=SUBJECT`, each.
-        timeout: an age.
+        timeout: a duration.
         merge: flags of the commands that merge; None for a restart alone.
     """
 
@@ -81,7 +81,7 @@ class Overrides:
     merge: MergeFlags | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a text where a tuple belongs: each of its letters would be a pattern of its own.
+        """Refuse a text in place of a tuple: each of its letters would be a separate pattern.
 
         Raises:
             UsageError: it is one.
@@ -123,14 +123,14 @@ def build_policy(
         cluster: the cluster file.
         playbook: the playbook.
         overrides: the flags.
-        predicates: what can be switched off.
-        nodes: nodes of the cluster, which a budget in percent is a share of.
-        now: what an age in `--started-before` is counted from.
+        predicates: the predicates that can be disabled.
+        nodes: number of nodes in the cluster, for a budget in percent.
+        now: start for a duration in `--started-before`.
         tuning: the profile that `profile_wanted` named.
 
     Raises:
         UsageError: a flag is wrong, or flags and files contradict each other; the flag or file is named.
-        NotInThisVersion: a flag asks for what a later version brings.
+        NotInThisVersion: a flag needs a later version.
     """
     spec = playbook.spec
     require_playbook(cluster, playbook)
@@ -219,7 +219,7 @@ def profile_wanted(cluster: ClusterFile, playbook: Playbook, overrides: Override
 
 
 def require_playbook(cluster: ClusterFile, playbook: Playbook) -> None:
-    """Refuse a playbook that was written for another kind of cluster.
+    """Refuse a playbook for another kind of cluster.
 
     Raises:
         UsageError: it was.
@@ -233,7 +233,7 @@ def require_playbook(cluster: ClusterFile, playbook: Playbook) -> None:
 
 
 def require_segments(cluster: ClusterFile) -> None:
-    """Refuse to merge on a kind of cluster that has nothing to merge.
+    """Refuse to merge on a kind of cluster without force-merges.
 
     Raises:
         UsageError: it is one.
@@ -246,7 +246,7 @@ def require_segments(cluster: ClusterFile) -> None:
 
 
 def require_kind(cluster: ClusterFile, tuning: TuningProfile) -> None:
-    """Refuse a profile that was written for another kind of store.
+    """Refuse a profile for another kind of store.
 
     Raises:
         UsageError: it was.
@@ -259,7 +259,7 @@ def require_kind(cluster: ClusterFile, tuning: TuningProfile) -> None:
 
 
 def _usual_budget(strategy: Strategy, together: Together, overrides: Overrides) -> int | None:
-    """Nodes that may be away at once, unless playbook or flag say; None = a whole zone or machine."""
+    """Default maximum of nodes that may be down at once; None = a whole zone or machine."""
     by_machine = together is Together.ALWAYS or (together is Together.REBOOT and overrides.reboot)
     return 1 if strategy is Strategy.NODE and not by_machine else None
 
@@ -347,7 +347,7 @@ def _selection(overrides: Overrides, now: Instant) -> Selection:
     if "*" in overrides.exclude:
         raise UsageError("--exclude '*': leaves no node to restart")
     for wanted in overrides.only:
-        # A glob in --only may well be narrowed; a node that is named, or the same glob, is a contradiction.
+        # A glob in --only may be narrowed; a named node, or the same glob, is a contradiction.
         plain = not set(wanted) & set("*?[")
         for unwanted in overrides.exclude:
             if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):

@@ -1,6 +1,6 @@
-"""Quantities as they are written in files and flags: durations, byte sizes, shares, moments.
+"""Quantities in files and flags: durations, byte sizes, shares, moments.
 
-Every parser takes any value that YAML can hold and raises ValueError with a message that says what is wanted
+Every parser takes any YAML value and raises ValueError with a message that says what is wanted
 and does not repeat the value.
 """
 
@@ -20,7 +20,7 @@ _MAX_DURATION_DAYS: Final = 3650  # ten years: a longer duration is a typing err
 _BYTES: Final = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 """As in Elasticsearch (ByteSizeValue): powers of 1024, for letters of either case."""
 
-_MAX_BYTES: Final = 2**63 - 1  # Elasticsearch keeps sizes in a signed long
+_MAX_BYTES: Final = 2**63 - 1  # Elasticsearch stores sizes in a signed long
 
 DURATION: Final = "a duration with its unit, such as 90s, 10m, 8h or 30d"
 BYTE_SIZE: Final = "a size with its unit, such as 512kb, 100mb or 1gb (1mb is 1024 * 1024 bytes)"
@@ -31,7 +31,7 @@ def parse_duration(value: object) -> Seconds:
     """Read `90s`, `10m`, `8h`, `30d`.
 
     Raises:
-        ValueError: it is none, is nothing, or is longer than ten years.
+        ValueError: it is not a duration, is 0, or is longer than ten years.
     """
     match = re.fullmatch(r"([0-9]{1,9})([smhd])", value) if isinstance(value, str) else None
     if match is None:
@@ -55,7 +55,7 @@ def parse_byte_size(value: object) -> int:
     """Read `100mb`, `1gb`, `512k` in bytes, as Elasticsearch does.
 
     Raises:
-        ValueError: it is none, is nothing (Elasticsearch's "no limit"), or does not fit 63 bits.
+        ValueError: it is not a size, is 0 (Elasticsearch's "no limit"), or does not fit 63 bits.
     """
     match = re.fullmatch(r"([0-9]{1,19})(b|[kmgtp]b?)", value.lower()) if isinstance(value, str) else None
     if match is None:
@@ -76,7 +76,7 @@ def parse_percent(value: object) -> float:
     """Read `50%` as 0.5.
 
     Raises:
-        ValueError: it is none, or is beyond 100 %.
+        ValueError: it is not a share, or is above 100 %.
     """
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)%", value) if isinstance(value, str) else None
     if match is None:
@@ -89,18 +89,18 @@ def parse_percent(value: object) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Nodes of one wave: a number, or a share that becomes one when the nodes are known.
+    """Nodes of one wave: a number, or a share of all nodes.
 
     Attributes:
-        count: nodes, at least 1; None when a share is given.
-        percent: more than 0, at most 100; None when a number is given.
+        count: nodes, at least 1; None if a share is given.
+        percent: more than 0, at most 100; None if a number is given.
     """
 
     count: int | None = None
     percent: float | None = None
 
     def resolve(self, nodes: int) -> int:
-        """The number of nodes, of so many: a share is rounded down, and is at least one."""
+        """The number of nodes, given the total: a share is rounded down, and is at least one."""
         if self.percent is not None:
             return max(1, math.floor(nodes * self.percent / 100))
         return self.count or 1
@@ -113,7 +113,7 @@ def parse_budget(value: object) -> Budget:
     """Read `2` or `10%`; a text that is a whole number counts as one (flags are text).
 
     Raises:
-        ValueError: it is neither, or is nothing.
+        ValueError: it is neither, or is 0.
     """
     wanted = "must be a whole number of at least 1, or a percentage such as 10%"
     if isinstance(value, str) and value.endswith("%"):
@@ -130,7 +130,7 @@ def parse_budget(value: object) -> Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A moment that was written as such, in seconds since the epoch."""
+    """A moment that was given as a time, in seconds since the epoch."""
 
     at: Instant
 
@@ -141,21 +141,21 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Age:
-    """A moment that was written as an age."""
+    """A moment that was given as a duration before now."""
 
     seconds: Seconds
 
     def resolve(self, now: Instant) -> Instant:
-        """The moment so long before now."""
+        """The moment this duration before now."""
         return now - self.seconds
 
 
 TimeOrAge: TypeAlias = Moment | Age
-"""What `--started-before` takes."""
+"""A value of `--started-before`."""
 
 
 def parse_time_or_age(value: str) -> TimeOrAge:
-    """Read `2026-11-01T00:00Z` or `30d`. A time without an offset is refused: whose midnight would it be?
+    """Read `2026-11-01T00:00Z` or `30d`. A time without an offset is refused, since it is ambiguous.
 
     Raises:
         ValueError: it is neither.

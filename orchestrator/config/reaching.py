@@ -76,7 +76,7 @@ class BasicSpec(Spec):
 
 
 class AuthSpec(Spec):
-    """How to log in to the cluster: one of the two."""
+    """The login to the cluster: one of the two."""
 
     api_key: Unset[Reference] = Field(
         default=None, description="The encoded form (`id:key` in base 64), by reference. Elasticsearch only."
@@ -116,6 +116,6 @@ class TlsSpec(Spec):
 
 
 class ExpectSpec(Spec):
-    """What the cluster must look like at the start."""
+    """Checks of the cluster at the start."""
 
     nodes: Unset[Positive] = Field(default=None, description="Nodes; fewer at the start is a hold.")

@@ -1,4 +1,4 @@
-"""The page `docs/reference/configuration.md` and JSON schemas for editors, written from the models.
+"""Generate the page `docs/reference/configuration.md` and JSON schemas for editors from the models.
 
 Rewrite it with `python -m orchestrator.config.reference > docs/reference/configuration.md`.
 """
@@ -59,7 +59,7 @@ def model_of(which: SchemaOf) -> type[Spec]:
 
 
 def json_schema(which: SchemaOf) -> dict[str, Any]:
-    """The schema of a file, as an editor takes it (`# yaml-language-server: $schema=…`)."""
+    """The schema of a file, for editors (`# yaml-language-server: $schema=…`)."""
     return {
         "$schema": DIALECT,
         "$id": f"orchestrate-{which.value}.schema.json",
@@ -128,8 +128,8 @@ class Key:
 
     Attributes:
         path: from the top of the file; `NAME` is a name of the operator's, `[]` an item of a list.
-        file: as people call it.
-        takes: what it may be; `default`, where it has one. Both as Markdown.
+        file: the file's name for people.
+        takes: its possible values; `default`: its default, if any. Both as Markdown.
     """
 
     path: str
@@ -140,7 +140,7 @@ class Key:
 
 
 def keys() -> Iterator[Key]:
-    """Every key of every file that this version takes."""
+    """Every key of every file of this version."""
     for which in SchemaOf:
         schema = json_schema(which)
         for place, model, shape in _sections("", model_of(which), schema, schema.get("$defs", {})):
@@ -160,7 +160,7 @@ def keys() -> Iterator[Key]:
 def _sections(
     key: str, model: type[Spec], shape: dict[str, Any], shapes: dict[str, Any]
 ) -> Iterator[tuple[str, type[Spec], dict[str, Any]]]:
-    """Every mapping of a file with its key, from the top down, as it is met."""
+    """Every mapping of a file with its key, from the top down."""
     yield key, model, shape
     for name, prop in shape["properties"].items():
         for suffix, inner in _inner(prop):
@@ -169,7 +169,7 @@ def _sections(
 
 
 def _inner(prop: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names of the mappings that a property's schema refers to, each with what follows the key."""
+    """Names of the mappings in a property's schema, each with the text after the key."""
     if ("$ref" in prop and prop["$ref"].endswith("Spec")) or prop.get("$ref", "").endswith("Accept"):
         yield "", prop["$ref"].rsplit("/", 1)[1]
     for arm in (*prop.get("anyOf", ()), *prop.get("oneOf", ())):
@@ -201,7 +201,7 @@ def _row(name: str, info: FieldInfo, prop: dict[str, Any]) -> str:
 
 
 def _takes(prop: dict[str, Any]) -> str:
-    """What a property takes, in words."""
+    """The possible values of a property, in words."""
     if "enum" in prop:
         return " | ".join(f"`{_written(choice, '')}`" for choice in prop["enum"])
     if "const" in prop:
@@ -227,7 +227,7 @@ def _takes(prop: dict[str, Any]) -> str:
 
 
 def _takes_named(name: str) -> str:
-    """What a named schema takes: an enumeration's choices, or a mapping."""
+    """The possible values of a named schema: an enumeration's choices, or a mapping."""
     for which in SchemaOf:
         shape = json_schema(which)["$defs"].get(name)
         if shape is not None and "enum" in shape:

@@ -1,4 +1,4 @@
-"""What only a Riak cluster has: its commands, and the machines behind the names of its nodes.
+"""Configuration only for Riak clusters: commands, and the machines behind the names of nodes.
 
 Riak names a node `NAME@HOST`, `riak@10.0.0.1` by custom, and HOST need not be reachable from here.
 """
@@ -17,28 +17,28 @@ from orchestrator.config.services import Manager, UsualService
 from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
-"""Where the packages put it. With its folder: an SSH session has often no `/usr/sbin` in its path."""
+"""The path in the packages. With the folder: an SSH session often has no `/usr/sbin` in its path."""
 
 LEASE_DIRECTORY: Final = "/var/tmp"  # noqa: S108  (stores/riak/lease_files.py says who else writes there)
 """Survives a reboot (FHS 3.0, 5.15), and every account can create files there."""
 
 UNIT: Final = "riak"
-"""What the packages call unit and init script."""
+"""The name of unit and init script in the packages."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 _FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@+:,./-]*")
-"""Not with `=`: that would set a variable."""
+"""Without `=` in it: that would set a variable."""
 EXAMPLE: Final = "riak@riak1"
-"""A node's name, for what does not depend on it."""
+"""A node's name for checks that do not depend on it."""
 _LISTED: Final = "`{node}`, `{name}` and `{host}`"
 _PLACEHOLDER: Final = re.compile(r"\{\w*\}")
 
 
 def plain_name(name: str) -> str:
-    """The operator's name for a cluster, checked; nothing but it keeps two runs on one cluster apart.
+    """Check the operator's name for a cluster, which alone keeps two runs off one cluster.
 
     Raises:
-        ValueError: it could be taken for another one when it is read.
+        ValueError: it could be confused with another name.
     """
     if not name.isprintable() or name != name.strip():
         raise ValueError("must be a name of one line, without blanks at its ends or control characters")
@@ -46,7 +46,7 @@ def plain_name(name: str) -> str:
 
 
 def _plain_words(line: str) -> str:
-    # The packaged script writes its arguments into a script that a second shell reads, unquoted.
+    # The packaged script writes its arguments, unquoted, into a script for a second shell.
     for placeholder in _PLACEHOLDER.findall(line):
         if placeholder not in PLACEHOLDERS:
             raise ValueError(f"`{placeholder}` is no placeholder: there are {_LISTED}")
@@ -69,7 +69,7 @@ def _are_plain(words: Sequence[str]) -> bool:
 
 
 def _filled(line: str, node: str) -> str:
-    """A line with the placeholders replaced; a host without a name before it is its own name."""
+    """A line with the placeholders replaced; without a name before the `@`, `{name}` is the host."""
     name, _, host = node.rpartition("@")
     values = dict(zip(PLACEHOLDERS, (node, name or host, host), strict=True))
     return _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), line)
@@ -108,7 +108,7 @@ class RiakSpec(Spec):
 
 
 class RiakOverrideSpec(Spec):
-    """Riak's commands on the nodes that a name or a glob matches, laid over `riak` key by key."""
+    """Riak's commands on the nodes that a name or a glob matches; they override keys of `riak`."""
 
     command: Unset[Words] = Field(default=None, description="As in `riak`.")
     admin: Unset[Words] = Field(default=None, description="As in `riak`.")
@@ -116,11 +116,11 @@ class RiakOverrideSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakWords:
-    """Riak's commands on one node's machine; no word means anything to a shell.
+    """Riak's commands on one node's machine; no word has a special meaning in a shell.
 
     Attributes:
         command: the program `riak`.
-        admin: the words before an administrative command; none when the version decides.
+        admin: the start of an administrative command line; empty if the version decides.
     """
 
     command: tuple[str, ...]
@@ -133,10 +133,10 @@ def words_of(node: str, riak: RiakSpec, overrides: Iterable[RiakOverrideSpec] = 
     Args:
         node: its full name.
         riak: the section of the file.
-        overrides: those that match the node; what comes later wins.
+        overrides: those that match the node; later ones win.
 
     Raises:
-        ValueError: with this node's name a word means something to a shell.
+        ValueError: with this node's name a word has a special meaning in a shell.
     """
     command, admin = riak.command, riak.admin
     for over in overrides:

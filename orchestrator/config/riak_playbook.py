@@ -1,4 +1,4 @@
-"""The playbook of a Riak cluster: the keys that mean something there, and why the others do not."""
+"""The playbook of a Riak cluster: its keys, and why the other keys do not apply."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Un
 from orchestrator.model.policy import LeasePlace, Strategy
 
 LOCATION: Final = "location"
-"""What names the zone of a member: Riak 3 has locations, and nothing else of the kind."""
+"""The attribute for a member's zone: Riak 3 has only locations."""
 
 TRANSFER_LIMIT: Final = 8
-"""With Riak's own 2 a restarted node waits for minutes (seen); its help calls 8 a common value."""
+"""With Riak's default of 2 a restarted node waits for minutes (seen); Riak's help calls 8 a common value."""
 MOST_TRANSFERS: Final = 1000
-"""More than any node is asked for: what is meant by a larger number is something else, such as bytes."""
+"""More than any node needs: a larger number is probably meant in another unit, such as bytes."""
 
 _MASTER: Final = "not for `kind: riak`: it has no master"
 _COPIES: Final = "not for `kind: riak`: its rule is preference_lists_keep_quorum"

@@ -1,4 +1,4 @@
-"""Secrets: written as references, resolved late, and held so that they cannot be shown or stored by accident.
+"""Secrets: references in files, resolved late, and protected against display or storage by accident.
 
 A file holds `env:NAME`, `file:/path`, `command:…` or `keyring:service/user`, never the value. What is
 resolved is a `Secret`: it prints as its reference, and refuses to be pickled, copied or serialised, so that
@@ -24,10 +24,10 @@ from orchestrator.config.yaml import Place
 from orchestrator.errors import ConfigError
 
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""Longer than any key or token; a file beyond it is not the one that was meant."""
+"""Longer than any key or token; a larger file is the wrong one."""
 
 COMMAND_SECONDS: Final = 30.0
-"""A password store that asks a person for something has no place in an unattended run."""
+"""A password store that needs input from a person is no use in an unattended run."""
 
 FORMS: Final = "env:NAME, file:/path, command:… or keyring:service/user"
 
@@ -35,7 +35,7 @@ LITERAL: Final = f"a secret is never written here; write a reference to it: {FOR
 
 
 class Scheme(Enum):
-    """Where a secret is kept."""
+    """The kind of place of a secret."""
 
     ENV = "env"
     FILE = "file"
@@ -61,7 +61,7 @@ class SecretReference:
 
     @property
     def shown(self) -> str:
-        """For messages: of a command line the program alone, since tokens do end up in such lines."""
+        """The reference for messages; of a command line only the program, since the rest may hold tokens."""
         program, *more = self.argument.split() or [""]
         return f"{self.scheme.value}:{program} …" if self.scheme is Scheme.COMMAND and more else str(self)
 
@@ -104,7 +104,7 @@ class Secret:
         self._origin = origin
 
     def reveal(self) -> str:
-        """The value; to be called where it is handed to a library, and kept nowhere."""
+        """The value; call it only to pass the value to a library, and do not store it."""
         return self.__value
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class Secret:
 
 
 Command = Callable[[Sequence[str]], bytes]
-"""Runs a command and returns what it printed. Raises OSError or subprocess.SubprocessError."""
+"""Runs a command and returns its output. Raises OSError or subprocess.SubprocessError."""
 
 Keyring = Callable[[str, str], str | None]
 """Looks up service and user in the desktop's key ring."""
@@ -130,7 +130,7 @@ Keyring = Callable[[str, str], str | None]
 def run_command(words: Sequence[str]) -> bytes:
     """Run a command without a shell and without a terminal's input, within `COMMAND_SECONDS`.
 
-    Once it has printed more than any secret has, it is killed, and what was read comes back.
+    If it prints more than any secret has, it is killed, and the output so far is returned.
 
     Raises:
         OSError: it cannot be run.
@@ -146,14 +146,14 @@ def run_command(words: Sequence[str]) -> bytes:
                 return printed
             code = process.wait(max(0.0, deadline - time.monotonic()))
         finally:
-            process.kill()  # does nothing to one that has ended
+            process.kill()  # has no effect if it has ended
     if code:
         raise subprocess.CalledProcessError(code, list(words))
     return printed
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """What a process prints until it closes its output, or one byte more than a secret may have.
+    """The output of a process until it closes it, at most one byte more than a secret may have.
 
     Raises:
         subprocess.TimeoutExpired: it did neither by the deadline, in monotonic seconds.
@@ -172,13 +172,13 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 
 
 def look_up_keyring(service: str, user: str) -> str | None:
-    """Ask the key ring through the optional package.
+    """Read the key ring through the optional package.
 
     Raises:
         ModuleNotFoundError: the `keyring` extra is not installed.
         RuntimeError: the key ring cannot be opened.
     """
-    # Imported here because it is an optional extra: only who refers to a key ring needs it.
+    # Imported here because it is an optional extra: only references to a key ring need it.
     found: str | None = importlib.import_module("keyring").get_password(service, user)
     return found
 
@@ -205,17 +205,17 @@ class SecretResolver:
         """Fetch the secret.
 
         Args:
-            reference: where it is.
-            header: it is sent in a header of HTTP as it is, which holds ASCII alone.
+            reference: its place.
+            header: it is sent unchanged in an HTTP header, so it must be ASCII.
 
         Raises:
-            ConfigError: it is not there, is empty or not one line; the reference and its place are named.
+            ConfigError: it is missing, empty or not one line; the message names the reference and its place.
         """
         value = self._fetch(reference).removesuffix("\n").removesuffix("\r")
         if not value:
             raise _fail(reference, "is empty")
         if not value.isprintable():
-            # A line break in a header or a sudo password would not fail where it is set but where it is used.
+            # A line break in a header or a sudo password would fail only later, at its use.
             raise _fail(reference, "is not one line of printable text")
         if header and not value.isascii():
             raise _fail(reference, "holds characters outside ASCII, which no header of HTTP takes")
@@ -279,7 +279,7 @@ class SecretResolver:
 
 
 def expand(path: str, *, folder: Path, home: Path) -> Path:
-    """A path of a file: `~` is the home folder, and what is relative starts at the file's own folder."""
+    """A path in a file: `~` is the home folder, and a relative path starts at the file's own folder."""
     if path == "~" or path.startswith("~/"):
         return home / path[2:]
     return folder / path

@@ -1,4 +1,4 @@
-"""`service` in a cluster file: what runs a node's process, and what holds where the file does not say."""
+"""`service` in a cluster file: the service manager of a node's process, and its defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Unit = Annotated[
 
 
 class Manager(Enum):
-    """What runs a node's process."""
+    """The service manager of a node's process."""
 
     SYSTEMD = "systemd"
     SYSV = "sysv"
@@ -29,7 +29,7 @@ class Manager(Enum):
 
 
 class ServiceSpec(Spec):
-    """What runs the node's process, and under which name."""
+    """The service manager of the node's process, and the name of the service."""
 
     manager: Unset[Manager] = Field(
         default=None,
@@ -58,7 +58,7 @@ class ServiceSpec(Spec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsualService:
-    """What runs a node's process where the file does not say.
+    """The default service manager of a node's process.
 
     Attributes:
         unit: for every manager that needs one.
@@ -76,7 +76,7 @@ class UsualService:
 
 
 ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
-"""What the packages of Elastic call unit, init script and, by custom, container."""
+"""The name of unit and init script in Elastic's packages, and the usual name of the container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ServiceSettings:
 
 
 def merge_service(base: ServiceSpec, over: ServiceSpec, usual: UsualService) -> ServiceSpec:
-    """Lay one service over another, key by key; another manager shares no key with the base."""
+    """Override one service with another, key by key; a different manager drops all keys of the base."""
     if over.manager not in (None, base.manager or usual.manager):
         return over
     return base.model_copy(update=over.model_dump(exclude_none=True))
@@ -109,7 +109,7 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
     """Fill in the defaults of a service.
 
     Raises:
-        ValueError: keys that its manager needs are missing, or keys that it has no use for are there.
+        ValueError: keys that its manager needs are missing, or keys that it does not use are present.
     """
     manager = service.manager or usual.manager
     commands = {"stop": service.stop, "start": service.start, "status": service.status}

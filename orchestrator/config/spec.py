@@ -1,4 +1,4 @@
-"""What the models of all files share: the base class and the types of fields."""
+"""Common parts of the models of all files: the base class and the types of fields."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from orchestrator.model.policy import Kind
 SCALAR: Final = "<scalar>"
 MAPPING: Final = "<mapping>"
 LONG_FORM: Final = "<long form>"
-"""Tags of unions of a plain value and mappings; they are no part of a key's path."""
+"""Tags of unions of a plain value and mappings; they are not part of a key's path."""
 
 LATER_ERROR: Final = "not_in_this_version"
 
@@ -47,7 +47,7 @@ class Spec(BaseModel):
     """A mapping of a file. Unknown keys are refused, values are not coerced from other types.
 
     Attributes:
-        ELSEWHERE: keys that mean something with another kind of cluster, and what is said of them here.
+        ELSEWHERE: keys for other kinds of cluster, with the message for each.
     """
 
     model_config = ConfigDict(
@@ -58,12 +58,12 @@ class Spec(BaseModel):
 
 
 def is_riak(document: Document) -> bool:
-    """Whether a file says that it is for a Riak cluster; any other is checked as one for Elasticsearch."""
+    """Whether a file is for a Riak cluster; any other file is checked as one for Elasticsearch."""
     return document.content.get("kind") == Kind.RIAK.value
 
 
 def shape(value: object) -> str:
-    """Tell which arm of a union of a plain value and a mapping a value belongs to."""
+    """Choose the arm for a value in a union of a plain value and a mapping."""
     return MAPPING if isinstance(value, dict | BaseModel) else SCALAR
 
 
@@ -83,7 +83,7 @@ def later(_value: object) -> None:
 
 
 def later_choices(*choices: str | bool) -> BeforeValidator:
-    """Refuse these choices of a key as a later version's."""
+    """Refuse choices of a key that belong to a later version."""
 
     def refuse(value: object) -> object:
         # `1 == True`: a number in the place of a truth value is a wrong type, not a choice.
@@ -96,7 +96,7 @@ def later_choices(*choices: str | bool) -> BeforeValidator:
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
-    """Refuse texts that do not match as a whole, saying what is wanted instead of showing the pattern."""
+    """Refuse texts that do not match completely. The message says what is wanted, without the pattern."""
 
     def check(value: str) -> str:
         if re.fullmatch(pattern, value) is None:
@@ -107,7 +107,7 @@ def matching(pattern: str, wanted: str) -> AfterValidator:
 
 
 def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
-    # Not `min_length`: pydantic counts the items that passed, so one bad item would look like none at all.
+    # Not `min_length`: pydantic counts only valid items, so one bad item would look like an empty list.
     if not value:
         raise ValueError("must not be empty")
     return value
@@ -124,7 +124,7 @@ def _given(value: object) -> object:
 
 T = TypeVar("T")
 Unset = Annotated[T | None, BeforeValidator(_given)]
-"""A key that may be left out, but not left empty: `auth:` with nothing after it is a slip, not a choice."""
+"""A key that may be absent, but not empty: `auth:` without a value is a mistake."""
 
 
 Later = Annotated[
@@ -133,7 +133,7 @@ Later = Annotated[
     WithJsonSchema({"not": {}, "title": "a later version's"}),
     Field(default=None),
 ]
-"""The type of a key that a later version brings: refused when it is there."""
+"""The type of a key of a later version: refused if present."""
 
 ElasticsearchKind = Annotated[Kind, WithJsonSchema({"const": "elasticsearch"})]
 RiakKind = Annotated[Kind, WithJsonSchema({"const": "riak"})]
@@ -179,7 +179,7 @@ Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 def _quotes_are_closed(line: str) -> str:
-    """Refuse what no shell reads to its end. A quote in a comment or a here-document is none."""
+    """Refuse a command with an open quote. Quotes in a comment or a here-document do not count."""
     for comments in (False, True):
         with contextlib.suppress(ValueError):
             shlex.split(line, comments=comments)
@@ -192,7 +192,7 @@ def _quotes_are_closed(line: str) -> str:
 PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
 """A node's full name, the part before its `@`, and the part after it."""
 _IN_BRACES: Final = re.compile(r"(?<![$%{])\{(\w+)\}(?!\})")
-"""Not `${name}`, a variable of the shell, nor what curl and Go's templates write."""
+"""Not `${name}`, a variable of the shell, nor the forms of curl and Go templates."""
 
 
 def _is_slip(word: str) -> bool:

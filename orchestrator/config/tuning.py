@@ -26,7 +26,7 @@ from orchestrator.config.yaml import Document
 from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting, Wanted
 
 Rules: TypeAlias = Mapping[str, Callable[[TuningSetting], str | None]]
-"""By tunable, in the order in which tunables are made: what is wrong with a setting, None when it is fine."""
+"""By tunable, in the order of application: the fault of a setting, or None."""
 
 _LONG: Final = frozenset({"value", "why", "source", "on_failure"})
 
@@ -112,9 +112,9 @@ class TuningSpec(Spec):
 
 
 def load_profile(path: Path, *, rules: Rules, name: str | None = None) -> TuningProfile:
-    """Read a tuning profile; without a name it is called by its file.
+    """Read a tuning profile; the default name is that of its file.
 
-    Its settings stand in the order of the rules, which is the order in which tunables are made.
+    Its settings are in the order of the rules, which is the order of application.
 
     Raises:
         ConfigError: file, line and key of every fault.
@@ -123,7 +123,7 @@ def load_profile(path: Path, *, rules: Rules, name: str | None = None) -> Tuning
 
 
 def check_profile(document: Document, *, rules: Rules, name: str) -> TuningProfile:
-    """Check a document that was read already; raises as `load_profile` does."""
+    """Check a document that was already read; raises as `load_profile` does."""
     spec = validate(TuningSpec, document)
     usual = OnFailure(spec.on_failure)
     settings = {tunable: _setting(tunable, written, usual) for tunable, written in spec.settings.items()}

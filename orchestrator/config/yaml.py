@@ -29,7 +29,7 @@ MAX_BYTES: Final = 256 * 1024
 """A cluster file of a thousand overrides has about 100 KiB; the parser, in Python, takes seconds for more."""
 
 MAX_VALUES: Final = 50_000
-"""Values of one file once aliases are followed: what an alias bomb multiplies."""
+"""Maximum of values in one file with all aliases followed, against alias bombs."""
 
 MAX_DEPTH: Final = 20
 """Nesting; the deepest key of the contract is at 5."""
@@ -80,7 +80,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(repr=False)
 
     def line(self, path: KeyPath) -> int | None:
-        """The line of a key, or of the nearest key above it that is there; None when none of them is."""
+        """The line of a key, or of the nearest existing key above it; None if there is none."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -92,7 +92,7 @@ class Document:
 
 
 def dotted(path: KeyPath) -> str:
-    """A key path as it is shown: `hosts.overrides["es7.example.org"].port`, `endpoints[0]`."""
+    """A key path for messages: `hosts.overrides["es7.example.org"].port`, `endpoints[0]`."""
     shown = ""
     for part in path:
         if isinstance(part, int):
@@ -188,7 +188,7 @@ def _problem(error: MarkedYAMLError) -> str:
     for start, hint in _HINTS:
         if problem.startswith(start):
             return f"is not valid YAML: {hint}"
-    # What ruamel quotes may come from the file, and so be a secret; names of tokens (`<block end>`) do not.
+    # Quotes of ruamel may come from the file, and so be secrets; names of tokens (`<block end>`) do not.
     said = re.match(r"[^'\"]*(?:'<[a-z ]+>')?", problem)
     shown = said.group().strip(" ,") if said else ""
     return f"is not valid YAML: {shown}" if shown else "is not valid YAML"
@@ -208,14 +208,14 @@ def _line(node: Node) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Builder:
-    """Turns nodes into plain values, noting lines on the way."""
+    """Turns nodes into plain values, and records their lines."""
 
     file: str
     lines: dict[KeyPath, int] = field(default_factory=dict)
     count: int = 0
 
     def fail(self, node: Node, message: str) -> ConfigError:
-        """An error with its line, without a key: which keys are known is not known here."""
+        """An error with its line, without a key, since valid keys are unknown here."""
         return ConfigError(message, file=self.file, line=_line(node))
 
     def value(self, node: Node, path: KeyPath) -> Any:

@@ -1,4 +1,4 @@
-"""Requests of other terminals: noticed within a second, without a read of the database at each step."""
+"""Requests from other terminals, seen within a second, without a read of the database at each step."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from orchestrator.model.reading import Seconds
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 
 POLL_SECONDS: Final[Seconds] = 1.0
-"""Between two looks: a database file offers nothing that one could wait for instead."""
+"""Between two reads: a database file has no event to wait for."""
 _JOIN_SECONDS: Final[Seconds] = 5.0
 
 
 class RequestWatch:
-    """Looks for requests from a thread of its own, and wakes the run when a stronger one comes in.
+    """Reads requests in its own thread, and wakes the run when a stronger one arrives.
 
     Args:
-        journal: of the run.
-        wake: ends the wait under way (`SystemClock.wake`).
-        seconds: between two looks.
+        journal: the journal of the run.
+        wake: ends the current wait (`SystemClock.wake`).
+        seconds: between two reads.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class RequestWatch:
         self._thread = Thread(target=self._watch, name="requests", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to read requests."""
         self._thread.start()
 
     def asked(self) -> tuple[Request, str]:
-        """The strongest request seen, and by whom; never waits."""
+        """The strongest request so far, and its sender; never waits."""
         return self._asked
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop reading."""
         self._stopping.set()
         self._thread.join(_JOIN_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Time as it really passes, and a wait that a signal or a listener ends at once."""
+"""Real time, and a wait that a signal or a listener ends at once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LONGEST_WAIT: Final[Seconds] = 3600.0
 
 
 def _boot_seconds() -> float:
-    """Seconds since boot, those spent suspended included: a lease runs out while a laptop sleeps."""
+    """Seconds since boot, including suspended time: a lease expires while a laptop sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SystemClock:
-    """The `Clock` of a real run: the wall clock is read once, at the start; then only time passed counts.
+    """The `Clock` of a real run. It reads the wall clock once, at the start, and then adds the elapsed time.
 
-    So a step of the system clock (NTP, an operator) moves no deadline. The wait sits on a pipe and not on a
+    So a step of the system clock (NTP, an operator) moves no deadline. The wait uses a pipe and not a
     `threading.Event`, whose lock a signal handler could find taken by the very thread that it interrupted.
 
     Args:
         wall: seconds since the epoch.
-        passed: seconds that never go back.
+        passed: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class SystemClock:
         return self._offset + self._passed()
 
     def wait(self, seconds: Seconds) -> None:
-        """Return after so long, or at once when somebody calls `wake` (or has since the last wait)."""
+        """Return after this time, or at once after a call of `wake` (also one since the last wait)."""
         poll = select.poll()  # one a call: a shared one refuses a second thread
         poll.register(self._wake_read, select.POLLIN)
         if poll.poll(max(0.0, min(seconds, _LONGEST_WAIT)) * 1000):
-            with contextlib.suppress(BlockingIOError):  # another waiter has emptied it: awake all the same
+            with contextlib.suppress(BlockingIOError):  # another waiter has emptied it: wake as well
                 os.read(self._wake_read, 4096)
 
     def wake(self) -> None:
-        """End the wait under way, or the next one; for any thread and for signal handlers."""
-        with contextlib.suppress(BlockingIOError):  # full: enough wakes are waiting in it
+        """End the current wait, or the next one; for any thread and for signal handlers."""
+        with contextlib.suppress(BlockingIOError):  # full: it holds enough wakes
             os.write(self._wake_write, b"\0")
 
     def close(self) -> None:

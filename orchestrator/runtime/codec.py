@@ -50,7 +50,7 @@ _VERBS: Final[Mapping[str, type[Action]]] = {
     **{f"hook_{moment.value}": verbs.RunHook for moment in verbs.Moment},
     "tune": verbs.TuneHost,
 }
-"""Public name to class: the way back from `action_name`. A test holds it against the union."""
+"""Public name to class: the inverse of `action_name`. A test compares it with the union."""
 
 _ACTIONS: Final = frozenset(_VERBS.values())
 _CHANGE: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Change, Field(discriminator="change")])
@@ -64,7 +64,7 @@ _EVENT_CLASSES: Final = frozenset(_EVENTS.values())
 
 
 def encode_event(event: Event) -> dict[str, object]:
-    """An event as the journal and the views write it: JSON-ready, the discriminating `event` first."""
+    """Encode an event for the journal and the views: JSON-ready, with `event` first."""
     return {"event": event.event, **_plain_fields(event)}
 
 
@@ -85,7 +85,7 @@ def decode_event(data: Mapping[str, object]) -> Event:
 
 
 def encode_action(action: Action) -> dict[str, object]:
-    """A verb with its public name as `verb`."""
+    """Encode a verb, with its public name as `verb`."""
     return {"verb": action_name(action), **_plain_fields(action)}
 
 
@@ -103,7 +103,7 @@ def decode_action(data: object) -> Action:
 
 
 def encode_change(change: Change) -> dict[str, object]:
-    """Encode a change of a host's tuning; `change` says of which kind it is."""
+    """Encode a change of a host's tuning; `change` is its kind."""
     return _plain_fields(change)
 
 
@@ -122,7 +122,7 @@ def decode_change(data: object) -> Change:
 
 
 def encode_record(record: Record) -> dict[str, object]:
-    """A record: the event's fields beside its run, sequence and time in seconds since the epoch."""
+    """Encode a record: the event's fields with run, sequence and time in seconds since the epoch."""
     return {
         "run": record.run,
         "sequence": record.sequence,
@@ -132,7 +132,7 @@ def encode_record(record: Record) -> dict[str, object]:
 
 
 def decode_record(data: Mapping[str, object]) -> Record:
-    """A record as `encode_record` wrote it.
+    """Decode the output of `encode_record`.
 
     Raises:
         JournalError: a field is missing or wrong.
@@ -141,27 +141,27 @@ def decode_record(data: Mapping[str, object]) -> Record:
 
 
 def encode_lease(record: LeaseRecord) -> dict[str, object]:
-    """A lease record with the schema version that its reader must know."""
+    """Encode a lease record, with the schema version that its reader must support."""
     return {"schema": SCHEMA_VERSION, **_plain_fields(record)}
 
 
 def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
-    """A lease record as `encode_lease` wrote it.
+    """Decode the output of `encode_lease`.
 
     Raises:
-        JournalError: a later version wrote it, or it is no lease record.
+        JournalError: a later version wrote it, or it is not a lease record.
     """
     check_schema(data.get("schema"), where="the lease in the cluster")
     return cast("LeaseRecord", _read(LeaseRecord, data, "lease record"))
 
 
 def encode_policy(policy: Policy) -> dict[str, object]:
-    """A policy as `run_started` carries it."""
+    """Encode a policy, as in `run_started`."""
     return _plain_fields(policy)
 
 
 def decode_policy(data: Mapping[str, object]) -> Policy:
-    """A policy as `encode_policy` wrote it.
+    """Decode the output of `encode_policy`.
 
     Raises:
         JournalError: a field is missing or wrong.
@@ -170,24 +170,24 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
 
 
 def encode_observation(seen: Observation) -> dict[str, object]:
-    """An observation, whole."""
+    """Encode a complete observation."""
     return _plain_fields(seen)
 
 
 def decode_observation(data: Mapping[str, object], *, holder: str) -> Observation:
-    """An observation as `encode_observation` wrote it.
+    """Decode the output of `encode_observation`.
 
     Raises:
-        JournalError: a field is missing or wrong; `holder` is what it stood in.
+        JournalError: a field is missing or wrong; `holder` names the object around it.
     """
     return cast("Observation", _read(Observation, data, "observation", holder=holder))
 
 
 def check_schema(found: object, *, where: str) -> None:
-    """Refuse what a later version wrote.
+    """Refuse data from a later version.
 
     Raises:
-        JournalError: `found` is later than this program's, or no version; the message says what to do.
+        JournalError: `found` is a later version, or not a version; the message says what to do.
     """
     if not isinstance(found, int):
         raise JournalError(f"{where} has no schema version: it is damaged, or not one of orchestrate's")
@@ -202,7 +202,7 @@ def to_text(data: Mapping[str, object]) -> str:
     """One line of ASCII JSON, the same for the same data.
 
     Raises:
-        JournalError: a number is not finite; JSON has no word for it.
+        JournalError: a number is not finite; JSON cannot represent it.
     """
     try:
         return _JSON.encode(data)
@@ -211,7 +211,7 @@ def to_text(data: Mapping[str, object]) -> str:
 
 
 def begins_with(event: str) -> str:
-    """How the text of every event of that name begins: what a query goes by."""
+    """The start of the text of every event with this name, for queries."""
     return to_text({"event": event}).removesuffix("}") + ","
 
 
@@ -231,7 +231,7 @@ def from_text(text: str) -> Mapping[str, object]:
 
 
 def _plain_fields(value: object) -> dict[str, object]:
-    """A dataclass, field by field, ready for JSON; `event`, which has its own place, left to the caller."""
+    """A dataclass as JSON-ready fields, without `event`, which the caller adds."""
     return {shown: _plain(getattr(value, name)) for name, shown in _shown(cast("Any", type(value)))}
 
 
@@ -243,13 +243,13 @@ def _shown(cls: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _plain(value: object) -> object:
-    """Any value of the model, ready for JSON."""
+    """Any value of the model, as JSON-ready data."""
     return _encoder(cast("Any", type(value)))(value)
 
 
 @cache
 def _encoder(cls: type[Any]) -> Callable[[Any], object]:
-    """How values of a class are made ready for JSON."""
+    """The function that converts values of a class to JSON-ready data."""
     if issubclass(cls, IntEnum):
         return lambda value: value.name.lower()
     if issubclass(cls, Enum):
@@ -277,7 +277,7 @@ def _clean(text: str) -> str:
 
 
 def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "the journal") -> object:
-    """One dataclass from JSON data, its fields read each by its own adapter."""
+    """Decode one dataclass from JSON data, each field by its own adapter."""
     read: dict[str, object] = {}
     for name, shown, needed, plain, adapter in _readers(cls):
         if type(data.get(shown)) is plain:
@@ -298,10 +298,10 @@ def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "th
 
 @cache
 def _readers(cls: type) -> tuple[tuple[str, str, bool, type | None, TypeAdapter[Any]], ...]:
-    """How each field is read, but `event`, which has chosen the class already.
+    """The decoders of all fields except `event`, which has already selected the class.
 
     Returns:
-        Name, JSON name, whether it must be there, its type if JSON has that very type, and its adapter.
+        Name, JSON name, whether it is required, its type if it is a JSON type, and its adapter.
     """
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
@@ -334,7 +334,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _policy(data: object) -> object:
-    """A policy within an event: read field by field like it, for its gates have tags of their own."""
+    """Decode a policy within an event, field by field, since its gates have their own tags."""
     if not isinstance(data, Mapping):
         raise JournalError("the journal is damaged: policy: is no object")
     return _read(Policy, data, "policy")
@@ -348,7 +348,7 @@ def _by_name(enum: type[IntEnum]) -> Any:
 
 
 def row(record: Record) -> dict[str, object]:
-    """A record as a row of the table of events."""
+    """Encode a record as a row of the table of events."""
     return {
         "run": record.run,
         "sequence": record.sequence,
@@ -358,7 +358,7 @@ def row(record: Record) -> dict[str, object]:
 
 
 def record_of(run: str, sequence: int, at: Instant, event: str) -> Record:
-    """A record from a row of the table of events.
+    """Decode a record from a row of the table of events.
 
     Raises:
         JournalError: the row cannot be read; the run and the sequence are named.

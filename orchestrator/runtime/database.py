@@ -44,7 +44,7 @@ _FOR_A_GROUP: Final = 0o2020
 
 
 class Access(Enum):
-    """What the database is opened for. GO_ON writes too, but makes nothing: it is for runs that are there."""
+    """The purpose of opening the database. GO_ON writes too, but creates nothing: it is for existing runs."""
 
     WRITE = "write"
     GO_ON = "continue"
@@ -59,12 +59,12 @@ def state_url(
     access: Access,
     shared: Path = SHARED_FOLDER / FILE,
 ) -> URL:
-    """The database by the contract: as given, `ORCHESTRATE_STATE`, the shared file if it is writable, XDG.
+    """Choose the database: the given one, `ORCHESTRATE_STATE`, the shared file if it is writable, XDG.
 
-    For reading alone, a shared file that is only readable will do.
+    To read only, a readable shared file is enough.
 
     Raises:
-        UsageError: what was given is no SQLAlchemy URL, or one of no use.
+        UsageError: the given value is not a SQLAlchemy URL, or not a usable one.
     """
     named = given or environment.get(VARIABLE)
     if named:
@@ -80,10 +80,10 @@ def state_url(
 
 
 def _checked(named: str) -> URL:
-    """A URL that was typed; a file by its absolute path, so that messages say which one it is.
+    """Parse a URL from the user; a file gets its absolute path, for clear messages.
 
     Raises:
-        ValueError: what is wrong with it. The value is never repeated: it may hold a password.
+        ValueError: the problem with it. The message never repeats the value, which may hold a password.
     """
     form = "a file is written sqlite:////absolute/path/state.db"
     try:
@@ -104,7 +104,7 @@ def _checked(named: str) -> URL:
 
 
 def usable(file: Path) -> bool:
-    """Whether this account could write there: the file, and the folder for the rollback journal beside it."""
+    """Whether this account can write the file, and the folder for the rollback journal beside it."""
     folder = file.parent
     if not folder.exists():
         return os.access(folder.parent, os.W_OK | os.X_OK)
@@ -116,11 +116,11 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
 
     Args:
         url: the database.
-        access: READ opens a file read-only where this account may not write it.
-        make_folder: make the file's folder (for the places of the contract, not for one that was typed).
+        access: READ opens a file read-only if this account may not write it.
+        make_folder: create the file's folder (for the default places, not for one that the user typed).
 
     Raises:
-        JournalError: the driver is missing, the file or its folder cannot be made.
+        JournalError: the driver is missing, or the file or its folder cannot be created.
     """
     if url.get_backend_name() != "sqlite":
         return _other_engine(url)
@@ -136,7 +136,7 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
 
 
 def empty_engine() -> Engine:
-    """A database in memory: for reading where nothing was ever written, and for simulations.
+    """A database in memory, for reads without any state file, and for simulations.
 
     It has one connection, which any thread may use.
     """
@@ -147,20 +147,20 @@ def empty_engine() -> Engine:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction that will write: SQLite takes the lock at once, so that what it reads stays true."""
+    """One transaction that will write: SQLite takes the lock at once, so that its reads stay valid."""
     with engine.connect() as connection:
         connection.execution_options(**{_WRITES: True})
         with connection.begin():
             yield connection
 
 
-class CommitInDoubt(JournalError):  # noqa: N818  (names what is so, not a class of errors)
-    """The connection to the database server broke at the commit: it was done or not."""
+class CommitInDoubt(JournalError):  # noqa: N818  (names a state, not a class of errors)
+    """The connection to the database server broke at the commit; the commit may be done or not."""
 
 
 @contextmanager
 def committing(engine: Engine) -> Iterator[Connection]:
-    """One transaction that will write, as `writing` has it.
+    """One transaction that will write, like `writing`.
 
     Raises:
         CommitInDoubt: the connection broke at the commit. A server undoes what was not committed when a
@@ -172,7 +172,7 @@ def committing(engine: Engine) -> Iterator[Connection]:
         try:
             yield connection
         except BaseException:
-            # A rollback on a broken connection fails too; what broke it is what is raised.
+            # A rollback on a broken connection fails too; the first error is raised.
             with suppress(DBAPIError):
                 transaction.rollback()
             raise
@@ -188,8 +188,8 @@ def committing(engine: Engine) -> Iterator[Connection]:
             ) from error
 
 
-class StateUnwritable(JournalError):  # noqa: N818  (names what is so, not a class of errors)
-    """Nothing can be written there for now, and nothing of what was tried is: no matter of trying again."""
+class StateUnwritable(JournalError):  # noqa: N818  (names a state, not a class of errors)
+    """The database cannot be written now, and nothing was written. A retry does not help."""
 
 
 @contextmanager
@@ -207,12 +207,12 @@ def place_of(engine: Engine) -> str:
     url = engine.url
     if url.get_backend_name() == "sqlite":
         return f"state file {(url.database or 'in memory').removeprefix('file:')}"
-    # A password may stand among the options too.
+    # The options may hold a password too.
     return f"state database {url.set(query={}).render_as_string(hide_password=True)}"
 
 
 def whole(connection: Connection) -> str | None:
-    """What SQLite finds wrong with the file; None when nothing is (or it is not SQLite)."""
+    """The damage that SQLite finds in the file; None if there is none (or it is not SQLite)."""
     if connection.dialect.name != "sqlite":
         return None
     found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
@@ -236,14 +236,14 @@ _WORDS: Final = {
 
 
 _UNWRITABLE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE})
-"""Errors after which the transaction is certainly rolled back, and the next one would fare no better.
+"""Errors after which the transaction is certainly rolled back, and a retry would fail too.
 
-The last one is what a quota or a limit on file size looks like.
+A quota or a limit on file size causes the last one.
 """
 
 
 def explain(error: Exception) -> str:
-    """The cause in a person's words, and what to do."""
+    """The cause in plain words, and what to do."""
     cause = _cause(error)
     words = _WORDS.get(_code(error))
     if words:
@@ -264,14 +264,14 @@ def _said(cause: BaseException) -> str:
 
 
 def _cause(error: Exception) -> BaseException:
-    """What the driver said."""
+    """The driver's message."""
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
 
 def _code(error: Exception) -> int:
-    """SQLite's error; 0 when it is none of SQLite's.
+    """SQLite's error code; 0 for other errors.
 
-    The low byte is the error, the rest its particular kind (https://www.sqlite.org/rescode.html).
+    The low byte is the error, the rest its subtype (https://www.sqlite.org/rescode.html).
     """
     return _full_code(error) & 0xFF
 
@@ -289,13 +289,13 @@ _LIBPQ_LIMITS: Final[Mapping[str, int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A server that falls silent during a call is a lost connection after half a minute; else after hours."""
+"""If a server stops answering during a call, the connection is lost after 30 s instead of hours."""
 
 
 def _other_engine(url: URL) -> Engine:
     try:
         limits = _LIBPQ_LIMITS if url.get_driver_name() in _LIBPQ_DRIVERS else {}
-        # What the URL says goes before our limits.
+        # Values in the URL override our limits.
         connect = {key: value for key, value in limits.items() if key not in url.query}
         return create_engine(url, pool_pre_ping=True, connect_args=connect)
     except NoSuchModuleError as error:
@@ -311,7 +311,7 @@ def _other_engine(url: URL) -> Engine:
 
 
 def _prepare(file: Path, *, make_folder: bool) -> None:
-    """Make the file with the rights it is to have; SQLite gives the rollback journal the same ones."""
+    """Create the file with its final rights; SQLite gives the rollback journal the same rights."""
     folder = file.absolute().parent
     with telling(f"state file {file}", "making it"):
         if make_folder:
@@ -324,7 +324,7 @@ def _prepare(file: Path, *, make_folder: bool) -> None:
             return
         except PermissionError:
             if file.exists():
-                return  # to be opened as far as this account may
+                return  # opened with the rights of this account
             raise
         try:
             if folder.stat().st_mode & _FOR_A_GROUP == _FOR_A_GROUP:
@@ -340,7 +340,7 @@ def _listened(engine: Engine) -> Engine:
 
 
 def _connected(connection: Any, _record: object) -> None:
-    """Each new connection; `isolation_level=None` leaves BEGIN to us, see `_begun`."""
+    """Set up each new connection; `isolation_level=None` leaves BEGIN to us, see `_begun`."""
     connection.isolation_level = None
     for pragma in ("foreign_keys=ON", "synchronous=FULL", "journal_mode=TRUNCATE"):
         connection.execute(f"PRAGMA {pragma}").fetchall()

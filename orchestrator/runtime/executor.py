@@ -33,11 +33,11 @@ from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.ports import ClusterPort, HostPort
 
 
-class VerbDefect(Exception):  # noqa: N818  (names what happened; the loop raises its cause in its place)
-    """A port raised while it performed an action; the cause is what it raised.
+class VerbDefect(Exception):  # noqa: N818  (names an event; the loop raises its cause instead)
+    """A port raised while it performed an action; `__cause__` is the error.
 
     Attributes:
-        outcomes: of all actions. What became of the one whose port raised is in doubt.
+        outcomes: of all actions. That of the action whose port raised is in doubt.
     """
 
     def __init__(self, outcomes: tuple[ActionConfirmed | ActionFailed, ...]) -> None:
@@ -46,20 +46,20 @@ class VerbDefect(Exception):  # noqa: N818  (names what happened; the loop raise
 
 
 class Executor:
-    """Does what was decided.
+    """Performs the decided actions.
 
     Args:
-        workers: hosts worked on at once; 1 does one after the other, in order (simulations).
+        workers: maximum of hosts in parallel; 1 performs actions one after the other, in order (simulations).
     """
 
     def __init__(self, cluster: ClusterPort, hosts: HostPort, *, workers: int = 16) -> None:
         self._cluster, self._hosts, self._workers = cluster, hosts, workers
 
     def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
-        """Perform all of them; the outcomes are in the order of the actions.
+        """Perform all actions. Returns the outcomes in the same order.
 
         Raises:
-            VerbDefect: a port raised, which hindered no other action.
+            VerbDefect: a port raised; all other actions were performed.
         """
         lanes = _lanes(actions)
         raised: list[Exception] = []
@@ -117,9 +117,9 @@ class Executor:
 
 
 def _lanes(actions: Sequence[Action]) -> Sequence[Sequence[int]]:
-    """Numbers of actions, those of a lane one after the other.
+    """Indices of actions, grouped into lanes that run one action after the other.
 
-    What is tuned on a host keeps its order: a change of tuned's profile resets values, so it comes first.
+    Tuning on a host keeps its order: a change of tuned's profile resets values, so it comes first.
     """
     lanes: dict[object, list[int]] = {}
     for number, action in enumerate(actions):

@@ -41,21 +41,21 @@ _WRITES: Final = (
     StopNode,
     RebootHost,
 )
-"""What a process that may have been deposed must not send, restores included."""
+"""Actions that a process must not send if it may be deposed, including restores."""
 
 
 def barred(
     actions: Sequence[Action], *, deposed: Deposed | None, lease: Reading[LeaseView], record: ActionResult
 ) -> dict[int, str]:
-    """The actions that may not be sent, by their places, each with the reason.
+    """The actions that may not be sent, by index, each with the reason.
 
     Args:
-        actions: what was decided.
-        deposed: by whom this process was deposed; None while it is not.
-        lease: the lease, confirmed. While that is unknown a start is sent all the same, since a node that is
-            down waits for it.
-        record: what became of writing the record in the cluster, without which another bastion could not
-            restore what is about to be done.
+        actions: the decided actions.
+        deposed: the successor that deposed this process; None if it is not deposed.
+        lease: the lease, confirmed. A start is sent even if the lease is unknown, since it only helps a node
+            that is down.
+        record: the result of writing the record in the cluster. Without this record, another bastion could
+            not undo the actions.
     """
     if deposed is not None:
         why = f"run {deposed.successor} of {deposed.owner} took over"
@@ -75,7 +75,7 @@ def _may_start(action: Action, deposed: Deposed) -> bool:
 
 
 def _needs_record(action: Action) -> bool:
-    """What another bastion could not restore without the record. Starts and restores never wait for it."""
+    """Actions that another bastion could not undo without the record. Starts and restores do not need it."""
     match action:
         case WriteSettings(purpose=purpose):
             return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
@@ -88,12 +88,12 @@ def _needs_record(action: Action) -> bool:
 
 
 def unsent(action: Action, why: str, *, passes: bool = True) -> ActionFailed:
-    """The outcome of an action that was never sent; it does not pass for a deposed process."""
+    """The outcome of an action that was never sent; for a deposed process it is permanent."""
     return ActionFailed(action=action, reason=f"not sent: {why}", in_doubt=False, unsent=True, passes=passes)
 
 
 def busy_hosts(state: RunState) -> frozenset[NodeName]:
-    """Nodes on whose hosts a `while_stopped` hook of ours may still run: its outcome is not known."""
+    """Nodes on whose hosts our `while_stopped` hook may still run, since its outcome is unknown."""
     failed = [failure.action for failure in state.in_phase.failed if failure.in_doubt]
     return frozenset(
         action.node
@@ -103,7 +103,7 @@ def busy_hosts(state: RunState) -> frozenset[NodeName]:
 
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
-    """A start for each node that may be down because of us; a start of one that runs does nothing."""
+    """A start for each node that may be down because of us; a running node ignores it."""
     starts, deposed = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)], state.process.deposed
     return tuple(
         start

@@ -16,18 +16,18 @@ from orchestrator.model.reading import Instant
 
 _PROC: Final = Path("/proc")
 _LETTERS: Final = "23456789abcdefghjkmnpqrstuvwxyz"
-"""For run ids: none that is easily read as another."""
+"""Characters for run ids: none that is easily confused with another."""
 _SUFFIX: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process that no other can be mistaken for, on any machine.
+    """The unique identity of a process on all machines.
 
     Attributes:
-        boot: the kernel's boot id; another one means another machine, or the same one booted again.
+        boot: the kernel's boot id; a different one means another machine, or the same one after a reboot.
         namespace: inode of the PID namespace: containers share the boot id of their machine but not its pids.
-        started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot; a reused pid has another.
+        started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot; a reused pid has another value.
     """
 
     boot: str
@@ -49,7 +49,7 @@ def current_process(proc: Path = _PROC) -> ProcessIdentity:
 
 
 def parse_identity(text: str) -> ProcessIdentity | None:
-    """The identity as a lease or a run carries it; None when it is none of ours (nothing is then proven)."""
+    """Parse the identity in a lease or a run; None if it has another form (then nothing can be proven)."""
     parts = text.split("/")
     if len(parts) != 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):  # noqa: PLR2004  (its fields)
         return None
@@ -57,10 +57,10 @@ def parse_identity(text: str) -> ProcessIdentity | None:
 
 
 def provably_gone(identity: str, proc: Path = _PROC) -> bool:
-    """Whether that process certainly runs no more; False also means "cannot tell".
+    """Whether that process has certainly ended; False also means "unknown".
 
-    Provable only in the same boot and the same PID namespace. A pid that `/proc` hides (`hidepid`) is there
-    as long as a signal could be sent to it. A zombie runs no more, unless other threads of it do.
+    Provable only in the same boot and the same PID namespace. A pid that `/proc` hides (`hidepid`) exists as
+    long as a signal could be sent to it. A zombie has ended, unless other threads of it still run.
     """
     found = _here(identity, proc)
     if found is None:
@@ -72,7 +72,7 @@ def provably_gone(identity: str, proc: Path = _PROC) -> bool:
 
 
 def provably_alive(identity: str, proc: Path = _PROC) -> bool:
-    """Whether that process certainly runs now, on this machine; False also means "cannot tell"."""
+    """Whether that process certainly runs now, on this machine; False also means "unknown"."""
     found = _here(identity, proc)
     if found is None:
         return False
@@ -83,7 +83,7 @@ def provably_alive(identity: str, proc: Path = _PROC) -> bool:
 def suspended_pid(identity: str, proc: Path = _PROC) -> int | None:
     """The pid of that process if it is suspended (SIGSTOP, Ctrl-Z), on this machine; else None.
 
-    It does nothing until SIGCONT: it heeds no request that was left in the state, and no SIGTERM.
+    It does nothing until SIGCONT: it reacts neither to requests in the state database nor to SIGTERM.
     """
     found = _here(identity, proc)
     state = None if found is None else _state_of(found.pid, proc)
@@ -110,7 +110,7 @@ def _boot(proc: Path) -> str:
     try:
         return (proc / "sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
-        return ""  # nothing can then be proven of this process, which only makes takeovers slower
+        return ""  # then nothing can be proven about this process, which only makes takeovers slower
 
 
 def _namespace(proc: Path) -> str:
@@ -131,7 +131,7 @@ def _exists(pid: int) -> bool:
 
 
 def _state_of(pid: int, proc: Path) -> _ProcessState | None:
-    """None when it cannot be read, which says nothing about the process."""
+    """None if it cannot be read, which proves nothing about the process."""
     try:
         text = (proc / str(pid) / "stat").read_text("utf-8", errors="replace")
         threads = sum(1 for _ in (proc / str(pid) / "task").iterdir())
@@ -144,7 +144,7 @@ def _state_of(pid: int, proc: Path) -> _ProcessState | None:
 
 
 def operator_name(environment: Mapping[str, str]) -> str:
-    """Who is at the keyboard: the account, or, under sudo, the one that called it."""
+    """The operator: the account, or, under sudo, the account that called it."""
     try:
         account = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -159,6 +159,6 @@ def host_name() -> str:
 
 
 def new_run_id(at: Instant, chance: random.Random) -> str:
-    """A name for a run that sorts by time and can be typed: `20261121-0413-x7k2`, in UTC."""
+    """A name for a run that sorts by time and is easy to type: `20261121-0413-x7k2`, in UTC."""
     stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%d-%H%M")
     return f"{stamp}-{''.join(chance.choice(_LETTERS) for _ in range(_SUFFIX))}"

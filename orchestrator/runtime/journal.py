@@ -31,11 +31,11 @@ from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
 
 _LOOKS: Final = 3
-"""Attempts at one step. A second finds out about a commit in doubt; a third about one that came in late."""
+"""Attempts at one step. The second checks a commit in doubt; the third checks a late commit."""
 _BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
-"""With one of these a process takes a run: the run's line carries its identity from there on."""
+"""Events with which a process takes a run: from then on the run's row has its identity."""
 
-# The statements of every step, built once: to build one takes longer than to run it.
+# The statements of every step, built once: building one takes longer than running it.
 _INSERT: Final = insert(tables.events)
 _LINE: Final = select(tables.runs.c.process, tables.runs.c.outcome).where(tables.runs.c.id == bindparam("of"))
 _OPERATOR: Final = select(tables.runs.c.cluster, tables.runs.c.operator).where(
@@ -104,13 +104,13 @@ class SqlJournal:
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         """Commit all of them in one durable transaction.
 
-        Events whose commit was in doubt come first in the next call, as they were.
+        Events whose commit was in doubt come first in the next call, unchanged.
 
         Raises:
             DeposedError: another process resumed or restored this run. Nothing is written, now or later.
-            CommitInDoubt: the connection broke at the commit, and again when this was looked into.
-            JournalError: nothing of them is written, and nothing may be done on their strength: the disk is
-                full, the file is locked, damaged or read-only.
+            CommitInDoubt: the connection broke at the commit, and again at the check.
+            JournalError: no event is written, so no action may follow: the disk is full, the file is locked,
+                damaged or read-only.
         """
         if not events:
             return ()
@@ -120,7 +120,7 @@ class SqlJournal:
                 try:
                     return self._appended(events, at)
                 except CommitInDoubt as error:
-                    doubt = error  # again, over a new connection: the rows are there, or are written now
+                    doubt = error  # again, over a new connection: the rows already exist, or are written now
                 except DeposedError:
                     raise
                 except JournalError as error:
@@ -155,7 +155,7 @@ class SqlJournal:
                 self._begun = not isinstance(record.event, RunFinished)
 
     def _records(self, events: Sequence[Event], at: Instant) -> list[Record]:
-        """The records of these events; the moment of one whose commit is in doubt stays what it was."""
+        """The records of these events; an event whose commit is in doubt keeps its time."""
         records = []
         for number, event in enumerate(events, start=1):
             record = Record(run=self._run, sequence=self._last + number, at=at, event=event)
@@ -169,10 +169,10 @@ class SqlJournal:
     def _ours_among(self, connection: Connection, rows: tuple[dict[str, object], ...]) -> int:
         """How many of these rows are in the journal already, after a commit in doubt.
 
-        Without a doubt, rows of another process show when ours are inserted: they have the same key.
+        Without a commit in doubt, the insert finds rows of another process: they have the same key.
 
         Raises:
-            DeposedError: rows of another process are, or another one took the run up.
+            DeposedError: the journal has rows of another process, or another process resumed the run.
         """
         there: tuple[dict[str, object], ...] = ()
         if self._doubted:
@@ -216,11 +216,11 @@ class SqlJournal:
         )
 
     def _not_taken(self, error: IntegrityError) -> JournalError:
-        """Another process wrote at the same moment, or there is no such run."""
+        """The error if another process wrote at the same moment, or there is no such run."""
         with self._engine.connect() as connection:
             if self._highest(connection) <= self._last:
                 return JournalError(f"{self._where}: run {self._run} is not there: {error.orig}")
-            # Rows of a commit in doubt are found by the next look.
+            # The next attempt finds rows of a commit in doubt.
             columns = tables.events.c
             found = connection.execute(
                 select(columns.event).where(columns.run == self._run, columns.sequence > self._last)
@@ -288,7 +288,7 @@ class SqlJournal:
                 pass
 
     def _address(self, connection: Connection, node: NodeName) -> str:
-        """Where the node's host was when the run began: a revert may come when the node is no member."""
+        """The address of the node's host when the run began: the node may have left before a revert."""
         if self._addresses is None:
             query = select(tables.events.c.event).where(tables.events.c.run == self._run)
             first = connection.execute(query.order_by(tables.events.c.sequence).limit(1)).scalar_one_or_none()
@@ -297,7 +297,7 @@ class SqlJournal:
         return self._addresses.get(node, "")
 
     def _note_tuning(self, connection: Connection, action: TuneHost, at: Instant) -> None:
-        """Into the ledger with the event: what is about to be changed on a host. `tune revert` reads it."""
+        """Write the next change to a host into the ledger, with its event. `tune revert` reads the ledger."""
         run = connection.execute(_OPERATOR, {"of": self._run}).one()
         tuning = Tuning(
             node=action.node,
@@ -322,7 +322,7 @@ class UnwrittenJournal:
         self.run, self._last = run, after
 
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
-        """Number them; nothing is written."""
+        """Number the events; nothing is written."""
         records = [
             Record(run=self.run, sequence=self._last + number, at=at, event=event)
             for number, event in enumerate(events, start=1)

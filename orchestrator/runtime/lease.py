@@ -52,20 +52,20 @@ class Lease:
         self._places, self._claim, self._clock = tuple(places), claim, clock
         self._terms = terms or Terms()
         self._holds: list[_Hold] = []
-        self._writing = Lock()  # one write at a time, so that an older record never follows a newer one
+        self._writing = Lock()  # one write at a time, so that an older record never overwrites a newer one
         self._stopping = Event()
         self._thread: Thread | None = None
 
     def acquire(self, watcher: Watcher | None = None) -> Taken:
-        """Take the lease in every place; what was taken is given back on a refusal or an interruption.
+        """Take the lease in every place; on a refusal or an interruption the taken places are released.
 
         Returns:
-            The last place's record. `previous` is what stood there or, where nothing did, in another place;
-            another run's before our own.
-            The record carries its debts on until the first `publish`: make them the run's own before that.
+            The last place's record. `previous` is the earlier record there or, if there was none, in another
+            place; another run's record comes before our own.
+            The record keeps its pending changes until the first `publish`: the run must adopt them before.
 
         Raises:
-            LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
+            LeaseError: a live run holds it; its subclasses mean no connection or an interruption.
         """
         watcher = watcher or Watcher()
         taken: list[Taken] = []
@@ -90,19 +90,19 @@ class Lease:
         return replace(taken[-1], takeover=bool(left), previous=previous)
 
     def start(self) -> None:
-        """Keep the lease alive from a thread of its own from now on."""
+        """Start to refresh the lease in a separate thread."""
         self._stopping.clear()
         self._thread = Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
 
     def beat(self) -> bool:
-        """Refresh the lease once; whether that succeeded everywhere."""
+        """Refresh the lease once. Returns whether that succeeded in every place."""
         with self._writing:
             results = [hold.write(hold.wanted) for hold in self._holds]  # each place, even if another fails
             return all(isinstance(result, Done) for result in results)
 
     def view(self) -> LeaseView:
-        """What is known of it now; never waits for a call under way."""
+        """The last known state of the lease; never waits for a call in progress."""
         now = self._clock.now()
         if not self._holds:
             return LeaseView(held=False, holder=_NOT_TAKEN, refreshed=0.0)
@@ -140,21 +140,21 @@ class Lease:
         return view
 
     def publish(self, state: RunState) -> ActionResult:
-        """Bring the records up to this state, where they differ; before the state is acted on.
+        """Update the records to this state if they differ; to be called before its actions.
 
         Returns:
             The worst of the places' answers; `Refused` also when the lease is lost.
         """
         holds = self._holds
         if holds and all(hold.says(state) for hold in holds):
-            return Done()  # without waiting for a heartbeat under way: a start may stand behind this
+            return Done()  # without waiting for a heartbeat in progress: a start may be waiting for this
         with self._writing:
             if not self._holds:
                 return Refused(reason=_NOT_TAKEN)
             return max((hold.publish(state) for hold in self._holds), key=_badness)
 
     def release(self) -> tuple[str, ...]:
-        """Give it back everywhere; what could not be given back, in words (it runs out by itself)."""
+        """Release it in every place. Returns the failures in words (there it expires by itself)."""
         self.leave()
         with self._writing:
             holds, self._holds = self._holds, []
@@ -165,7 +165,7 @@ class Lease:
         """Stop refreshing it and leave the record, so that another bastion can restore the settings in it."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(_JOIN_SECONDS)  # one that hangs in a call is a daemon, and writes no more
+            self._thread.join(_JOIN_SECONDS)  # if it hangs in a call: it is a daemon, and writes no more
             self._thread = None
 
     def _keep(self) -> None:
@@ -185,7 +185,7 @@ class Lease:
         return watch
 
     def _give_back(self, taken: Sequence[Taken]) -> None:
-        """Remove what was taken. A record that carries the pending changes of a run stays, and runs out."""
+        """Remove the taken records. A record with a run's pending changes stays, and expires."""
         holds, self._holds = self._holds, []
         for hold, got in zip(holds, taken, strict=True):
             if got.record.owes_nothing:
@@ -221,7 +221,7 @@ class _Hold:
         return self.write(self.wanted)
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Write it with the next count. The lease's age runs from before the call, not from its answer."""
+        """Write it with the next count. The lease's age counts from before the call, not from the answer."""
         if self.lost is not None:
             return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
         before = self._clock.now()
@@ -252,7 +252,7 @@ class _Hold:
         return f"the lease in {self.place.name} could not be removed ({result.reason}); it runs out by itself"
 
     def check(self) -> str | None:
-        """Read whether it is still ours, or whose it is since it was lost; why that could not be read."""
+        """Read whether it is still ours, or which run took it. Returns the error of the read, or None."""
         if self.successor is not None:
             return None
         trouble = self._look()
@@ -272,7 +272,7 @@ class _Hold:
         return self.trouble
 
     def _look(self) -> str | None:
-        """Find out whether it is still ours; what speaks against it."""
+        """Read whether it is still ours. Returns the reason if not, or None."""
         found = self.place.port.read()
         if isinstance(found, Unknown):
             return found.reason

@@ -24,7 +24,7 @@ from orchestrator.runtime.database import place_of, telling, writing
 
 
 class Act(Enum):
-    """What a row of the ledger says."""
+    """The kind of a row of the ledger."""
 
     CHANGE = "change"
     UNDONE = "undone"
@@ -32,11 +32,11 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Changes of one tunable on one host, as they go into the ledger.
+    """Changes of one tunable on one host, for the ledger.
 
     Attributes:
-        address: where the host is reached; empty where that is not known.
-        run: the restart that made them; None for `tune apply`.
+        address: address of the host; empty if unknown.
+        run: the run that made them; None for `tune apply`.
     """
 
     node: NodeName
@@ -49,12 +49,12 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwedChange:
-    """One subject on one machine that has to be brought back.
+    """One subject on one machine whose original value must be restored.
 
     Attributes:
-        nodes: those in whose name it was changed, the last one last: several can share a machine.
-        wrote: our changes in order, the first that found what has to come back first.
-        at: of the last one, as are `tunable`, `run` and `operator`.
+        nodes: the nodes for which it was changed, the latest last: several can share a machine.
+        wrote: our changes in order; the first one found the original value.
+        at: time of the last change; `tunable`, `run` and `operator` are also from the last one.
     """
 
     nodes: tuple[NodeName, ...]
@@ -71,9 +71,9 @@ class OwedChange:
 
     @property
     def undoing(self) -> tuple[Change, ...]:
-        """What would undo it, by what the host shows now: for each value that we wrote, the last one first.
+        """The changes that may undo it: one for each value that we wrote, the last first.
 
-        All end at what was found at first; they differ in what they expect to find.
+        All of them restore the original value; they differ in the current value that they expect on the host.
         """
         first = self.wrote[0]
         backwards = [_back(change, first) for change in reversed(self.wrote)]
@@ -101,10 +101,10 @@ class Ledger:
         self._where = place_of(engine)
 
     def record(self, tuning: Tuning, at: Instant) -> None:
-        """Commit what is about to be changed, durably; to be called before it is sent.
+        """Commit changes durably before they are sent.
 
         Raises:
-            JournalError: nothing of it is written, and nothing may be changed on its strength.
+            JournalError: nothing is written, so nothing may be changed.
         """
         rows = rows_of(self._cluster, tuning, at)
         if rows:
@@ -137,7 +137,7 @@ class Ledger:
             connection.execute(insert(tables.tunings), rows)
 
     def addresses(self) -> Mapping[NodeName, str]:
-        """Where the hosts of the nodes in it were reached last, as far as that is known: some nodes are gone.
+        """The last known addresses of the hosts in the ledger: some nodes may have left the cluster.
 
         Raises:
             JournalError: the ledger cannot be read.
@@ -167,7 +167,7 @@ class Ledger:
         )
         with telling(self._where, "reading the ledger of tuning"), self._engine.connect() as connection:
             if not inspect(connection).has_table(tables.tunings.name):
-                return {}  # written by an earlier version, and opened to be read alone
+                return {}  # written by an earlier version, and opened read-only
             rows = [_entry({**row}) for row in connection.execute(query).mappings()]
         return fold(rows, machine)
 
@@ -186,7 +186,7 @@ class Entry:
 
 
 def fold(entries: Iterable[Entry], machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:
-    """What is owed after these rows, in their order; see `Ledger.owed`."""
+    """The changes to undo after these rows, in order; see `Ledger.owed`."""
     found: dict[str, dict[tuple[type, str], list[Entry]]] = {}
     for entry in entries:
         of_machine = found.setdefault(machine(entry.node), {})
@@ -203,11 +203,11 @@ def fold(entries: Iterable[Entry], machine: Machine = _each_its_own) -> Mapping[
 
 
 def rows_of(cluster: str, tuning: Tuning, at: Instant) -> list[dict[str, object]]:
-    """The rows that must stand before the changes are sent.
+    """The rows to commit before the changes are sent.
 
     Raises:
-        JournalError: a change would not come back from the ledger as it went in (a file in which not all is
-            UTF-8): what cannot be undone exactly is not begun.
+        JournalError: the ledger cannot store a change exactly (a file that is not all UTF-8). A change that
+            cannot be undone exactly is not made.
     """
     rows: list[dict[str, object]] = []
     for change in tuning.changes:
@@ -263,5 +263,5 @@ def _owed(entries: Sequence[Entry]) -> OwedChange:
 
 
 def _back(change: Change, first: Change) -> Change:
-    """From what this change wrote to what the first one found; both are of one subject, so of one kind."""
+    """The change from the value written here to the original value; both have the same subject and kind."""
     return cast("Change", replace(cast("Any", change.undone()), wanted=first.found))

@@ -1,4 +1,4 @@
-"""Listens to the cluster and to the hosts at once, and returns as soon as either has something to say."""
+"""Watches the cluster and the hosts in parallel, and returns as soon as either reports a change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MIN_SECONDS: Final = 0.05
 
 
 class ThreadedListener:
-    """At most one long poll a source is under way; one that still runs is listened to further.
+    """At most one long poll per source runs; one that still runs is used again.
 
-    The clock's wait is what the main thread sleeps in, so that a signal wakes it as well.
+    The main thread sleeps in the clock's wait, so that a signal wakes it too.
     """
 
     def __init__(self, cluster: ClusterPort, hosts: HostPort, clock: SystemClock) -> None:
@@ -27,7 +27,7 @@ class ThreadedListener:
         self._running: dict[str, Future[None]] = {}
 
     def listen(self, watch: Watch) -> None:
-        """Return when something seems to have happened, or at `watch.until`."""
+        """Return when something seems to have changed, or at `watch.until`."""
         seconds = watch.until - self._clock.now()
         if seconds <= 0:
             return
@@ -48,5 +48,5 @@ class ThreadedListener:
             self._clock.wake()
 
     def close(self, timeout: Seconds = 0.0) -> None:
-        """Let the polls under way run out in the background."""
+        """Let the running polls end in the background."""
         self._pool.shutdown(wait=timeout > 0, cancel_futures=True)

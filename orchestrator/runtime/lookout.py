@@ -28,15 +28,15 @@ _Gates: TypeAlias = Mapping[str, Reading[GateView]]
 
 
 _DISAGREE_SECONDS: Final[Seconds] = 120.0
-"""How long a lower version is taken for an endpoint that lags."""
+"""For so long a lower version is treated as that of an endpoint that lags behind."""
 _HEED_SECONDS: Final[Seconds] = 0.25
-"""So often a reading that takes its time looks whether it is still wanted."""
+"""Interval at which a slow reading checks whether it is still needed."""
 _GRACE_SECONDS: Final[Seconds] = 5.0
-"""So long a reading under way is waited for once it is wanted no more."""
+"""How long to wait for a reading in progress once it is no longer needed."""
 
 
 class Order(Enum):
-    """Which of the cluster and its hosts is read first. In turn, a reading is repeatable."""
+    """The order of reading the cluster and its hosts. One after the other, a reading is repeatable."""
 
     AT_ONCE = "at once"
     CLUSTER_FIRST = "the cluster, then its hosts"
@@ -44,11 +44,11 @@ class Order(Enum):
 
 
 class Lookout:
-    """Looks at what the next decision needs, and at nothing else.
+    """Reads only the parts that the next decision needs.
 
     Args:
         gates: without it no gate is ever open.
-        order: of the readings; in turn for simulations.
+        order: order of the readings; one after the other for simulations.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Lookout:
         *,
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Observation | None:
-        """One reading of the world. `at` is the moment before it: nothing in it is older.
+        """One reading of cluster, hosts and gates. `at` is the time before it: nothing in it is older.
 
         Args:
             state: of the run.
-            hosts: the nodes whose hosts the last decision asked for, if it did.
-            unwanted: whether something has come up that is decided without this reading.
+            hosts: the nodes whose hosts the last decision needs, if any.
+            unwanted: whether the next decision no longer needs this reading.
 
         Returns:
             The reading; None when it became unwanted and did not end by itself soon after. What it has asked
@@ -105,7 +105,7 @@ class Lookout:
         )
 
     def _since(self, hosts: _Hosts, at: Instant, before: Instant | None) -> _Hosts:
-        """With each host that is out of reach since when it is; not from before a standstill."""
+        """Add to each unreachable host the start of that state, not counting a suspension of this process."""
         if before is not None and at - before > STANDSTILL_SECONDS:
             self._out_of_reach.clear()
         found: dict[NodeName, Reading[HostView]] = {}
@@ -118,9 +118,9 @@ class Lookout:
         return found
 
     def _not_older(self, read: ClusterReadings, at: Instant) -> ClusterReadings:
-        """A cluster state that is older than one read before is unknown: endpoints may disagree for a while.
+        """A cluster state older than an earlier reading is unknown: endpoints may disagree for a while.
 
-        The version counts within one cluster. One that stays lower belongs to a cluster that was rebuilt.
+        Versions count within one cluster. A version that stays lower belongs to a rebuilt cluster.
         """
         view = read.cluster
         if isinstance(view, Unknown):
@@ -134,7 +134,7 @@ class Lookout:
         return read
 
     def _tuning(self, state: RunState) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read once a node and wave, in the moment between its stop and its start."""
+        """Read once per node and wave, between its stop and its start."""
         profile = state.begun.policy.tune
         nodes = to_tune(state)
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
@@ -143,7 +143,7 @@ class Lookout:
         self, look: Collection[Look], nodes: Collection[NodeName], unwanted: Callable[[], bool]
     ) -> tuple[ClusterReadings, _Hosts, _Gates] | None:
         if not look:
-            return ClusterReadings(), {}, {}  # to find out whom to ask may take as long as a reading
+            return ClusterReadings(), {}, {}  # finding an endpoint may take as long as a reading
         rights = Look.HOST_RIGHTS in look
 
         def hosts() -> _Hosts:

@@ -1,14 +1,13 @@
-"""The loop: observe, decide, commit, act, record, listen. It has no opinion of its own.
+"""The loop: observe, decide, commit, act, record, listen. It makes no decisions of its own.
 
-What it does guarantee:
+It guarantees:
 
-- The order. Events are committed before anything is done on their strength; if the commit fails, nothing
-  disruptive is done any more: the run stands down, and what a stand-down does (starts, restores) is done
-  without a journal if need be. The record in the cluster is brought up to the state before the state is acted
-  on, so that another bastion can always restore the cluster.
-- A deposed process (another one took over its lease or its journal) sends nothing but starts of nodes that
-  are not the successor's, and writes no more to a journal that the successor writes.
-- A defect of the program leaves no node down and no allocation disabled, as far as that can be done without a
+- The order. Events are committed before any action that depends on them. If the commit fails, nothing
+  disruptive is done any more: the run stands down, if necessary without a journal (starts, restores). The
+  record in the cluster is updated before the actions, so that another bastion can always restore the cluster.
+- A deposed process (another one took over its lease or its journal) sends only starts of nodes that are not
+  the successor's, and no longer writes to a journal that the successor writes.
+- A defect of the program leaves no node down and no allocation disabled, as far as that is possible without a
   reading or a decision.
 """
 
@@ -57,19 +56,19 @@ from orchestrator.runtime.lookout import Lookout, Order
 from orchestrator.runtime.signals import Asked
 
 _DEFECTS_BORNE: Final = 3
-"""Defects after which the run still tries to stand down in order. One more ends it."""
+"""Defects after which the run still tries a regular stand-down. One more ends it."""
 _DEFECT_PAUSE: Final[Seconds] = 2.0
-"""Between a defect and the next try: what caused it may pass."""
+"""Between a defect and the next try: its cause may pass."""
 _DOUBT_TRIES: Final = 5
 """How often the journal is tried after a commit in doubt, `_DEFECT_PAUSE` apart, before a stand-down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world as one run is given it.
+    """The ports of one run.
 
     Attributes:
-        gates: None where the playbook has none; one that it has is closed then.
+        gates: None if the playbook has no gates; if it has some, they count as closed.
     """
 
     cluster: ClusterPort
@@ -86,11 +85,11 @@ class Loop:
     """Drives one run until it has ended.
 
     Args:
-        state: of the run, as begun or replayed.
-        ports: its world.
-        asked: what people want of it: signals and the requests that other terminals left.
-        workers: hosts worked on at once.
-        reads: in which order the world is read.
+        state: state of the run, new or replayed.
+        ports: the ports of the run.
+        asked: requests to the run: signals and requests from other terminals.
+        workers: maximum of hosts in parallel.
+        reads: order of reading cluster and hosts.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Loop:
         self._hosts: frozenset[NodeName] | None = None
 
     def run(self) -> RunState:
-        """Continue until the run has ended; the state that it ended in.
+        """Continue until the run has ended. Returns its last state.
 
         A defect must not leave a node down and allocation disabled. So the run stands down first, as far as
         the defect allows, and nodes are started without a reading; then the defect is raised, with a note
@@ -130,10 +129,10 @@ class Loop:
             try:
                 self._heed()
                 observation = self._lookout.observe(self.state, self._hosts, unwanted=self._asked_more)
-                self._heed()  # a reading may take long: no stop is sent after a signal that came during it
+                self._heed()  # a reading may take long: after a signal during it no stop is sent
                 if observation is not None:
                     self.turn(observation)
-            except Exception as defect:  # noqa: BLE001  (raised below, once nodes and settings are seen to)
+            except Exception as defect:  # noqa: BLE001  (raised below, after nodes and settings are handled)
                 defects.append(defect)
                 if not self._ended():
                     sent |= self._survive(defect, again=len(defects) > 1)
@@ -149,24 +148,23 @@ class Loop:
         return self.state.phase is Phase.ENDED
 
     def _survive(self, defect: Exception, *, again: bool) -> dict[str, str]:
-        """Do after a defect what needs neither a reading nor a decision.
+        """After a defect, take the steps that need neither a reading nor a decision.
 
-        The stand-down in order comes next, if the defect lets it: it starts nodes by what it reads and waits
-        for them before it restores allocation. So the first defect sends starts alone, which never harm.
+        The regular stand-down follows, if the defect allows it: it reads the cluster, starts nodes and waits
+        for them before it restores allocation. So the first defect only sends starts, which never harm.
 
         Args:
-            defect: what was raised.
-            again: a defect came before: the stand-down in order cannot be relied on, so allocation is
-                enabled too.
+            defect: the error.
+            again: an earlier defect occurred: the regular stand-down may fail, so allocation is enabled too.
 
         Returns:
-            What was sent and how that went, by action.
+            The result of each action sent, in words.
         """
         self._busy |= busy_hosts(self.state)
         said: dict[str, str] = {}
         try:
             self._stand_down_on(defect)
-        except Exception as other:  # noqa: BLE001  (nodes are started all the same)
+        except Exception as other:  # noqa: BLE001  (nodes are started in any case)
             said["the stand-down"] = f"could not be noted: {other!r}"
         starts = blind_starts(self.state, busy=self._busy)
         blind: tuple[Action, ...] = (*starts, *(blind_restores(self.state) if again else ()))
@@ -230,7 +228,7 @@ class Loop:
         return "\n".join(lines)
 
     def turn(self, observation: Observation) -> None:
-        """One decision and what follows from it."""
+        """One decision and its actions."""
         decision = decide(self.state, observation, self._ports.clock.now())
         self._hosts = decision.hosts
         if not self._commit(decision):
@@ -245,7 +243,7 @@ class Loop:
         return self._asked()[0] > self.state.process.request
 
     def _heed(self) -> None:
-        """Write down what was asked, a lease that is lost, and a successor, once each."""
+        """Journal requests, a lost lease and a successor, once each."""
         if self._asked_more():
             request, by = self._asked()
             self._write([Requested(request=request, by=by)])
@@ -254,7 +252,7 @@ class Loop:
     def _heed_lease(self, lease: LeaseView) -> None:
         successor = lease.successor
         if successor is not None and successor.run == self.state.run:
-            self._journal_is_ours = False  # one more event of ours, and the successor could not write any
+            self._journal_is_ours = False  # another event of ours would block the successor's events
         news: list[Event] = []
         if not lease.held and self.state.process.lease_lost is None:
             news.append(LeaseLost(reason=f"the lease is lost to {lease.holder}"))
@@ -277,7 +275,7 @@ class Loop:
         )
 
     def _commit(self, decision: Decision) -> bool:
-        """Write the decision's events; False when they could not be and may not be acted on."""
+        """Write the decision's events; False if they could not be written and its actions may not be sent."""
         if not decision.events:
             return True
         try:
@@ -285,7 +283,7 @@ class Loop:
                 return True
         except CommitInDoubt as doubt:
             if self._settle(decision, doubt):
-                return False  # decided again: the reading has grown old meanwhile
+                return False  # decide again: the reading is too old now
         if self._journal_is_ours and self.state.phase not in (Phase.STANDING_DOWN, Phase.ENDED):
             self._give_up_on_the_journal()
         return False
@@ -295,7 +293,7 @@ class Loop:
         return self.state.phase is Phase.STANDING_DOWN or not self._journal_is_ours
 
     def _settle(self, decision: Decision, doubt: CommitInDoubt) -> bool:
-        """After a commit in doubt: its events count, its actions are not sent. Whether the journal works."""
+        """After a commit in doubt: keep its events, send no actions. Returns whether the journal works."""
         self._write([unsent(action, str(doubt)) for action in decision.actions])
         for _ in range(_DOUBT_TRIES):
             if not self._unwritten:
@@ -314,15 +312,15 @@ class Loop:
         self._write(events, binding=True)
 
     def _write(self, events: Sequence[Event], *, binding: bool = True) -> bool:
-        """Commit events and let the state follow; False when neither was done.
+        """Commit events and update the state; False if neither was done.
 
         Args:
             events: in order.
-            binding: what they tell has happened or must happen whether or not it can be written; it is
-                written later, in its order, if the journal heals.
+            binding: the events have happened or must happen even if they cannot be written. They are written
+                later, in order, if the journal works again.
 
         Raises:
-            CommitInDoubt: they may be in the journal, and are in the state. Only if they are not binding.
+            CommitInDoubt: they are in the state, and may be in the journal. Only if they are not binding.
         """
         if not self._journal_is_ours:
             self._follow(self._unjournalled(events))
@@ -385,12 +383,12 @@ class Loop:
     def _barred(self, actions: Sequence[Action], *, needs_record: bool = True) -> dict[int, str]:
         """The actions that may not be sent, by their places, each with the reason.
 
-        The lease is read first if its last refresh is too old: a process that was suspended may have been
-        deposed meanwhile.
+        The lease is read first if its last refresh is too old: a suspended process may have been deposed in
+        the meantime.
 
         Args:
-            actions: what was decided.
-            needs_record: bar what another bastion could not restore as long as the record is not written.
+            actions: the decided actions.
+            needs_record: bar actions that another bastion could not undo while the record is not written.
         """
         lease = self._ports.lease.confirm()
         if not isinstance(lease, Unknown):

@@ -1,4 +1,4 @@
-"""What the journals of a cluster tell of merges: one query by the names of two events, no replay."""
+"""Merges in the journals of a cluster: one query by the names of two events, no replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def merges_query(cluster_uuid: str) -> Select[tuple[str, int, float, str]]:
 
 
 def past_merges(rows: Collection[Row[tuple[str, int, float, str]]], indices: Collection[str]) -> PastMerges:
-    """What such rows tell of these indices, by uuid.
+    """The merges of these indices in such rows, by uuid.
 
     Raises:
         JournalError: a row cannot be read.

@@ -25,23 +25,23 @@ from orchestrator.model.reading import Seconds
 CAUGHT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_ACT_SECONDS: Final[Seconds] = 0.5
 """One act can send several signals: a closed terminal sends SIGHUP twice (kernel and shell), and wrappers
-such as sudo pass on a SIGINT that the terminal has sent us already. What comes within this time is one."""
+such as sudo repeat the terminal's SIGINT. Signals within this time count as one."""
 _WRITE_SECONDS: Final[Seconds] = 2.0
 """The last words may go into a pipe that is not read; after this time the program ends without them."""
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
-"""What `signal.signal` takes and returns; None for a handler that was not set from Python."""
+"""Argument and result of `signal.signal`; None for a handler that was not set from Python."""
 
 Asked = Callable[[], tuple[Request, str]]
-"""The strongest request so far, and by whom."""
+"""The strongest request so far, and its sender."""
 
 
 @dataclass(slots=True)
 class Heard:
-    """The first signal that a command has caught. It outlives the `Signals` that caught it.
+    """The first signal that a command has caught. It remains after its `Signals` object is gone.
 
     Attributes:
-        first: its name, and when it came on the monotonic clock; None before.
+        first: its name, and its time on the monotonic clock; None before.
     """
 
     first: tuple[str, float] | None = None
@@ -49,7 +49,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWords:
-    """What is written before leaving at once.
+    """The texts to write before the program ends at once.
 
     Attributes:
         error: for standard error.
@@ -76,12 +76,12 @@ def last_words(run: str | None, left: Sequence[str]) -> str:
 
 
 class Signals:
-    """Catches the signals while it is entered; to be used in the main thread.
+    """Context manager that catches the signals; to be used in the main thread.
 
     Args:
-        wake: ends the wait under way (`SystemClock.wake`).
-        leaving: called from another thread, at any moment; must neither wait nor do anything but tell.
-        heard: what was caught before this.
+        wake: ends the current wait (`SystemClock.wake`).
+        leaving: called from another thread, at any moment; must not wait, and only return the texts.
+        heard: an earlier caught signal.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Signals:
 
 
 def strongest(*sources: Asked) -> Asked:
-    """The strongest of several sources' requests; the first one named wins a tie."""
+    """The strongest request of several sources; on a tie the first source wins."""
 
     def asked() -> tuple[Request, str]:
         return max((source() for source in sources), key=lambda found: found[0])
@@ -167,7 +167,7 @@ def strongest(*sources: Asked) -> Asked:
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """The handler in Python: being set is all it is for, see the module's head."""
+    """The Python handler, which does nothing; see the module's docstring."""
 
 
 def _write_all(stream: int, data: bytes) -> None:

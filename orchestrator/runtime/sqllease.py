@@ -16,7 +16,7 @@ from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import StateUnwritable, place_of, telling, writing
 
 _LEASE: Final = tables.leases.c
-# The statements of every heartbeat, built once: to build one takes longer than to run it.
+# The statements of every heartbeat, built once: building one takes longer than running it.
 _RECORD: Final = (
     select(_LEASE.record).where(_LEASE.cluster == bindparam("of")).order_by(desc(_LEASE.epoch)).limit(1)
 )
@@ -38,7 +38,7 @@ class SqlLease:
 
     Args:
         engine: an open state database.
-        cluster: the cluster's uuid, or its name where it has none.
+        cluster: the cluster's uuid, or its name if it has none.
     """
 
     def __init__(self, engine: Engine, cluster: str) -> None:
@@ -46,7 +46,7 @@ class SqlLease:
         self._where = place_of(engine)
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record with the highest epoch; None when there is none."""
+        """The record with the highest epoch; None if there is none."""
         try:
             with telling(self._where, "reading the lease"), self._engine.connect() as connection:
                 text = connection.execute(_RECORD, {"of": self._cluster}).scalar()
@@ -55,10 +55,10 @@ class SqlLease:
             return Unknown(reason=str(error))
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch; `Refused` when somebody else was first.
+        """Create this epoch; `Refused` if another run was first.
 
         Raises:
-            StateUnwritable: the disk is full, or this account may only read: no watcher should wait for it.
+            StateUnwritable: the disk is full, or this account may only read: waiting does not help.
         """
         try:
             with telling(self._where, "taking the lease"):
@@ -99,7 +99,7 @@ class SqlLease:
         return Done()
 
     def remove(self, epoch: int) -> ActionResult:
-        """Remove every record up to this epoch; what is gone already is done."""
+        """Remove every record up to this epoch. Missing records count as removed."""
         try:
             with telling(self._where, "releasing the lease"), writing(self._engine) as connection:
                 chosen = (_LEASE.cluster == self._cluster, _LEASE.epoch <= epoch)
@@ -119,6 +119,6 @@ class SqlLease:
             "owner": record.owner,
             "process": record.process,
             "heartbeat": record.heartbeat,
-            "at": time.time(),  # for people alone: no decision is made on it
+            "at": time.time(),  # only for people: no decision depends on it
             "record": codec.to_text(codec.encode_lease(record)),
         }

@@ -35,11 +35,11 @@ from orchestrator.runtime.merges import merges_query, past_merges
 from orchestrator.runtime.sqllease import SqlLease
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
-"""Outcomes after which nothing is owed and nothing is left to do; any other run can be resumed."""
+"""Outcomes after which nothing is pending; any other run can be resumed."""
 
 
-class StateMissing(JournalError):  # noqa: N818  (names what was found, as its siblings do)
-    """A state file that was named is not there: an error for who looks for a run, none before the first."""
+class StateMissing(JournalError):  # noqa: N818  (names a state, as its siblings do)
+    """The given state file does not exist: an error when looking for a run, but not before the first run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ class RunEntry:
 
     Attributes:
         cluster_uuid: empty until the run has begun.
-        host: where its last attempt ran (or runs); `operator` and `process` likewise.
+        host: host of its last or current attempt; `operator` and `process` likewise.
         process: `ProcessIdentity` as text.
-        outcome: of its last attempt; None while that is under way, or was killed.
+        outcome: of its last attempt; None while it runs, or if it was killed.
     """
 
     run: str
@@ -67,7 +67,7 @@ class RunEntry:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is something to resume or to restore."""
+        """Whether the run can be resumed or restored."""
         return self.outcome not in FINISHED
 
 
@@ -76,8 +76,8 @@ class StateStore:
 
     Args:
         engine: an open database whose tables are `ready`.
-        where: the place in words, where that is not the engine's own.
-        journals: makes the journal of a run, as `SqlJournal` does.
+        where: the place in words, if not the engine's.
+        journals: creates the journal of a run, like `SqlJournal`.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class StateStore:
         self.where = where or place_of(engine)
 
     def create_run(self, entry: RunEntry) -> SqlJournal:
-        """Begin a run's line and its journal.
+        """Create a run's row and its journal.
 
         Raises:
-            JournalError: there is a run of that id already, or the database fails.
+            JournalError: a run with this id exists, or the database fails.
         """
         values = {
             "id": entry.run,
@@ -115,9 +115,9 @@ class StateStore:
         return self.journal(entry.run, after=0, process=entry.process)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
-        """Runs, the one with the latest event first: one that was resumed is newer than what came between.
+        """Runs, the one with the latest event first: a resumed run is newer than the runs in between.
 
-        One that never began (it has no event) changed nothing and is none.
+        A run without events never began and is left out.
         """
         own = tables.events.c.run == tables.runs.c.id
         begun = exists().where(own)
@@ -149,7 +149,7 @@ class StateStore:
         return tuple(entry for entry in self.runs(cluster=cluster) if entry.unfinished)
 
     def outcome(self, run: str) -> Outcome | None:
-        """How the last attempt of a run ended; None if it did not, or if there is no such run."""
+        """The outcome of a run's last attempt; None if it has not ended, or if there is no such run."""
         query = select(tables.runs.c.outcome).where(tables.runs.c.id == run)
         with telling(self.where, f"reading run {run}"), self._engine.connect() as connection:
             ended = connection.execute(query).scalar_one_or_none()
@@ -159,7 +159,7 @@ class StateStore:
             raise JournalError(f"{self.where}: run {run} cannot be read: {error}") from error
 
     def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
-        """The journal of a run from the event behind `after` on.
+        """The journal of a run from the event after `after` on.
 
         Raises:
             JournalError: an event cannot be read, or one is missing.
@@ -178,7 +178,7 @@ class StateStore:
         return records
 
     def merges(self, cluster_uuid: str, indices: Collection[str]) -> PastMerges:
-        """What all runs on the cluster of that uuid tell of merges of these indices, by uuid.
+        """Merges of these indices in all runs on the cluster with this uuid, by index uuid.
 
         Raises:
             JournalError: an event cannot be read.
@@ -188,13 +188,13 @@ class StateStore:
         return past_merges(rows, indices)
 
     def journal(self, run: str, *, after: int | None = None, process: str | None = None) -> SqlJournal:
-        """The journal of a run, to continue behind `after` (the last event that was replayed)."""
+        """The journal of a run, to continue after `after` (the last replayed event)."""
         if self._journals is not None:
             return self._journals(self._engine, run, after, process)
         return SqlJournal(self._engine, run, after=after, process=process)
 
     def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:
-        """Leave a message for a run under way; it looks between its steps."""
+        """Write a request to a run in progress; the run reads it between its steps."""
         with telling(self.where, f"leaving a request for run {run}"), writing(self._engine) as connection:
             connection.execute(insert(tables.requests).values(run=run, kind=int(request), by=by, at=at))
 
@@ -205,15 +205,15 @@ class StateStore:
             connection.execute(row.values(outcome=outcome.value, ended=at))
 
     def lease(self, cluster: str) -> LeasePort:
-        """The lease on a cluster in this database. `cluster` is its uuid, or its name where it has none."""
+        """The lease on a cluster in this database. `cluster` is its uuid, or its name if it has none."""
         return SqlLease(self._engine, cluster)
 
     def ledger(self, cluster: str) -> Ledger:
-        """What was changed on the hosts of the cluster of this name."""
+        """The tuning ledger of the hosts of the cluster with this name."""
         return Ledger(self._engine, cluster)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._engine.dispose()
 
 
@@ -225,19 +225,19 @@ def open_store(
     home: Path | None = None,
     shared: Path = SHARED_FOLDER / FILE,
 ) -> StateStore:
-    """Open the state database of the contract.
+    """Open the state database.
 
     Args:
-        url: `--state`; None looks at `ORCHESTRATE_STATE`, then at the usual places.
+        url: `--state`; None: `ORCHESTRATE_STATE`, then the usual places.
         environment: of the process.
-        access: READ and GO_ON make nothing and, where nothing was ever run, give an empty store.
+        access: READ and GO_ON create nothing; without a state file they return an empty store.
         home: the operator's home; None asks the system.
         shared: the file that colleagues share.
 
     Raises:
-        StateMissing: a named file that is to be there is not.
+        StateMissing: a given file that must exist does not exist.
         JournalError: damaged, of a later version, locked, read-only, full: what, where, what to do.
-        UsageError: the URL is none.
+        UsageError: the URL is not valid.
     """
     found = state_url(url, environment, home=home or Path.home(), access=access, shared=shared)
     typed = bool(url or environment.get(VARIABLE))
@@ -262,7 +262,7 @@ def open_store(
 
 
 def _nothing_there(url: URL) -> bool:
-    """Whether no state was ever written there; an empty file is what a kill at the very start leaves."""
+    """Whether no state was ever written there; a kill at the very start leaves an empty file."""
     if url.get_backend_name() != "sqlite" or not url.database:
         return False
     with telling(f"state file {url.database}", "looking for it"):

@@ -45,7 +45,7 @@ runs: Final = Table(
     Column("exit_code", Integer),
     Column("ended", Float(53)),
 )
-"""A line a run. `outcome` is NULL while an attempt is under way, or was killed."""
+"""One row per run. `outcome` is NULL while an attempt runs, or if it was killed."""
 
 events: Final = Table(
     "events",
@@ -66,7 +66,7 @@ requests: Final = Table(
     Column("by", Text, nullable=False),
     Column("at", Float(53), nullable=False),
 )
-"""Messages from other terminals to a run under way; those of an earlier attempt are swept at its resume."""
+"""Requests from other terminals to a run in progress; a resume deletes those of earlier attempts."""
 
 leases: Final = Table(
     "leases",
@@ -103,10 +103,10 @@ once it is undone (`undone`). `cluster` is its name: hosts are tuned while a clu
 
 
 def ready(engine: Engine, access: Access) -> None:
-    """Make the tables of a new database; check those of an old one.
+    """Create the tables of a new database; check those of an old one.
 
     Raises:
-        JournalError: damaged, of something else, of a later version, or not to be written.
+        JournalError: it is damaged, of another program, of a later version, or not writable.
     """
     where = place_of(engine)
     with telling(where, "opening it"):
@@ -127,7 +127,7 @@ def ready(engine: Engine, access: Access) -> None:
             else:
                 METADATA.create_all(connection)
                 connection.execute(insert(meta).values(schema=SCHEMA_VERSION))
-            # A write that changes nothing: read-only files and full disks show now, and not in mid-run.
+            # A write that changes nothing: it finds read-only files and full disks now, and not in mid-run.
             connection.execute(update(meta).values(schema=meta.c.schema))
 
 
@@ -139,11 +139,11 @@ def _known(connection: Connection, where: str) -> None:
 
 
 def _checked(connection: Connection, where: str) -> bool:
-    """Whether our tables stand there; False in a new database."""
+    """Whether our tables exist; False in a new database."""
     found = set(inspect(connection).get_table_names())
     ours = set(METADATA.tables)
     if ours <= found or "meta" in found:
-        return True  # a later version may have other tables: the check of the version says so
+        return True  # a later version may have other tables: the version check reports that
     if found & ours or (found and connection.dialect.name == "sqlite"):
         raise JournalError(
             f"{where} is a database of something else (it has {', '.join(sorted(found)[:3])}); "

@@ -20,8 +20,8 @@ from orchestrator.ports import Clock, LeasePort
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 
 
-class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are named for what happened too)
-    """The lease can be neither read nor taken, for want of a connection or of rights; nothing was changed."""
+class LeaseUnreachable(LeaseError):  # noqa: N818  (named for the event, like its siblings)
+    """The lease can be neither read nor taken: no connection or no rights. Nothing was changed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.HELD
 
@@ -42,11 +42,11 @@ class Terms:
 
     Attributes:
         heartbeat: between two refreshes; `retry` after one that failed.
-        lost_after: without a refresh for so long we no longer count it as held: well before `expiry`, so that
-            we stop stopping nodes before anybody else may begin.
-        expiry: a watcher that sees the same counter for so long may take over.
-        poll: between two looks of a watcher.
-        patience: how long an unreadable lease is tried before the run gives up.
+        lost_after: without a refresh for this long the lease no longer counts as held. This is well before
+            `expiry`, so that this run stops no more nodes before another run may begin.
+        expiry: a watcher that sees the same counter for this long may take over.
+        poll: between two reads of a watcher.
+        patience: how long to retry an unreadable lease.
     """
 
     heartbeat: Seconds = 15.0
@@ -85,7 +85,7 @@ class Claim:
     process: str
 
     def owns(self, record: LeaseRecord) -> bool:
-        """Whether this very process wrote the record."""
+        """Whether this process wrote the record."""
         return (record.run, record.process) == (self.run, self.process)
 
 
@@ -125,7 +125,7 @@ class Watcher:
 
 
 class _Taking:
-    """One attempt at one place: what has been seen of it so far."""
+    """One attempt at one place, with the earlier readings of it."""
 
     def __init__(self, place: Place, claim: Claim, clock: Clock, terms: Terms, watcher: Watcher) -> None:
         self._place, self._claim, self._clock = place, claim, clock
@@ -160,10 +160,10 @@ class _Taking:
             self._clock.wait(min(self._terms.poll, left))
 
     def _free(self, found: LeaseRecord, asked: Instant) -> bool:
-        """Whether another's record may be replaced now.
+        """Whether another run's record may be replaced now.
 
-        The counter was first seen at the *end* of the first look and is seen again at the *beginning* of this
-        one: so the time between them is one in which it certainly did not change.
+        The counter was first seen at the *end* of the first read and is seen again at the *beginning* of this
+        one. So it certainly did not change between the two.
         """
         if self._watcher.gone(found.process):
             return True

@@ -1,1 +1,1 @@
-"""From the state of a run to what is shown."""
+"""Output of a run's state."""

@@ -1,4 +1,4 @@
-"""`orchestrate diagnose`: a table, a paragraph a finding, and what could not be looked at; or JSON lines."""
+"""`orchestrate diagnose`: a table, a paragraph per finding, and failed reads; or JSON lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orchestrator.view.table import table
 from orchestrator.view.units import counted, listed, one_line
 
 _WHOLE: Final = 100.0
-"""From here on, decimals tell nothing."""
+"""From this value on, decimals are not shown."""
 
 
 def diagnosis_text(found: Diagnosis) -> str:
-    """For people."""
+    """The text for people."""
     lines: list[str] = []
     if found.findings:
         head = ("SYNDROME", "NODE", "ON", "CONFIDENCE", "TUNABLE", "EVIDENCE")
@@ -37,7 +37,7 @@ def diagnosis_text(found: Diagnosis) -> str:
 
 
 def diagnosis_objects(found: Diagnosis) -> list[dict[str, object]]:
-    """For `--output json`, one object a line, without the summary."""
+    """The output for `--output json`, one object per line, without the summary."""
     lines = [finding_object(finding) for finding in found.findings]
     lines += [{"event": "unread", "node": node, "reason": why.reason} for node, why in found.unread.items()]
     for event, blind in (("unexamined", found.unexamined), ("unrecorded", found.unrecorded)):

@@ -1,4 +1,4 @@
-"""`orchestrate history`: past runs, seconds a node over time, and the trend in plain words."""
+"""`orchestrate history`: past runs, seconds per node over time, and the trend in words."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from orchestrator.view.table import table
 from orchestrator.view.units import counted, duration, one_line, stamp, stamp_seconds, visible
 
 _COLUMNS = 6
-"""So many runs side by side in the table of nodes."""
+"""Maximum of runs side by side in the table of nodes."""
 _NOTABLE = 0.05
 """A change of less than a twentieth is no trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """One run of the past, or one that is still on.
+    """A past or current run.
 
     Attributes:
         outcome: of its last attempt; None while it is unfinished.
         seconds: of all its attempts, without the time between them.
-        selected: how many nodes it was to restart.
+        selected: number of nodes to restart.
         node_seconds: from each node's stop to its recovery, without the time between two attempts.
-        merged: indices that it merged.
-        to_merge: how many it was to merge; None for a restart alone.
+        merged: number of merged indices.
+        to_merge: number of indices to merge; None for a restart only.
     """
 
     run: str
@@ -50,7 +50,7 @@ class PastRun:
 
     @property
     def a_node(self) -> Seconds | None:
-        """Median seconds a node: one that hung for an hour does not speak for the others."""
+        """Median seconds per node, so that one node that hung for an hour has no effect."""
         return median(self.node_seconds.values()) if self.node_seconds else None
 
 
@@ -112,7 +112,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
 
 
 def history_text(runs: Sequence[PastRun]) -> str:
-    """Past runs as tables, a section a cluster, the oldest run first."""
+    """Past runs as tables, a section per cluster, the oldest run first."""
     if not runs:
         return "no runs yet\n"
     sections = []
@@ -166,7 +166,7 @@ def _per_node(runs: Sequence[PastRun]) -> list[str]:
 
 
 def trend(runs: Sequence[PastRun]) -> list[str]:
-    """The last run against the ones before it, and its slowest node, in words."""
+    """The last run compared with earlier ones, and its slowest node, in words."""
     timed = [one for one in runs if one.a_node is not None]
     if not timed or timed[-1].a_node is None:
         return []

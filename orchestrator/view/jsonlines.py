@@ -1,4 +1,4 @@
-"""The reporter for `--output json`: one object a line on standard output, and nothing else there."""
+"""The reporter for `--output json`: standard output has only objects, one per line."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from orchestrator.view.units import stamp
 from orchestrator.view.waits import Pace, Wait, wait_of
 
 Encode = Callable[[Event], Mapping[str, object]]
-"""An event as the journal writes it: JSON-ready, the discriminating `event` included."""
+"""Encodes an event as in the journal: JSON-ready, with `event`."""
 
 
 def json_line(payload: Mapping[str, object], *, at: Instant, run: str | None) -> str:
-    """Any object as a line of the contract: `ts` and `run` first, then the payload. Printable ASCII only."""
+    """An object as a line of output: `ts` and `run` first, then the payload. Printable ASCII only."""
     line = json.dumps({"ts": stamp(at), "run": run, **payload}, separators=(", ", ": "), allow_nan=False)
-    return line.replace("\x7f", "\\u007f")  # the one control character that JSON lets stand
+    return line.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
 
 
 def waiting_object(state: RunState, wait: Wait, now: Instant) -> dict[str, object]:
-    """What is awaited; no journal event, so it has a name that no event has."""
+    """The current wait. It is not a journal event, so its name differs from all events."""
     return {
         "event": "waiting",
         "phase": state.phase.value,
@@ -47,8 +47,8 @@ class JsonReporter:
     Args:
         stream: standard output.
         now: the run's clock.
-        encode: how the journal writes an event, so that both carry the same names.
-        pace: says which waits are worth a line.
+        encode: the journal's encoder of events, so that both use the same names.
+        pace: decides which waits are worth a line.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class JsonReporter:
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:
-        """Write one object for each, `sequence` being its place in the journal."""
+        """Write one object per event; `sequence` is its place in the journal."""
         for record in records:
             self._events.append(record.event)
             payload = {"sequence": record.sequence, **self._encode(record.event)}
             self._out.line(json_line(payload, at=record.at, run=record.run))
 
     def waiting(self, state: RunState, decision: Decision) -> None:
-        """Write what is awaited when that has changed, or as a sign of life."""
+        """Write the current wait if it has changed, or as a sign of life."""
         wait, now = wait_of(state, decision), self._now()
         if wait is not None and self._pace.due(state, wait, now):
             self._out.line(json_line(waiting_object(state, wait, now), at=now, run=state.run or None))
@@ -80,5 +80,5 @@ class JsonReporter:
         self._out.line(json_line(summary_object(end), at=now, run=state.run or None))
 
     def refused(self, message: str, exit_code: ExitCode) -> None:
-        """Write the summary of a command that was refused before there was a run."""
+        """Write the summary of a command that was refused before a run began."""
         self._out.line(json_line(refusal_object(message, exit_code), at=self._now(), run=None))

@@ -1,4 +1,4 @@
-"""The reporter for anything that is no terminal: one plain line an event, with its time."""
+"""The reporter for output that is not a terminal: one plain line per event, with its time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
 
 
 def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
-    """What is awaited and for how long; each hold with its evidence on a line of its own."""
+    """The current wait and its duration; each hold with its evidence on a separate line."""
     at = stamp_seconds(now)
     left = f", at most {duration(wait.until - now)} more" if wait.until is not None else ""
     where = f"wave {state.wave.number}, {state.phase.value}" if state.wave else state.phase.value
@@ -61,7 +61,7 @@ class LineReporter:
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:
-        """Write one line for each."""
+        """Write one line per event."""
         for record in records:
             self._events.append(record.event)
             self._out.line(record_line(record, self._kind))
@@ -69,7 +69,7 @@ class LineReporter:
             self._pace.reset(self._now())
 
     def waiting(self, state: RunState, decision: Decision) -> None:
-        """Write what is awaited when that has changed, or as a sign of life."""
+        """Write the current wait if it has changed, or as a sign of life."""
         wait, now = wait_of(state, decision), self._now()
         if wait is not None and self._pace.due(state, wait, now):
             for line in waiting_lines(state, wait, now):

@@ -1,4 +1,4 @@
-"""How the views learn what recovers: by listening at the cluster port, so that no call is made for them."""
+"""Keeps the readings of recovery from the cluster port for the views, so that they need no calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.ports import ClusterPort, ClusterReadings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The latest readings that tell how recovery goes; None until there was one.
+    """The latest readings of recovery; None before the first.
 
     Attributes:
         recoveries_at: when `recoveries` was read.
@@ -35,7 +35,7 @@ NOTHING_SEEN = Seen()
 class ListeningCluster:
     """A `ClusterPort` that passes everything on and keeps the latest recoveries and health.
 
-    What was read is replaced whole, so that another thread may look at `seen`.
+    Readings are replaced as a whole, so that another thread may read `seen`.
     """
 
     def __init__(self, port: ClusterPort, now: Callable[[], Instant]) -> None:
@@ -46,7 +46,7 @@ class ListeningCluster:
 
     @property
     def seen(self) -> Seen:
-        """What was read last."""
+        """The latest readings."""
         (recoveries, recoveries_at), (health, health_at) = self._recoveries, self._health
         return Seen(recoveries=recoveries, recoveries_at=recoveries_at, health=health, health_at=health_at)
 

@@ -67,21 +67,21 @@ FRAME: Seconds = 0.25
 TICK: Seconds = 1.0
 """Seconds between two pictures without news, so that the elapsed time is seen to advance."""
 LAST_WORDS: Seconds = 2.0
-"""At the end, so long for the painter; a terminal that takes nothing gets nothing more."""
+"""Seconds for the painter at the end; a terminal that accepts nothing gets no more output."""
 _REPEATED_LINES = 200
 """Lines kept to fill the terminal again after it was resized."""
 
 
 def wants_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether this stream gets the live view: a terminal that can move its cursor."""
+    """Whether this stream is a terminal that can move its cursor, as the live view needs."""
     return stream.isatty() and environ.get("TERM", "") not in {"", "dumb", "unknown"}
 
 
 def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
     """A console for the live view.
 
-    `NO_COLOR` (set and not empty) takes away every attribute, bold included. What the terminal's encoding
-    lacks, as in a node's name, is escaped.
+    `NO_COLOR` (set and not empty) removes every attribute, including bold. Characters that the terminal's
+    encoding lacks, as in a node's name, are escaped.
     """
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
@@ -106,7 +106,7 @@ def scrolls(event: Event) -> bool:
 
 
 def tone(event: Event) -> str:
-    """The style of an event's line: red for what went wrong, yellow for what holds, green for what is won."""
+    """The style of an event's line: red for failures, yellow for holds, green for progress."""
     match event:
         case ActionFailed() | LeaseLost() | Deposed() | Rescued() | SecondFailure():
             return "bold red"
@@ -130,7 +130,7 @@ class _Line:
 
 
 class _Visible:
-    """A picture whose foreign characters, as in a node's name, cannot drive the terminal; no line grows."""
+    """A picture whose foreign characters, as in a node's name, cannot control the terminal or widen lines."""
 
     def __init__(self, picture: RenderableType) -> None:
         self._picture = picture
@@ -144,18 +144,18 @@ class _Visible:
 
 
 class LiveReporter:
-    """A `Reporter` that draws. Use it as a context manager around the run.
+    """A `Reporter` that draws the live view. Use it as a context manager around the run.
 
     Args:
         console: see `live_console`.
         now: the run's clock.
         seen: gives the latest readings of recovery, as `lambda: listening.seen`.
-        predicted: seconds that the plan gave the whole run.
-        past: records of earlier attempts at this run, for its pace.
-        kind: of the cluster, which has words of its own.
+        predicted: the plan's estimate for the whole run, in seconds.
+        past: records of earlier attempts of this run, for its pace.
+        kind: kind of cluster, which has its own words.
 
     Attributes:
-        lost: why nothing is drawn any more; None while all is well.
+        lost: why drawing has stopped; None while it works.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class LiveReporter:
         self.lost: str | None = None
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
+        """Start to draw."""
         self._painter.start()
         return self
 
@@ -195,8 +195,8 @@ class LiveReporter:
         self._close()
 
     def events(self, records: Sequence[Record]) -> None:
-        """Let these scroll by."""
-        # One new tuple rather than an append: the painter may be reading the old one.
+        """Write these events as lines."""
+        # A new tuple instead of an append: the painter may be reading the old one.
         self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
             _Line(
@@ -211,13 +211,13 @@ class LiveReporter:
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Show this state from now on."""
-        # A decision that only acts or looks again names no wait; then the phase does, and the row stays.
+        # A decision that only acts or reads again has no wait; then the wait comes from the phase.
         says = decision.watch is not None or decision.holds
         self._latest = (state, decision if says else None)
         self._news.set()
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
-        """Take the panel away and write the end below the events."""
+        """Remove the panel and write the end below the events."""
         if not self._close():
             return
         try:
@@ -227,7 +227,7 @@ class LiveReporter:
             self.lost = f"{type(error).__name__}: {error}"
 
     def _close(self) -> bool:
-        """Stop the painter; whether the terminal still takes output."""
+        """Stop the painter. Returns whether the terminal still accepts output."""
         self._end.set()
         self._news.set()
         if self._painter.ident is not None:
@@ -246,7 +246,7 @@ class LiveReporter:
                     self._end.wait(FRAME)
                     self._news.wait(TICK - FRAME)
                 self._scroll()
-        except (OSError, ValueError) as error:  # ValueError: the stream was closed under us
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self.lost = f"{type(error).__name__}: {error}"
 
     def _draw(self, live: Live) -> None:

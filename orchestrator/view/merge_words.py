@@ -1,4 +1,4 @@
-"""What happens to indices that are merged, as plain lines for people; a part of `words.py`."""
+"""Events of merges as plain lines for people; a part of `words.py`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def merge_action(action: MergeAction) -> str:
 
 
 def what_is_begun(event: RunStarted) -> str:
-    """What a run does to a cluster, as its first line says it."""
+    """The work of a run, for its first line."""
     cluster, policy = event.cluster, event.policy
     if policy.merge is None:
         return f"rolling {'host reboot' if policy.reboot else 'restart'} of {cluster}"

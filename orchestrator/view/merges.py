@@ -1,4 +1,4 @@
-"""How the merges of a run stand and what came of them: for the status, the summary, the plan."""
+"""Progress and results of a run's merges, for the status, the summary and the plan."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ BY_OPERATIONS: Final = (
 
 _OPERATIONS_SINCE: Final = 6
 _SHOWN: Final = 24
-"""Indices that the summary lists one by one."""
+"""Maximum of indices that the summary lists one by one."""
 
 
 def recovers_by_operations(version: str, distribution: str) -> bool:
-    """Whether this server brings copies up to date by operations; OpenSearch is a fork of one that does."""
+    """Whether this server recovers copies by operations; OpenSearch, as a fork of one that does, does too."""
     major = version.partition(".")[0]
     return distribution == "opensearch" or (major.isdigit() and int(major) >= _OPERATIONS_SINCE)
 
 
 def half_done(state: RunState) -> str:
-    """What a run has done of what it was to do; empty when it has done all of it, or nothing."""
+    """The finished part of a run's work; empty if all or nothing is finished."""
     due = [one for one in state.merging.indices.values() if one.due]
     merged = sum(one.ended for one in due)
     if not (state.unfinished or state.merging.unfinished) or not (state.recovered or merged):
@@ -44,7 +44,7 @@ def half_done(state: RunState) -> str:
 
 
 def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
-    """What a run has still to do: `3 indices and 6 nodes`; empty when that is nothing."""
+    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none."""
     merges = len(state.merging.unfinished)
     nodes = sum(name not in without for name in state.unfinished)
     parts = [counted(merges, "index", "indices")] if merges else []
@@ -70,7 +70,7 @@ def merges_in_words(state: RunState) -> str:
 
 
 def merge_object(one: MergeProgress) -> dict[str, object]:
-    """An index of a run, before and after; what is not known yet is null."""
+    """An index of a run, before and after; unknown values are null."""
     end = one.end
     return {
         "index": one.target.index,
@@ -86,7 +86,7 @@ def merge_object(one: MergeProgress) -> dict[str, object]:
 
 
 def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
-    """What became of each index that was due, for people."""
+    """The result of each index that was due, for people."""
     due = [one for one in merges if one.due]
     if not merges:
         return []
@@ -155,7 +155,7 @@ def _in_words(figures: dict[str, int | None]) -> str:
 
 
 def planned_object(plan: Plan) -> dict[str, object]:
-    """What a plan says of merges; empty for a restart alone."""
+    """The merges of a plan; empty for a restart only."""
     if plan.max_segments is None:
         return {}
     return {
@@ -197,7 +197,7 @@ def _what(target: MergeTarget) -> str:
 
 
 def leftover_lines(leftovers: Sequence[LoaderLeftover]) -> list[str]:
-    """What loaders left behind, a line a setting and what becomes of it."""
+    """Settings of bulk loaders, a line for each, with its change."""
     by_fate: dict[tuple[str, str, bool, str | None], list[str]] = {}
     for one in leftovers:
         by_fate.setdefault((one.setting, one.found, one.put_right, one.wanted), []).append(one.index)

@@ -1,4 +1,4 @@
-"""What the live view shows, worked out from the run's state: data alone, nothing of how it looks."""
+"""The data of the live view, computed from the run's state, without layout."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from orchestrator.view.waits import Wait, still_recovering, wait_of
 from orchestrator.view.words import product
 
 STALE: Seconds = 60.0
-"""A reading older than this is not shown as how things are."""
+"""A reading older than this is not shown as current."""
 
 _AT_REST = frozenset({NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED})
-"""Phases in which nothing more is done to a node by this attempt."""
+"""Phases of nodes that are finished for this attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class NodeCell:
     """One node.
 
     Attributes:
-        seconds: how long it is in its phase.
-        took: from its stop to its recovery, where this process saw it.
+        seconds: time in its current phase.
+        took: from its stop to its recovery, if this process saw it.
     """
 
     name: NodeName
@@ -79,10 +79,10 @@ class MergeCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergesCell:
-    """How the merges of a run stand.
+    """The progress of a run's merges.
 
     Attributes:
-        share: of the bytes that are due, those of indices that are merged; from 0 to 1.
+        share: share of the bytes to merge that is merged; from 0 to 1.
     """
 
     words: str
@@ -126,7 +126,7 @@ class Screen:
 
     @property
     def done(self) -> int:
-        """Nodes that are back with all their copies."""
+        """Nodes that run again with all their copies."""
         return sum(node.phase is NodePhase.RECOVERED for node in self.nodes)
 
 
@@ -142,12 +142,12 @@ def screen_of(
     """The screen at `now`.
 
     Args:
-        state: as of the last decision.
+        state: the state at the last decision.
         decision: the last decision.
-        now: the moment shown.
+        now: the current time.
         seen: the latest readings of recovery.
-        events: what is known to have happened, for the pace so far.
-        predicted: seconds that the plan gave the whole run, used until there is a pace.
+        events: the events so far, for the pace.
+        predicted: the plan's estimate for the whole run, in seconds, used until there is a pace.
     """
     took = {event.node: event.seconds for event in events if isinstance(event, NodeRecovered)}
     cells = {
@@ -238,7 +238,7 @@ def _trouble(state: RunState) -> tuple[str, ...]:
 
 
 def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
-    """How recovery goes by the latest readings; None when they are old or nothing is to be recovered."""
+    """The progress of recovery in the latest readings; None if they are old or nothing is left to recover."""
     known = seen.recoveries if seen.recoveries is not None and now - seen.recoveries_at <= STALE else ()
     health = seen.health if seen.health is not None and now - seen.health_at <= STALE else None
     moving = tuple(
@@ -281,6 +281,6 @@ def seconds_left(
         in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
         spent = now - state.wave_since if in_hand else 0.0
         return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
-    if predicted is not None and not state.merging.indices:  # a plan does not know how long merges take
+    if predicted is not None and not state.merging.indices:  # a plan has no estimate for merges
         return max(0.0, predicted - (now - state.process.started))
     return None

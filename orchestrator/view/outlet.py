@@ -1,4 +1,4 @@
-"""Where lines are written. The run outranks its audience: a closed pipe or a lost terminal never stops it."""
+"""Writes lines to a stream. A closed pipe or a lost terminal never stops the run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from orchestrator.view.units import visible
 
 
 def shown(text: str, stream: TextIO) -> str:
-    """A text as it may go to a stream: newlines are ours, all else that is foreign in it is made visible.
+    """A text that is safe for a stream: newlines stay, other control characters are made visible.
 
-    What the stream's encoding lacks is escaped as well.
+    Characters that the stream's encoding lacks are escaped too.
     """
     lines = "\n".join(visible(line) for line in text.split("\n"))
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -20,11 +20,11 @@ def shown(text: str, stream: TextIO) -> str:
 class Outlet:
     """Writes whole lines to a text stream and flushes each.
 
-    A node may be down when the reader goes away (`| head`, a lost SSH session). That must not become an
-    exception in the run's loop, so the outlet falls silent, and `lost` says why; the journal has everything.
+    A node may be down when the reader goes away (`| head`, a lost SSH session). That must not raise an
+    exception in the run's loop, so the outlet stops writing, and `lost` says why; the journal has everything.
 
     Attributes:
-        lost: why nothing is written any more; None while all is well.
+        lost: why writing has stopped; None while it works.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -38,5 +38,5 @@ class Outlet:
         try:
             self._stream.write(shown(visible(text), self._stream) + "\n")
             self._stream.flush()
-        except (OSError, ValueError) as error:  # ValueError: the stream was closed under us
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self.lost = f"{type(error).__name__}: {error}"

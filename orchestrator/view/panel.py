@@ -19,7 +19,7 @@ from orchestrator.view.model import NodeCell, RecoveryCell, Screen
 from orchestrator.view.units import counted, duration, one_line, size
 
 WIDE = 136
-"""From so many columns on, two columns stand side by side: the left one holds the whole track of phases."""
+"""From this width on there are two columns; the left one has the whole track of phases."""
 _LABEL = 9
 
 
@@ -83,7 +83,7 @@ _TRACK = (Phase.GATED, Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.REASSIG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Room:
-    """How many lines of each list there is room for."""
+    """Maximum of lines for each list."""
 
     nodes: int
     holds: int
@@ -100,7 +100,7 @@ _SMALL = _Room(nodes=0, holds=1, moving=0, owed=0, trouble=1)
 def _room(width: int, height: int | None) -> _Room:
     if height is None or height >= 36:  # noqa: PLR2004  (all lists at their longest still fit)
         return _TALL
-    if height >= 24 or (width >= WIDE and height >= 18):  # noqa: PLR2004  (a terminal as they come: 80x24)
+    if height >= 24 or (width >= WIDE and height >= 18):  # noqa: PLR2004  (the usual terminal: 80x24)
         return _USUAL
     return _SMALL
 
@@ -108,7 +108,7 @@ def _room(width: int, height: int | None) -> _Room:
 def panel(
     screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE
 ) -> RenderableType:
-    """The picture at this width; `height` is the terminal's, None when there is room for all."""
+    """The picture at this width; `height` is that of the terminal, None for no limit."""
     room = _room(width, height)
     inner = max(16, width - 4)
     if width >= WIDE:
@@ -167,10 +167,10 @@ def _rows(rows: list[_Row]) -> Table:
 def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
     total = len(screen.nodes)
     times = f"{duration(screen.elapsed)} so far"
-    if screen.left:  # an estimate that ran out says nothing
+    if screen.left:  # an exceeded estimate is not shown
         times += f", about {duration(screen.left)} to go"
     rows: list[_Row] = [("Time", Text(times))]
-    if total:  # merges alone restart no node
+    if total:  # a run with only merges restarts no node
         rows = [
             ("Done", Text.assemble((f"{screen.done} of {counted(total, 'node')}", "bold"), f"   {times}")),
             ("", _bar(screen.done / total, width - _LABEL - 1, glyphs)),
@@ -212,14 +212,14 @@ def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Ro
 
 
 def _bar(share: float, width: int, glyphs: Glyphs) -> Text:
-    """A bar whose rest is seen without colour too; full only when all is done."""
+    """A bar that is readable without colour; full only when all is done."""
     width = max(4, width)
     full = int(min(1.0, max(0.0, share)) * width)
     return Text.assemble((glyphs.full * full, "green"), (glyphs.empty * (width - full), "dim"))
 
 
 def _track(phase: Phase, width: int, glyphs: Glyphs) -> Text:
-    """The wave's phases with the present one in brackets; it alone where they do not fit."""
+    """The wave's phases with the current one in brackets; only the current one if they do not fit."""
     if phase not in _TRACK:
         return Text(phase.value.replace("_", " "), style="bold")
     for arrow in (f" {glyphs.arrow} ", glyphs.arrow):
@@ -268,7 +268,7 @@ def _node_line(cell: NodeCell, glyphs: Glyphs) -> Text:
 
 
 def _strip(screen: Screen, width: int, lines: int, glyphs: Glyphs) -> Text:
-    """Every node with its sign, in the run's order; with its name while all names fit."""
+    """Every node with its sign, in the run's order; with names if all names fit."""
     longest = max(len(node.name) for node in screen.nodes)
     named = longest + 4
     fit = max(1, (width + 2) // named) * lines

@@ -1,4 +1,4 @@
-"""A plan for people and as the contract's JSON object."""
+"""A plan as text for people and as a JSON object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.view.words import hold_sentence, product
 
 
 def plan_object(plan: Plan) -> dict[str, object]:
-    """The object of `plan.json`. On standard output it becomes a line, with `ts` and `run` before it."""
+    """The object of `plan.json`. On standard output it is one line, which begins with `ts` and `run`."""
     return {
         "event": "plan",
         "cluster": plan.cluster,
@@ -69,7 +69,7 @@ def prediction_object(prediction: Prediction) -> dict[str, float]:
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan for people: what holds it first, then the waves, the settings and every step exactly."""
+    """The plan for people: first its holds, then the waves, the settings and every exact step."""
     nodes = sum(len(wave.nodes) for wave in plan.waves)
     bound = f" (no plan could have fewer than {plan.lower_bound_waves})" if plan.lower_bound_waves else ""
     span = _predicted(plan.predicted)

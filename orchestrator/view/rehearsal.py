@@ -1,4 +1,4 @@
-"""What a rehearsal shows beside the run: what goes wrong when it does, and what is left in the end."""
+"""The output of a rehearsal in addition to the run's: mishaps as they happen, and the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.ports import Reporter
 from orchestrator.view.units import counted, duration, listed
 
 News = Callable[[], Sequence[tuple[Instant, str]]]
-"""What has gone wrong since it was asked last: when, and in words."""
+"""The mishaps since the last call: time and text."""
 
 
 class Narrator:
@@ -82,7 +82,7 @@ class Rehearsed:
 
 
 def rehearsed_object(end: Rehearsed) -> dict[str, object]:
-    """It as a line of `--output json`."""
+    """The result as a line of `--output json`."""
     return {
         "event": "rehearsed",
         "seed": end.seed,
@@ -97,7 +97,7 @@ def rehearsed_object(end: Rehearsed) -> dict[str, object]:
 
 
 def rehearsed_lines(end: Rehearsed) -> list[str]:
-    """It for people."""
+    """The result for people."""
     times = counted(len(end.mishaps), "thing")
     killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
     wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"

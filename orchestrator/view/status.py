@@ -20,19 +20,19 @@ from orchestrator.view.waits import still_recovering, wait_of
 from orchestrator.view.words import OUTCOMES, hold_sentence
 
 LAST_RECORDS = 8
-"""How many of the last events are shown."""
+"""Number of last events shown."""
 
 
 def status_text(
     state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
 ) -> str:
-    """A run for people.
+    """The status of a run, for people.
 
     Args:
         state: the fold of the run's journal.
         records: the run's records, or its last ones.
-        now: the moment at which it is asked.
-        alive: whether its process is known to run; None when that is not known.
+        now: the current time.
+        alive: whether its process runs; None if unknown.
     """
     last = records[-1].at if records else state.in_phase.since
     kind = state.begun.policy.kind
@@ -51,7 +51,7 @@ def status_text(
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
     lines += _waiting(state, now, alive)
-    if state.phase is not Phase.ENDED:  # then the message says it
+    if state.phase is not Phase.ENDED:  # then the message has it
         lines += _asked(state.process)
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
@@ -67,7 +67,7 @@ def status_text(
 def status_object(
     state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
 ) -> dict[str, object]:
-    """A run as an object for `--output json`; `ts` and `run` come before it."""
+    """The status as an object for `--output json`, which begins with `ts` and `run`."""
     wait = wait_of(state)
     return {
         "event": "status",

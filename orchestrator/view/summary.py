@@ -166,9 +166,9 @@ def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
 
 
 def summary_object(end: Summary) -> dict[str, object]:
-    """The contract's summary object.
+    """The summary as a JSON object.
 
-    A restore that came to its end is `done` here: the contract has no outcome of its own for it.
+    A finished restore is `done` here: it has no separate outcome.
     """
     outcome = Outcome.DONE if end.outcome is Outcome.RESTORED else end.outcome
     return {
@@ -190,7 +190,7 @@ def summary_object(end: Summary) -> dict[str, object]:
 
 
 def _merges_object(end: Summary) -> dict[str, object]:
-    """What a run after a bulk load says beside; nothing for a restart alone."""
+    """Additional lines of a run after a bulk load; empty for a restart only."""
     if not end.merges:
         return {}
     return {
@@ -202,7 +202,7 @@ def _merges_object(end: Summary) -> dict[str, object]:
 
 
 def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
-    """The summary of a command refused before there was a run: usage, lease, a plan that no longer fits."""
+    """The summary of a command refused before a run began: usage, lease, an outdated plan."""
     return {
         "event": "summary",
         "outcome": "refused",
@@ -216,7 +216,7 @@ def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
 
 
 def hold_object(hold: Hold) -> dict[str, object]:
-    """A hold under the contract's names."""
+    """A hold as a JSON object."""
     return {
         "predicate": hold.predicate,
         "subject": hold.subject,
@@ -231,11 +231,11 @@ _NOT_SEEN: Final = {
     Kind.ELASTICSEARCH: "their copies not seen to be back yet",
     Kind.RIAK: "not seen to be done with handoff yet",
 }
-"""Of nodes that are back, and of which the end of the run did not wait for more."""
+"""Lines about nodes that run again and that the run did not wait for at its end."""
 
 
 def summary_lines(end: Summary) -> list[str]:
-    """The end for people: how, how many, how long, and what to do about what is left."""
+    """The end of a run for people: outcome, counts, duration, and what to do about the rest."""
     lines = [f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}", f"  {_how_many(end)}"]
     if end.node_seconds:
         slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
@@ -256,7 +256,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT RESTORED: {item}" for item in end.left]
-    if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds have said it
+    if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be taken up by: ") if end.simulated else (end.run, "")
     if end.left:
@@ -272,7 +272,7 @@ def _merges_left(end: Summary) -> bool:
 
 
 def _how_many(end: Summary) -> str:
-    """Nodes, and the time that this attempt took: a run that was resumed has had others before."""
+    """Nodes, and the duration of this attempt: a resumed run has earlier attempts."""
     ending = f"exit code {int(end.exit_code)}, run {end.run}"
     if end.repairs:
         return f"restored in {duration(end.seconds)}, {ending}"

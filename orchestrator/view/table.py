@@ -1,4 +1,4 @@
-"""Plain text tables: columns two blanks apart and nothing drawn, so that they can be cut, piped, diffed."""
+"""Plain text tables: columns two blanks apart, no lines, so that they can be cut, piped and diffed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.view.units import visible
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:
-    """The lines of a table; the columns in `numbers` are set to the right, the last column is not padded."""
+    """The lines of a table; the columns in `numbers` are right-aligned, the last column is not padded."""
     rows = [[visible(text) for text in row] for row in rows]
     widths = [max(cell_len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     return [

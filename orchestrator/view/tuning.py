@@ -1,4 +1,4 @@
-"""How hosts stand to a tuning profile, and what is changed on them, for people and for scripts."""
+"""Hosts compared with a tuning profile, and the changes to them, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orchestrator.view.units import one_line, visible
 Row = tuple[str, ...]
 Found = Mapping[NodeName, Reading[HostTuning]]
 Encode = Callable[[Change], Mapping[str, object]]
-"""A change as the journal writes it."""
+"""Encodes a change as in the journal."""
 
 STATE_HEAD: Final[Row] = ("host", "tunable", "wanted", "running", "at next boot", "verdict")
 CHANGE_HEAD: Final[Row] = ("host", "tunable", "change")
@@ -44,7 +44,7 @@ _NOTHING: Final = "-"
 
 
 def state_rows(found: Found) -> list[Row]:
-    """A row a host and tunable, in the profile's order; one for a host that could not be read."""
+    """A row per host and tunable, in the profile's order; one row for a host that could not be read."""
     rows: list[Row] = []
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
@@ -65,7 +65,7 @@ def _said(verdict: str, detail: str) -> str:
 
 
 def change_rows(found: Found) -> list[Row]:
-    """A row for everything that would be changed, in its order."""
+    """A row for each change to make, in order."""
     return [
         (node, state.tunable, change_words(change))
         for node, tuning in sorted(found.items())
@@ -76,7 +76,7 @@ def change_rows(found: Found) -> list[Row]:
 
 
 def change_words(change: Change) -> str:
-    """What a change does, on one line."""
+    """A change on one line."""
     match change:
         case ValueChange(path=path, found=old, wanted=new):
             return f"{path}: {one_line(old)} -> {one_line(new)}"
@@ -130,7 +130,7 @@ def state_object(node: NodeName, state: TunableState, encode: Encode) -> dict[st
 
 
 def state_objects(found: Found, encode: Encode) -> list[dict[str, object]]:
-    """Every host and tunable; a host that could not be read has a line of its own, with the reason."""
+    """Every host and tunable; a host that could not be read has a separate line, with the reason."""
     lines: list[dict[str, object]] = []
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):

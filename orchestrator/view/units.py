@@ -1,4 +1,4 @@
-"""Numbers, moments and foreign text as people read them; plain ASCII, so that any log takes it."""
+"""Numbers, times and foreign text for people, in plain ASCII for any log."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def size(count: int) -> str:
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         # 999.95 would be shown as 1000.0
-        if abs(amount) < 999.95:  # noqa: PLR2004  (said in the line above)
+        if abs(amount) < 999.95:  # noqa: PLR2004  (see the line above)
             return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} PB"
 
 
 def stamp(at: Instant) -> str:
-    """RFC 3339 in UTC with milliseconds, as the contract's `ts`."""
+    """RFC 3339 in UTC with milliseconds, for `ts`."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -53,7 +53,7 @@ def stamp_seconds(at: Instant) -> str:
 
 
 def clock_time(at: Instant) -> str:
-    """The time of day in UTC, where the date is known."""
+    """The time of day in UTC, for use where the date is clear."""
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
@@ -63,14 +63,14 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def listed(names: Collection[str], limit: int = 8) -> str:
-    """Names with commas, the ones past the limit counted: `es1, es2 and 28 more`."""
+    """Names with commas; names beyond the limit are only counted: `es1, es2 and 28 more`."""
     shown = list(names)[:limit]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
 def setting(value: SettingValue | None) -> str:
-    """A setting's value; `absent` is apart from any value."""
+    """A setting's value, or `absent`."""
     match value:
         case None:
             return "absent"
@@ -81,10 +81,10 @@ def setting(value: SettingValue | None) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Foreign text with its control and direction characters spelt out: `\x1b`, `\n`, `\u202e`.
+    r"""Foreign text with its control and direction characters escaped: `\x1b`, `\n`, `\u202e`.
 
-    The name of a node or what a command printed may hold escape sequences that would drive the terminal, and
-    characters that make a line read as another one.
+    The name of a node or the output of a command may hold escape sequences that would control the terminal,
+    and characters that make a line look like another one.
     """
     if text.isprintable():
         return text
@@ -95,6 +95,6 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Foreign text on one line, bounded, made `visible`."""
+    """Foreign text on one line, of limited length, made `visible`."""
     clean = visible(" | ".join(part.strip() for part in text.splitlines() if part.strip()))
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""What a run waits for, in words, and how often that is worth a line."""
+"""A run's current wait in words, and how often it gets a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.model.turn import Verb
 from orchestrator.view.units import counted, duration, listed
 
 SIGN_OF_LIFE: Seconds = 30.0
-"""At most so often a wait that has not changed gets another line."""
+"""Minimum interval between two lines of an unchanged wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,14 @@ def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
 
 
 def _holding_since(state: RunState) -> Instant:
-    """Since when predicates or gates have held; the phase's beginning where neither is written down yet."""
+    """The start of the current hold by predicates or gates; without one, the start of the phase."""
     here = state.in_phase
     known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
     return min(known, default=here.since)
 
 
 def awaited(state: RunState) -> str:
-    """What the phase leaves on, in words; those of Riak where it has its own."""
+    """The condition that ends the phase, in words; Riak has some of its own."""
     return _of_riak(state) or _awaited(state)
 
 
@@ -109,7 +109,7 @@ _OF_RIAK: Final = {
     Phase.FINISHING: "the transfer limits to be restored",
     Phase.STANDING_DOWN: "our nodes to be started and the transfer limits to be restored",
 }
-"""Where the others wait for copies and settings."""
+"""Phases that wait for copies and settings on other kinds of cluster."""
 
 
 def _merging(state: RunState) -> str:
@@ -123,7 +123,7 @@ def _merging(state: RunState) -> str:
 
 
 def still_recovering(state: RunState, now: Instant) -> str:
-    """Waves that made room for another (`overlap_recovery`) and are not done; empty when there is none."""
+    """Unfinished waves that made room for another (`overlap_recovery`); empty if there are none."""
     return listed(
         [
             f"wave {one.wave.number} ({listed(one.wave.nodes, 3)}) still recovers, "
@@ -135,7 +135,7 @@ def still_recovering(state: RunState, now: Instant) -> str:
 
 
 def _down(state: RunState) -> str:
-    """Nodes of the wave by what is being done to them."""
+    """Nodes of the wave by the current step."""
     by_phase: dict[NodePhase, list[str]] = {}
     for node in state.wave_nodes:
         by_phase.setdefault(node.phase, []).append(node.name)
@@ -150,9 +150,9 @@ def _down(state: RunState) -> str:
 
 
 def limit(state: RunState) -> Instant | None:
-    """The nearest deadline that bounds what is awaited now; None without one.
+    """The nearest deadline of the current wait; None without one.
 
-    For display: the engine's own deadlines decide.
+    Only for display: the engine's own deadlines decide.
     """
     policy, here = state.begun.policy, state.in_phase
     deadlines = policy.deadlines
@@ -180,7 +180,7 @@ def limit(state: RunState) -> Instant | None:
 
 
 def _limit_of(node: NodeProgress, deadlines: Deadlines) -> Instant | None:
-    """When the time of a node that is being restarted is over."""
+    """The deadline of a node that is being restarted."""
     if node.phase is NodePhase.STOPPING:
         return node.since + deadlines.stop
     if node.phase is NodePhase.STARTING:
@@ -190,9 +190,9 @@ def _limit_of(node: NodeProgress, deadlines: Deadlines) -> Instant | None:
 
 
 class Pace:
-    """Says when a wait is worth a line: when it changed in kind, else as a sign of life.
+    """Decides when a wait gets a line: when its kind changes, else as a sign of life.
 
-    Numbers in what is awaited are evidence: "28 of 30 nodes" after "27 of 30" is the same wait.
+    Different numbers are the same wait: "28 of 30 nodes" after "27 of 30".
 
     Args:
         every: seconds between two signs of life.
@@ -204,7 +204,7 @@ class Pace:
         self._at: Instant = 0.0
 
     def due(self, state: RunState, wait: Wait, now: Instant) -> bool:
-        """Whether to show it now; if so, it counts as shown."""
+        """Whether to show the wait now; if so, it counts as shown."""
         shown = (
             state.phase,
             state.wave.number if state.wave else 0,
@@ -217,7 +217,7 @@ class Pace:
         return True
 
     def reset(self, now: Instant) -> None:
-        """Something else was shown just now, which is a sign of life too."""
+        """Record that other output was just shown, which is a sign of life too."""
         self._at = now
 
 
@@ -228,5 +228,5 @@ def _more(hold: Hold) -> str:
 def holds_in_words(holds: tuple[Hold, ...]) -> str:
     """`2 holds: a (x), b (y)`, names only."""
     names = ", ".join(f"{hold.predicate} ({hold.subject}{_more(hold)})" for hold in holds[:3])
-    more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (the three shown above)
+    more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (three are shown above)
     return f"{counted(len(holds), 'hold')}: {names}{more}"

@@ -123,11 +123,11 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.RESTORED: "restored: every setting has its original value",
     Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
 }
-"""How a run ended, in words."""
+"""The outcome of a run, in words."""
 
 
 def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
-    """The event as one line, without time and without a full stop; in the words of the kind of cluster."""
+    """The event as one line, without time and full stop, in the words of the kind of cluster."""
     if kind is Kind.RIAK and (own := _of_riak(event)) is not None:
         return own
     match event:
@@ -189,7 +189,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
 
 
 def _sight(event: _Sight) -> str:
-    """What a reading showed, and what follows from it."""
+    """The result of a reading, and its consequence."""
     match event:
         case TakenDown(number=number, indices=indices):
             copies = sum(len(index.started) for index in indices)
@@ -243,15 +243,15 @@ def _gate(event: GateEvent) -> str:
 
 
 def hold_sentence(hold: Hold) -> str:
-    """A hold as people read it: the predicate's public name, its subject, the evidence."""
-    # Evidence ends with what to do about it: it is cut later than other foreign text.
+    """A hold for people: the predicate's public name, its subject, the evidence."""
+    # Evidence ends with the remedy, so it is cut later than other foreign text.
     more = f" and {hold.count - 1} more" if hold.count > 1 else ""
     return f"{hold.predicate} ({one_line(hold.subject)}{more}): {one_line(hold.evidence, _EVIDENCE)}"
 
 
 _NAMED_CHANGES = 2
 _EVIDENCE = 700
-"""Characters. Room for the owners of a preference list with long names, and the flag that accepts it."""
+"""Characters. Room for the owners of a preference list with long names, and the accepting flag."""
 _PLAIN_VERBS: dict[type[Action], str] = {
     ProbeSettings: "check that settings can be written",
     Flush: "flush all indices",
@@ -259,7 +259,7 @@ _PLAIN_VERBS: dict[type[Action], str] = {
     ForceHandoff: "force handoff on every node",
     ClearVotingExclusions: "clear voting exclusions",
 }
-"""Verbs on the cluster that say nothing more."""
+"""Verbs on the cluster without further details."""
 
 
 def action_sentence(action: Action) -> str:
@@ -269,7 +269,7 @@ def action_sentence(action: Action) -> str:
             return f"cluster: {_PLAIN_VERBS[type(action)]}"
         case WriteSettings(changes=changes):
             if len(changes) > _NAMED_CHANGES:
-                return f"cluster: write {len(changes)} settings in one update"  # each had its own line
+                return f"cluster: write {len(changes)} settings in one update"  # each has had its own line
             return "cluster: " + ("; ".join(_change(change) for change in changes) or "write no setting")
         case SetReplicas(index=index, found=found, wanted=wanted):
             return f"index {index}: set {counted(wanted, 'replica')} (found {found})"
@@ -302,7 +302,7 @@ def _change(change: SettingChange) -> str:
 
 
 def product(distribution: str, kind: Kind) -> str:
-    """The server's name as its makers write it; of an unknown one what the cluster file calls it."""
+    """The server's official name; for an unknown server the kind in the cluster file."""
     return _PRODUCTS.get(distribution, kind.value)
 
 
@@ -310,7 +310,7 @@ _PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "Op
 
 
 def _of_riak(event: Event) -> str | None:
-    """What is said differently of Riak, which has vnodes and hand-offs where others have copies."""
+    """Other words for Riak, which has vnodes and handoffs instead of copies."""
     match event:
         case BaselineRecorded(incarnations=incarnations):
             return f"baseline: {counted(len(incarnations), 'node')} up"

@@ -1,1 +1,1 @@
-"""How gates are asked: one module a kind, and the port that asks all of them at once."""
+"""Read gates: one module for each kind, and the port that reads all of them in parallel."""

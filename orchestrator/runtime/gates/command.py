@@ -11,7 +11,7 @@ from orchestrator.model.gate import CommandGate, GateView
 from orchestrator.model.reading import Reading, Seconds, Unknown
 
 _CANNOT_RUN: Final = (126, 127)
-"""What a shell exits with when it finds no command, or one that it may not run."""
+"""Exit codes of a shell for a missing command, or one that it may not run."""
 
 _SHOWN: Final = 200
 """Characters of the last line of output that evidence shows."""
@@ -19,7 +19,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A command that ran to its end.
+    """The result of a command that ended.
 
     Attributes:
         output: bounded, and free of secrets.
@@ -30,7 +30,7 @@ class Ran:
 
 
 Run = Callable[[str, Seconds], Reading[Ran]]
-"""Runs a command line of `/bin/sh`, at most so many seconds; `Unknown` when it did not run to its end."""
+"""Runs a `/bin/sh` command line with a limit in seconds; `Unknown` if it did not end by itself."""
 
 
 def ask(gate: CommandGate, run: Run) -> Reading[GateView]:
@@ -40,7 +40,7 @@ def ask(gate: CommandGate, run: Run) -> Reading[GateView]:
 
 
 def judge(gate: CommandGate, done: Ran) -> Reading[GateView]:
-    """What its end says of the gate."""
+    """The state of the gate from the command's result."""
     said = _last_line(done.output)
     if done.exit in _CANNOT_RUN or done.exit < 0:
         how = f"exit code {done.exit}" if done.exit >= 0 else f"killed by signal {-done.exit}"

@@ -25,7 +25,7 @@ from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
 
 MOST_BYTES: Final = 1024 * 1024
-"""Of an answer: a queue, a handful of samples or one document are far smaller."""
+"""Of an answer: a queue, a few samples or one document are far smaller."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _OK: Final = 200
@@ -40,22 +40,22 @@ class Get(Protocol):
     """Asks a server for a document."""
 
     def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
-        """The body of a 200; `Unknown` with status or fault, and never with what the body says.
+        """The body of a 200; else `Unknown` with the status or fault, and never with text of the body.
 
         Args:
-            suffix: put after the path of the gate's URL.
-            query: parameters, of which messages show nothing.
+            suffix: added to the path of the gate's URL.
+            query: parameters; messages do not show them.
         """
         ...
 
 
 @dataclass(slots=True)
 class HttpGet:
-    """A connection that is kept, to the server of one gate.
+    """A persistent connection to the server of one gate.
 
     Attributes:
         access: how it is asked.
-        secrets: resolves references; asked again once the server denies us: a key may have been changed.
+        secrets: resolves references; called again if the server denies access, since a key may have changed.
         clock: monotonic seconds.
     """
 
@@ -66,7 +66,7 @@ class HttpGet:
     _headers: dict[str, str] | None = None
 
     def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
-        """As `Get` says; a secret that cannot be had raises what `secrets` raises."""
+        """See `Get`. If a secret cannot be resolved, the error of `secrets` is raised."""
         if self._headers is None:
             self._headers = self._authorization()
         where = _shown(self.access.url, suffix)
@@ -85,12 +85,12 @@ class HttpGet:
             try:
                 return self._body(response, where, deadline)
             finally:
-                response.close()  # kept open it could drip on; the next asking is seconds away
+                response.close()  # if kept open, a slow answer could continue; the next read is seconds away
         except (HTTPError, OSError, ValueError) as error:
             return Unknown(reason=f"{where}: {_fault(error, self.access.timeout)}")
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         if self._pool is not None:
             self._pool.clear()
 
@@ -121,7 +121,7 @@ class HttpGet:
         if status != _OK:
             return Unknown(reason=f"{where}: {status} {response.reason or ''}".rstrip())
         parts, size = [], 0
-        # `read1` gives what has come: `stream` waits for a whole chunk, and what drips has no time-out there.
+        # `read1` returns the bytes so far; `stream` waits for a whole chunk, without a total time-out.
         while chunk := response.read1(_CHUNK_BYTES, decode_content=True):
             parts.append(chunk)
             size += len(chunk)
@@ -133,7 +133,7 @@ class HttpGet:
 
 
 def json_of(body: bytes) -> Reading[Any]:
-    """The JSON document of a body; numbers that are none (`NaN`) stay text, for no limit holds for them."""
+    """The JSON document of a body; `NaN` and infinities stay text, since limits do not apply to them."""
     try:
         return json.loads(body, parse_constant=str)
     except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def json_of(body: bytes) -> Reading[Any]:
 
 
 def _shown(url: str, suffix: str) -> str:
-    """Server and path: a query may say more than a journal should keep."""
+    """Server and path, without the query, which may hold data that does not belong in a journal."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}{suffix}"
 
@@ -152,12 +152,12 @@ def _denied(access: HttpAccess) -> str:
 
 
 def _fault(error: Exception, timeout: Seconds) -> str:
-    """What went wrong, in words; the library's own texts hold addresses of objects."""
+    """The failure in words; the library's own texts hold addresses of objects."""
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
     match cause:
         case NameResolutionError():
             return "its name does not resolve"
-        case NewConnectionError():  # before the time-out, which the library has it inherit from
+        case NewConnectionError():  # before the time-out, which is its base class in the library
             return "connection refused"
         case ConnectTimeoutError() | ReadTimeoutError():
             return f"no answer within {timeout:g} s"

@@ -18,7 +18,7 @@ def ask(gate: HttpJsonGate, get: Get) -> Reading[GateView]:
 
 
 def judge(gate: HttpJsonGate, body: bytes) -> Reading[GateView]:
-    """What a document says of the gate."""
+    """The state of the gate from a document."""
     found = json_of(body)
     for step in steps(gate.path):
         if isinstance(found, Unknown):
@@ -35,7 +35,7 @@ def judge(gate: HttpJsonGate, body: bytes) -> Reading[GateView]:
 
 
 def steps(path: str) -> Sequence[str]:
-    """Keys and places of a path: between dots, or of a JSON pointer (RFC 6901) if it begins with `/`."""
+    """Keys and indices of a path with dots, or of a JSON pointer (RFC 6901) if it begins with `/`."""
     if path.startswith("/"):
         return [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
     return path.split(".")

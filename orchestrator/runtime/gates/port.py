@@ -19,18 +19,18 @@ from orchestrator.runtime.gates import command, http_json, prometheus, rabbitmq
 from orchestrator.runtime.gates.http import HttpGet, Secrets
 
 _MARGIN_SECONDS: Final[Seconds] = 1.0
-"""Beyond a gate's own limit, for what that limit does not bound."""
+"""Added to a gate's own limit, for steps that this limit does not cover."""
 
 Redact = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""Removes secrets from a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """A gate and how it is asked.
+    """A gate and the function that reads it.
 
     Attributes:
-        timeout: seconds that it may take.
+        timeout: limit in seconds.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Asker:
 
 
 def asker(gate: Gate, *, secrets: Secrets, run: command.Run) -> Asker:
-    """How a gate is asked.
+    """Create the reader of a gate.
 
     Args:
         gate: the gate.
         secrets: resolves references.
-        run: runs a command here.
+        run: runs a command on this machine.
     """
     if isinstance(gate, CommandGate):
         of_command = gate
@@ -68,8 +68,8 @@ class Gates:
     """A `GatePort`.
 
     Args:
-        askers: one a gate.
-        redact: takes secrets out of what a gate said: an answer may hold any text.
+        askers: one for each gate.
+        redact: removes secrets from a gate's answer, which may hold any text.
         clock: monotonic seconds.
     """
 
@@ -80,7 +80,7 @@ class Gates:
         self._under_way: dict[str, _Asking] = {}
 
     def observe(self) -> Mapping[str, Reading[GateView]]:
-        """Ask all of them in parallel, by their names."""
+        """Read all gates in parallel. Returns the results by gate name."""
         began = self._clock()
         for each in self._askers:
             last = self._under_way.get(each.name)
@@ -93,7 +93,7 @@ class Gates:
         return read
 
     def close(self) -> None:
-        """Give connections back; what is still being asked is left to its end."""
+        """Close the connections; reads in progress end by themselves."""
         for each in self._askers:
             last = self._under_way.get(each.name)
             if last is None or last.done.is_set():
@@ -106,7 +106,7 @@ class Gates:
 
 
 class _Asking:
-    """One asking, in a thread that ends with the program at the latest."""
+    """One read, in a daemon thread."""
 
     def __init__(self, each: Asker) -> None:
         self._asker = each
@@ -116,7 +116,7 @@ class _Asking:
         threading.Thread(target=self._work, name=f"gate-{each.name}", daemon=True).start()
 
     def result(self, timeout: Seconds) -> Reading[GateView]:
-        """What it said, once; one that comes too late is of a moment that is over."""
+        """The result, once; a late result is dropped because it is too old."""
         ended = self.done.wait(timeout)
         late, self._taken = self._taken, True
         if not ended or late:
@@ -128,13 +128,13 @@ class _Asking:
             self._view = self._asker.ask()
         except ConfigError as error:
             self._view = Unknown(reason=str(error))
-        except Exception as error:  # noqa: BLE001  (a defect in reading a gate closes it, and ends no run with nodes down)
+        except Exception as error:  # noqa: BLE001  (a defect in reading a gate closes the gate; it must not end a run with nodes down)
             self._view = Unknown(reason=f"a defect of the program: {type(error).__name__}")
         finally:
             self.done.set()
 
 
 def _line(text: str) -> str:
-    """One line of bounded length: what a gate says goes to the journal at every change."""
+    """One line of limited length, since a gate's answer is journalled at every change."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 400 else flat[:400] + "…"  # noqa: PLR2004  (a few lines of a terminal)

@@ -1,7 +1,7 @@
-"""An instant query of Prometheus (and what speaks its API): every sample has to be within the limits.
+"""An instant query of Prometheus (or a compatible API): every sample must be within the limits.
 
-A query that finds no sample says nothing about what is asked, so the gate is not open; nor is it where the
-server warns, for then it may not have looked everywhere.
+Without any sample the gate is not open, since the query shows nothing. A warning of the server also keeps it
+closed, since the server may not have read all data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ask(gate: PrometheusGate, get: Get) -> Reading[GateView]:
 
 
 def judge(gate: PrometheusGate, body: bytes) -> Reading[GateView]:
-    """What an answer of the API says of the gate."""
+    """The state of the gate from an answer of the API."""
     answer = json_of(body)
     if isinstance(answer, Unknown):
         return answer
@@ -50,7 +50,7 @@ def judge(gate: PrometheusGate, body: bytes) -> Reading[GateView]:
 
 
 def _samples(data: object) -> Iterator[tuple[str, object]]:
-    """Labels and value of each sample; nothing where the answer has another shape."""
+    """Labels and value of each sample; empty if the answer has another form."""
     if not isinstance(data, dict):
         return
     result = data.get("result")

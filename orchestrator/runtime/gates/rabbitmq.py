@@ -1,7 +1,7 @@
-"""A queue of RabbitMQ: how many messages it holds, by the management plugin's API.
+"""A queue of RabbitMQ: its number of messages, from the management plugin's API.
 
-`messages` is the sum of what is ready and what is not acknowledged yet. The plugin gathers it every five
-seconds by default, so it is as old as that.
+`messages` is the sum of ready and unacknowledged messages. The plugin updates it every five seconds by
+default, so it may be that old.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from orchestrator.runtime.gates.http import Get, json_of
 from orchestrator.runtime.gates.values import number, shown
 
 _COUNTED_NO_MORE: Final = frozenset({"crashed", "down", "minority", "stopped", "terminated"})
-"""States of a queue in which its numbers are those of before."""
+"""States of a queue in which its numbers are outdated."""
 
 _COLUMNS: Final = "name,vhost,state,messages"
-"""Of a hundred fields, those that are looked at."""
+"""The fields that are read, of about a hundred."""
 
 
 def ask(gate: RabbitQueueGate, get: Get) -> Reading[GateView]:
@@ -33,7 +33,7 @@ def ask(gate: RabbitQueueGate, get: Get) -> Reading[GateView]:
 
 
 def judge(gate: RabbitQueueGate, body: bytes) -> Reading[GateView]:
-    """What an answer of the API says of the gate."""
+    """The state of the gate from an answer of the API."""
     answer = json_of(body)
     if isinstance(answer, Unknown):
         return answer

@@ -1,4 +1,4 @@
-"""Numbers and values of answers, held against what a gate wants. Pure; every judgement has its evidence."""
+"""Compare numbers and values of answers with a gate's limits. Pure; every result has its evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN: Final = 120
 
 
 def number(value: object) -> float | None:
-    """A finite number of JSON; None for everything else, `true` included."""
+    """A finite JSON number; None for everything else, including `true`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -41,7 +41,7 @@ def within(value: float, limits: Within, what: str) -> GateView:
 
 
 def equal(value: object, wanted: EqualTo, what: str) -> Reading[GateView]:
-    """Whether a value is the one that is wanted; a text is never a number, and a truth value neither."""
+    """Whether a value is the wanted one; a text or a truth value never equals a number."""
     if isinstance(value, dict | list):
         return Unknown(reason=f"{what} is no single value")
     same = type(value) is type(wanted.value) or (
@@ -53,13 +53,13 @@ def equal(value: object, wanted: EqualTo, what: str) -> Reading[GateView]:
 
 
 def quoted(value: object | Scalar) -> str:
-    """A value as JSON writes it, bounded."""
+    """A value as JSON, of limited length."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def shown(value: float) -> str:
-    """A number for people: thousands apart, no more digits than tell something."""
-    if value == int(value) and abs(value) < 1e15:  # noqa: PLR2004  (beyond it a float has no single units)
+    """A number for people: thousands separated, only significant digits."""
+    if value == int(value) and abs(value) < 1e15:  # noqa: PLR2004  (above it a float cannot hold single units)
         return f"{int(value):,}"
     return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.6g}"  # noqa: PLR2004  (as above, for fractions)

@@ -135,7 +135,7 @@ class ElasticsearchClient:
         return self._sent(request, retry_lost=False)
 
     def once(self, request: Request) -> Answer | Fault:
-        """Send a request to one endpoint, once: a long poll, which is repeated anyhow."""
+        """Send a request to one endpoint, once: for a long poll, which the caller repeats."""
         with self._lock:
             endpoints = self._book.usable()
         return self._attempt(request, endpoints[0]) if endpoints else self._nowhere()

@@ -143,7 +143,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
     """The numbers of a version such as `8.19.0`, `9.1.0-SNAPSHOT` or `0.90.13`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not valid.
     """
     match = _VERSION.match(text)
     if match is None:
