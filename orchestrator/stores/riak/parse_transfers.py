@@ -36,7 +36,7 @@ _RATE_ARROW_BAR_RATE: Final = 4
 
 
 def parse_transfers(output: CommandOutput, dialect: Dialect) -> Reading[Transfers]:
-    """`transfers`. Clean only if complete, with `No transfers active` and none of the five bad lines."""
+    """`transfers`. It is clean only if complete, with `No transfers active` and none of five bad lines."""
 
     def parse() -> Transfers:
         answer = said(output, dialect)
