@@ -216,7 +216,7 @@ def test_a_run_that_was_held_is_resumed_without_any_flag(
     assert _merged(file, "--max-segments", "4") == ExitCode.HELD
     said = _status(capsys)
     assert "  merges: 0 of 1 index merged; 1 to come; 1 with few enough segments before\n" in said
-    assert "  to continue 1 index: orchestrate resume " in said
+    assert "  to continue with 1 index: orchestrate resume " in said
     cluster.indices["posts-01"].written = 0
     assert run(["resume", "--yes"]) == ExitCode.DONE
     assert "posts-01: 40 -> 4 segments a copy, 80.0 MB -> 8.0 MB" in capsys.readouterr().out

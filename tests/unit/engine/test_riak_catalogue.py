@@ -209,7 +209,7 @@ def _lives(asked: Question) -> list[tuple[str, str]]:
 def test_a_life_that_is_not_told_says_why() -> None:
     nameless = _nameless(_question())
     subject = f"node {TWO}"
-    why = "its process cannot be told: "
+    why = "its process is unknown: "
     assert _lives(nameless) == [(subject, f"{why}neither `riak pid` nor /proc on its host say")]
     asked = _riak(nameless, untold={TWO: "its machine is another one's"})
     assert _lives(asked) == [(subject, f"{why}its machine is another one's")]

@@ -34,7 +34,7 @@ def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
         node = view.node(name)
         if node is not None and node.incarnation == Incarnation():
             why = untold.get(name, "neither `riak pid` nor /proc on its host say")
-            yield f"node {name}", f"its process cannot be told: {why}"
+            yield f"node {name}", f"its process is unknown: {why}"
 
 
 PREDICATES: Final[tuple[Predicate, ...]] = (
