@@ -341,7 +341,7 @@ def test_a_restore_that_does_not_know_the_hooks_of_the_run_says_so_and_keeps_the
     assert out_of_service(of) == []
     as_found(other, before)
     with shelf(other, said) as connection:
-        assert "nothing is owed" in summary_of(restore(connection)).message
+        assert "nothing to restore" in summary_of(restore(connection)).message
 
 
 def test_a_restart_with_another_playbook_does_not_begin_while_a_node_is_left_out_of_service() -> None:
@@ -461,7 +461,7 @@ def test_nothing_to_restore_is_done_and_drives_nothing() -> None:
     with of.connect() as connection:
         ended = summary_of(restore(connection))
     assert (ended.exit_code, ended.run) == (ExitCode.DONE, "")
-    assert "nothing is owed" in ended.message
+    assert "nothing to restore" in ended.message
 
 
 def test_a_rehearsal_of_the_api_touches_only_its_own_simulation() -> None:
