@@ -52,7 +52,7 @@ def test_it_does_not_say_that_nothing_is_owed_and_tells_the_limits(
     stage.world.machines[DEV2].limit = 8
     code, said = restored(stage, console, capsys)
     assert code == ExitCode.DONE
-    assert "nothing is owed" not in said
+    assert "nothing to restore" not in said
     assert said.startswith("no run has left a record on the hosts of ring. Transfer limits are now:")
     assert said.endswith(f"now: {NAMES[0]} 2, {NAMES[1]} 8, {NAMES[2]} 2")
 
