@@ -196,8 +196,8 @@ _IN_BRACES: Final = re.compile(r"(?<![$%{])\{(\w+)\}(?!\})")
 
 
 def _is_slip(word: str) -> bool:
-    """Whether a word in braces was meant as `{node}`; others may be for awk or a template."""
-    return bool(difflib.get_close_matches(word.lower(), ["node"], n=1, cutoff=0.75))
+    """Whether a word in braces was meant as `{node}`; others (`{code}`, `{mode}`) are the command's own."""
+    return bool(difflib.get_close_matches(word.lower(), ["node"], n=1, cutoff=0.8))
 
 
 def no_placeholder_but(*here: str, which: str) -> AfterValidator:

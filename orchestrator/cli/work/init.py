@@ -318,7 +318,7 @@ def _answer(question: str, context: Context) -> str:
     try:
         return prompt(question, default="", show_default=False).strip()
     except typer.Abort:
-        context.note("")  # the terminal's own `^C` stands on the line of the question
+        context.note("")  # the terminal prints `^C` on the line of the question
         raise
 
 

@@ -63,8 +63,8 @@ class JvmHugePages:
         boot = sysctls.at_boot(facts, KEY)
         wanted, found, trouble = str(setting.wanted), _pages(facts), _trouble(facts, setting)
         lasts = sysctls.lasts(boot, lambda value: _least(value, wanted))
-        told = _options_file(facts)
-        option = AtBoot(value=_OPTION, by=told) if told else AtBoot()
+        options = _options_file(facts)
+        option = AtBoot(value=_OPTION, by=options) if options else AtBoot()
         parts = (
             Part(
                 of="kernel",
@@ -78,10 +78,10 @@ class JvmHugePages:
             Part(
                 of="JVM",
                 wanted=_OPTION,
-                found=f"{_OPTION}, from the next start on" if told else "not set",
+                found=f"{_OPTION}, from the next start on" if options else "not set",
                 at_boot=option,
-                running=told is not None or (None if _unread(facts) else False),
-                lasts=told is not None,
+                running=options is not None or (None if _unread(facts) else False),
+                lasts=options is not None,
             ),
         )
         return judged(self, facts, setting, profile, parts)

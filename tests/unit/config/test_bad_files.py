@@ -175,6 +175,7 @@ def test_a_bad_playbook_is_refused_by_file_line_and_key(
         "echo it\\'s {node}",
         "depool {node}  # don't ask",
         "echo ${node} {node} | awk '{print}' | xargs -I{} echo {}",
+        "python3 -c 'code, mode = 1, 2; print(f\"{code} {mode}\")'",
         "depool 'a # b' {node}",
         "for name in a b; do depool ${name} {node}; done; curl -w '%{host}' x; docker ps --format '{{name}}'",
         "cat >/tmp/x <<'END'\nit's out\nEND",
