@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,11 +128,11 @@ def _options() -> Any:
 
 
 def fill(client: LabClient, megabytes: int) -> None:
-    """An index that holds so much with its replicas: bytes that do not compress, cheap to write."""
+    """An index that holds so much with its replicas: text that hardly compresses, cheap to write."""
     settings = {"number_of_shards": len(SIX), "number_of_replicas": 1, "refresh_interval": "-1"}
     client.ask("PUT", f"/{BULK}", {"settings": settings, "mappings": {"enabled": False}})
     dice = random.Random(1)  # noqa: S311  (test data, the same each time)
-    noise = dice.randbytes(1 << 20).hex()
+    noise = b64encode(dice.randbytes(1 << 20)).decode()
     for _ in range(megabytes * 1024**2 // 2 // (BULK_DOCUMENTS * DOCUMENT_BYTES)):
         starts = [dice.randrange(len(noise) - DOCUMENT_BYTES) for _ in range(BULK_DOCUMENTS)]
         lines = [f'{{"index":{{}}}}\n{{"noise":"{noise[at : at + DOCUMENT_BYTES]}"}}\n' for at in starts]
