@@ -1,6 +1,6 @@
 """What a boot makes of a host: files as tuning writes them, by hand, against real systemd, udev and tuned.
 
-What is shown here is told in `docs/explanation/what-lasts.md`.
+What is shown here is told in `docs/development/what-lasts.md`.
 """
 
 from __future__ import annotations

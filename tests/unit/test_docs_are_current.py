@@ -128,7 +128,7 @@ def test_every_test_named_as_a_witness_is_there(name: str) -> None:
 
 def test_every_predicate_named_with_a_complaint_is_one() -> None:
     known = {rule.name for rule in PREDICATES} | {rule.name for rule in INVARIANTS}
-    text = (ROOT / "docs/explanation/operators-complaints.md").read_text()
+    text = (ROOT / "docs/development/complaints.md").read_text()
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+){2,})`", text))
     assert len(named) > 8
     assert named - known == set()

@@ -76,7 +76,7 @@ class ElasticsearchLease:
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
                 "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
-                f'it-stopped-what-now.md, "The record cannot be read"). Then remove it: DELETE {path}'
+                f'repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE {path}'
             ),
         )
 

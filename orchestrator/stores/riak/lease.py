@@ -231,7 +231,7 @@ class RiakLease:
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
                 "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
-                'it-stopped-what-now.md, "The record cannot be read"). Then remove the file on every host: '
+                'repair-by-hand.md, "The record cannot be read"). Then remove the file on every host: '
                 f"rm {path}"
             ),
         )
