@@ -76,7 +76,8 @@ one. `/ping`, `/stats` and `/proc` start none; the `/stats` of five nodes take l
 | handoff is hastened | also the timer of each node, the unstarted vnodes of a node until there are none, and every two seconds one command that forces handoff |
 
 `riak pid` is sent when the process in `/proc` has changed. `vnode-status` is never sent: a vnode hands off only after a
-time without messages. `/stats` only prove that handoff continues; `transfers` on two members, in several readings, prove that it is complete.
+time without messages. `/stats` only prove that handoff continues; `transfers` on two members, in several readings,
+prove that it is complete.
 
 ## Every recorded command
 
