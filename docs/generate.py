@@ -72,63 +72,65 @@ FOLDER: Final = Path(__file__).parent / "reference"
 _JSON: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
 
 _PREDICATES: Final = """\
-A predicate is a safety rule with a public name. All of them are asked before every stop: when the wave is
-chosen, and again at the last reading, when allocation is withheld already. A part of a reading that is
-unknown is a refusal, never a pass.
+A predicate is a named safety rule. All predicates are checked before every stop: when the wave is chosen,
+and again at the last reading, when allocation is disabled. If a part of a reading is unknown, the predicate
+is not met.
 
-`--disable-predicate NAME` switches one off for a run, `--disable-predicate NAME=SUBJECT` for one subject;
-that is recorded in the journal. A refusal that does not pass with time ends a run that has changed nothing
-yet at once (exit code 3); every other is waited for, at most `deadlines.hold`.
+`--disable-predicate NAME` switches a predicate off for a run, `--disable-predicate NAME=SUBJECT` for one
+subject; the journal records it. If waiting cannot clear a hold ("passes with time": no), a run that has
+changed nothing ends at once with exit code 3. The run waits for the other holds, at most `deadlines.hold`.
 
-A rule about the nodes of a wave together makes a wave of `--strategy zone` smaller before it holds it:
-[zones](../explanation/zones.md).
+With `--strategy zone`, a predicate about the wave first makes the wave smaller
+([zones](../explanation/zones.md)). If it is not met for a single node, the run holds.
 
-One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did not
-show the setting that had been written.
+One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did
+not show the new value of the allocation setting.
 """
 _EVENTS: Final = """\
-The journal of a run is a list of these; everything that the program knows of a run comes from it.
+The journal of a run is a list of these events. The state of a run is computed from its journal alone.
+
 `--output json` writes one object a line: `ts` (RFC 3339, UTC), `run`, `event`, `sequence`, and the fields
-below. Two lines are no journal events: `waiting` (what is awaited, since when, for how long at most) and
-`summary`, the last one. A [rehearsal](../how-to/rehearse.md) has two more: `mishap` (`what` went wrong) and,
-before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `simulated_seconds`, `seconds`,
-`settings_not_as_found`, `nodes_down`, `against_rules`). A reader passes over fields that it does not know.
+below. Two kinds of lines are not in the journal: `waiting` (what the run waits for, since when, and the
+limit) and `summary`, the last line. A [rehearsal](../how-to/rehearse.md) has two more: `mishap` (`what`
+went wrong) and, before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `simulated_seconds`,
+`seconds`, `settings_not_as_found`, `nodes_down`, `against_rules`). Ignore fields that you do not know: a
+later version may add some.
 """
 _SETTINGS: Final = """\
-Every change is journalled with what was found before it is made, and put back exactly so: each level apart,
-and absent apart from set. A change is written persistently, and transiently only where a transient value
-stands above it. A limit is raised, never lowered. If somebody else changes one of these meanwhile, theirs is
-left, and the journal says so.
+The original value of a setting is journalled before the change, and restored at its level afterwards; a
+setting that was absent is removed. A change is written at the persistent level, and at the transient level
+only over a transient value. A limit is raised, never lowered. If someone else changes one of these settings
+during the run, the new value is kept, and the journal records that.
 
-What stands here is computed by the program for the shipped playbook.
+The tables are computed by the program for the shipped playbook.
 """
 _ALSO_WRITTEN: Final = """\
-## What else is written
+## Other changes
 
-- An index template `orchestrate-lease-N`, which matches no index, for the whole run (unless `lease: state`).
-  It is removed at the end; after a kill it stays, for `restore`.
-- `number_of_replicas` 1 on an index that has none, only with `zero_replica_indices: add_replica`; taken away
-  again when all its copies are started.
-- A voting exclusion of the elected master, only with `master_step_down: true` and five voters or more; taken
-  away before the node's stop.
-- `logger.orchestrate.settings-probe` is unset, where it never stood: that changes nothing, and proves before
-  the first change that settings can be written.
+- An index template `orchestrate-lease-N`, which matches no index, during the whole run (not with
+  `lease: state`). It is removed at the end. After a kill it stays, for `restore`.
+- `number_of_replicas` 1 on an index that has none, only with `zero_replica_indices: add_replica`. The
+  original number is restored when all copies of the index are started.
+- A voting exclusion of the elected master, only with `master_step_down: true` and at least five voters. It
+  is removed before the node's stop.
+- `logger.orchestrate.settings-probe`, which nothing uses, is unset. This changes nothing; it shows, before
+  the first change, that settings can be written.
 """
 
 
 _TUNING: Final = """\
-A tuning profile says what is wanted of a host's kernel and services. Each tunable tells how the host stands,
-running and at the next boot, and names the changes that make it right; each change knows what was found, so
-that it can be undone. `tune check` changes nothing.
+A tuning profile has the wanted values of a host's kernel and services. For each tunable the program reads
+the running value and the value after the next boot, and lists the changes that are needed. Each change is
+recorded with the original value, so that it can be undone. `tune check` changes nothing.
 
-| verdict | means |
+| verdict | meaning |
 |---|---|
-| `ok` | right, and it will be after the next boot |
-| `drift` | there is something to do; the changes are listed |
-| `not_applicable` | the host has no such thing |
-| `unknown` | it could not be read, or it is wrong and cannot be changed from here: the detail says which |
+| `ok` | has the wanted value, also after the next boot |
+| `drift` | has another value, now or after the next boot; the changes are listed |
+| `not_applicable` | the host does not have this tunable |
+| `unknown` | could not be read, or has another value that the program cannot change: the detail says which |
 
-Tunables are made in the order of this table, whatever the order of the profile.
+Tunables are applied in the order of this table; the order in the profile does not matter.
 """
 _STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
 _TUNABLE_MODULES: Final = (
@@ -144,7 +146,7 @@ _TUNABLE_MODULES: Final = (
     ("Erlang's schedulers", erlang),
 )
 _LASTING_MODULES: Final = (
-    ("Files of our own", persisting),
+    ("Files of the program", persisting),
     ("Kernel parameters", sysctls),
     ("Huge pages, with systemd", tmpfiles),
     ("Disks, with systemd", udev),
@@ -180,7 +182,7 @@ def tuning() -> str:
         _table(("tunable", "takes", *_STORES), rows),
         "## What they do\n",
         *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _TUNABLE_MODULES),
-        "## How it is made to last\n",
+        "## How values last over a boot\n",
         *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _LASTING_MODULES),
         "## Reasons and sources of the shipped values\n",
         _table(("tunable", "value", "profile", "why", "source"), reasons),
@@ -190,16 +192,16 @@ def tuning() -> str:
 _MERGE_RULES: Final = """\
 ## Before a merge
 
-`post-bulk-index` and `force-merge` ask these about each index, each time before its merge is begun. All
-indices are asked about before the first, so that a run which is going to hold holds with nothing merged.
+`post-bulk-index` and `force-merge` check these predicates for each index before its merge, and for all
+indices before the first merge: a hold is found while nothing is merged yet.
 """
 
 
 _RIAK_RULES: Final = """\
 ## On Riak
 
-Asked before every stop of a Riak node, in this order. Those that are not described above are Riak's own:
-no single command of Riak tells all, so each asks for its own proof.
+Checked before every stop of a Riak node, in this order. Riak has predicates of its own, because no single
+command of Riak shows the whole state of the cluster.
 """
 
 
@@ -250,7 +252,7 @@ def _merge_rules() -> str:
     shared = ", ".join(f"`{rule.name}`" for rule in MERGE_RULES if rule not in OWN_RULES)
     overview = _table(("predicate", "may be disabled", "passes with time"), rows)
     rules = "\n".join(f"### {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
-    return f"{_MERGE_RULES}Asked as before a stop: {shared}. Beside them:\n\n{overview}\n{rules}"
+    return f"{_MERGE_RULES}Four are the same as before a stop: {shared}. The others:\n\n{overview}\n{rules}"
 
 
 def terms() -> str:
@@ -264,8 +266,8 @@ def terms() -> str:
 def phases() -> str:
     """Both transition tables as diagrams, and what each phase waits for."""
     head = (
-        "Drawn from the tables that the program itself reads: a step that is not here cannot be taken, and\n"
-        "an event that claims one is refused.\n\n## A run\n"
+        "These are the tables that the program uses: it refuses an event with a step that is not here.\n"
+        "\n## A run\n"
     )
     rows = [
         (
@@ -276,10 +278,11 @@ def phases() -> str:
         )
         for phase in Phase
     ]
-    waits = _table(("phase", "waits for", "at most (`deadlines`)", "allocation may be withheld"), rows)
+    waits = _table(("phase", "waits for", "at most (`deadlines`)", "allocation may be disabled"), rows)
     bound = (
-        "`deadlines.withheld` bounds allocation off over all phases together. Every phase but the last two "
-        "can\nstand down; the arrows to `standing_down` are left out of the picture.\n\n## A node\n"
+        "`deadlines.withheld` limits the time with allocation disabled, over all phases together. Every "
+        "phase\nexcept the last two can stand down; the diagram leaves out the arrows to `standing_down`.\n\n"
+        "## A node\n"
     )
     run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
     node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
@@ -289,7 +292,7 @@ def phases() -> str:
         for old, steps in NODE_STEPS_BY_COMMAND.items()
         for new, command in steps.items()
     ]
-    by_command = "A command leads to these too:\n\n" + _table(("from", "to", "command"), commanded)
+    by_command = "Commands can make these steps too:\n\n" + _table(("from", "to", "command"), commanded)
     return _page("Phases", source, head, run, waits, _reads(), bound, node, by_command, _moves())
 
 
@@ -305,7 +308,7 @@ def _reads() -> str:
         for phase, reads in READS.items()
     ]
     table = _table(("phase", "reads", "hosts of", "a member that leaves is a second failure"), rows)
-    return f"What the next decision of each phase reads, as little as it needs:\n\n{table}"
+    return f"Each phase reads only what its next decision needs:\n\n{table}"
 
 
 def _moves() -> str:
@@ -355,14 +358,14 @@ def exit_codes() -> str:
         for code in ExitCode
     ]
     head = (
-        "Fixed: scripts and pipelines may be written against them. What to do, in full, is in\n"
-        "[It stopped: what now?](../how-to/it-stopped-what-now.md).\n"
+        "Scripts and pipelines can rely on these codes. What to do in each case:\n"
+        "[it stopped, what now?](../how-to/it-stopped-what-now.md)\n"
     )
     table = _table(("code", "name", "meaning", "outcome", "what to do"), rows)
     tail = (
-        "The last line of `--output json` carries the same: `outcome` and `exit_code`. A command that is "
-        "refused\nbefore there is a run has the outcome `refused`, whatever its code; a restore that came to "
-        "its end is\nshown there as `done`.\n"
+        "The last line of `--output json` has both, as `outcome` and `exit_code`. A command that is refused "
+        "before\na run begins has the outcome `refused` with every code. A complete restore has the outcome "
+        "`done`.\n"
     )
     return _page("Exit codes", "orchestrator/errors.py", head, table, tail)
 
@@ -448,9 +451,9 @@ def cluster_settings() -> str:
         "Cluster settings that a run changes",
         "orchestrator/engine/kinds/elasticsearch/settings.py",
         head,
-        "## On a cluster whose settings nobody has touched\n\n" + _changes(fresh, policy),
-        "## On a cluster that has been lived in\n\nPersistently `allocation.enable: all` and "
-        "`max_bytes_per_sec: 200mb`, transiently `node_concurrent_recoveries: 3`:\n\n"
+        "## On a cluster with default settings\n\n" + _changes(fresh, policy),
+        "## On a cluster with settings of its own\n\nPersistent `allocation.enable: all` and "
+        "`max_bytes_per_sec: 200mb`, transient `node_concurrent_recoveries: 3`:\n\n"
         + _changes(lived_in, policy),
         tail,
     )
@@ -466,7 +469,7 @@ def _changes(found: SettingsView, policy: Policy) -> str:
         for when, c in whole
         if c.level in Level
     ]
-    return _table(("setting", "level", "found", "during the run", "how long"), rows)
+    return _table(("setting", "level", "original value", "during the run", "how long"), rows)
 
 
 def _page(title: str, source: str, *parts: str) -> str:

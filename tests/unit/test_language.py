@@ -1,4 +1,4 @@
-"""Words that text for people does not use: in help, messages, exit codes, phases and handwritten pages."""
+"""Words that text for people does not use: in help, messages, phases, pages and shipped files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 import typer.main
 
-from docs import generate
 from orchestrator.cli.program import app
 from orchestrator.cli.work import explain
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -28,12 +27,11 @@ REFUSED: Final = (
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path(explain.__file__).parents[2]
 PAGES: Final = sorted(
-    page
-    for folder in ("how-to", "explanation", "tutorial", "development")
-    for page in (ROOT / "docs" / folder).glob("*.md")
-    if page.name not in {*generate.PAGES, "riak-outputs.md"}
+    page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if page.name != "riak-outputs.md"
 )
-"""Handwritten, for operators and engineers."""
+"""For operators and engineers: also `README.md`, `CHANGELOG.md`, decisions and generated pages."""
+FILES: Final = sorted(file for folder in ("configs", "playbooks") for file in (ROOT / folder).rglob("*.yml"))
+"""Files that users copy: every word in them is for people, the comments too."""
 
 
 def _found(text: str) -> list[str]:
@@ -133,10 +131,18 @@ def test_only_what_a_page_quotes_may_have_refused_words(page: str, found: list[s
     assert _found(_prose(page)) == found
 
 
-def test_handwritten_pages_are_found() -> None:
-    assert len(PAGES) > 20
+def test_pages_and_shipped_files_are_found() -> None:
+    pages = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert len(pages) > 35
+    assert {"README.md", "CHANGELOG.md", "docs/index.md", "docs/development/adr/README.md"} <= pages
+    assert len(FILES) >= 8
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_handwritten_pages_are_in_plain_words(page: Path) -> None:
+def test_pages_are_in_plain_words(page: Path) -> None:
     assert _found(_prose(page.read_text())) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_shipped_files_are_in_plain_words(file: Path) -> None:
+    assert _found(re.sub(r"^(\s*)# ?", r"\1", file.read_text(), flags=re.MULTILINE)) == []
