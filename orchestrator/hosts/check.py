@@ -11,7 +11,7 @@ from typing import Final
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, sudo
 from orchestrator.hosts.connection import Lost, Trouble, Unreachable
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, Right, read_survey, survey_script, survey_stdin

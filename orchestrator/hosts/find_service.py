@@ -15,7 +15,7 @@ from typing import Final
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import CommandResult, Unreachable
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.services import PROGRAMS
 from orchestrator.hosts.settings import HostSettings, Manager
 from orchestrator.model.cluster import NodeName

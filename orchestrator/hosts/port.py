@@ -33,7 +33,7 @@ from orchestrator.hosts.accounts import Accounts
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.services import Verb
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo

@@ -15,7 +15,7 @@ from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
 from orchestrator.errors import UsageError
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services
 from orchestrator.hosts.redact import Redactor
 from orchestrator.model.cluster import Node, NodeName

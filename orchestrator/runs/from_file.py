@@ -21,7 +21,7 @@ from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.connection import CommandResult
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings

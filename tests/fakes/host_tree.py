@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
 from tests.fakes.host_tools import (
     BASE_TOOLS,

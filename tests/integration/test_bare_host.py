@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.hosts import exclusion, port
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo

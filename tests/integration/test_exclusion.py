@@ -18,8 +18,8 @@ import pytest
 from orchestrator.hosts import exclusion, script
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connection import CommandResult
-from orchestrator.hosts.connections import Connections
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings

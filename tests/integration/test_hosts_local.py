@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.connection import CommandResult, Lost
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo

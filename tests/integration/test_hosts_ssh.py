@@ -26,11 +26,11 @@ from orchestrator.hosts.connection import (
     Trouble,
     Unreachable,
 )
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Limits
-from orchestrator.hosts.ssh_sessions import SESSIONS_PER_CONNECTION
 from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook

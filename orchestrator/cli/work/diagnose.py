@@ -16,7 +16,7 @@ from orchestrator.cli.options import Output
 from orchestrator.config.quantities import format_duration, parse_duration
 from orchestrator.diagnosis.diagnose import diagnose as look_for_all
 from orchestrator.errors import ExitCode, JournalError, UsageError
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.records import signs_of_records
 from orchestrator.hosts.diagnosis.sampler import LONGEST, SHORTEST, sample
 from orchestrator.model.cluster import NodeName

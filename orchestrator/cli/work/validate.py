@@ -16,7 +16,7 @@ from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import Connect
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import Gate

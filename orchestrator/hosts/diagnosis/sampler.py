@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.asking import reading_command
 from orchestrator.hosts.diagnosis.reading import HostReading, read_answers, signs_of
 from orchestrator.hosts.facts import read_facts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.diagnosis.diagnose import diagnose
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.sampler import sample
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Limits

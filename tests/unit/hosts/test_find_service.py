@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.hosts.connection import CommandResult
-from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
-from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.script import BEGIN, END, shell
 from orchestrator.hosts.settings import Connect, HostSettings, Manager
 from orchestrator.model.cluster import NodeName

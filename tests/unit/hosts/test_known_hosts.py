@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from orchestrator.hosts.known_hosts import HostKey, Verdict, for_host, host_name, judge, parse
+from orchestrator.hosts.connections.ssh.known_hosts import HostKey, Verdict, for_host, host_name, judge, parse
 
 KEY, OTHER = b"first key", b"other key"
 

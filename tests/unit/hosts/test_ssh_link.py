@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.hosts.ssh_link import Link
+from orchestrator.hosts.connections.ssh.link import Link
 
 
 class Dead:

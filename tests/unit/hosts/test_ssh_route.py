@@ -7,8 +7,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
+from orchestrator.hosts.connections.ssh.route import Hop, RouteError, find_route, read_config
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.hosts.ssh_route import Hop, RouteError, find_route, read_config
 
 CONFIG = """
 Host es1

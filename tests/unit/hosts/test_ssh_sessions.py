@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.hosts.connection import Trouble
-from orchestrator.hosts.ssh_link import LinkError
-from orchestrator.hosts.ssh_sessions import SESSIONS_PER_CONNECTION, Sessions
+from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, Sessions
+from orchestrator.hosts.connections.ssh.link import LinkError
 
 
 class FakeChannel:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
 

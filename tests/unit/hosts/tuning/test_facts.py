@@ -16,9 +16,9 @@ from tempfile import mkdtemp
 import pytest
 
 from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
-from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.cluster import NodeName

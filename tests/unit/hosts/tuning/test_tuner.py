@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.tuning_script import plain_commands, read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost

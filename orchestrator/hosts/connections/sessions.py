@@ -14,7 +14,7 @@ from typing import Final
 import paramiko
 
 from orchestrator.hosts.connection import Trouble
-from orchestrator.hosts.ssh_link import Link, LinkError
+from orchestrator.hosts.connections.ssh.link import Link, LinkError
 
 SESSIONS_PER_CONNECTION: Final = 8
 """sshd allows 10 (`MaxSessions`). It still counts a session closed here until its command has ended."""

@@ -15,7 +15,7 @@ from typing import Final
 
 import paramiko
 
-from orchestrator.hosts.known_hosts import DEFAULT_PORT
+from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT
 from orchestrator.hosts.settings import HostSettings
 
 DEFAULT_IDENTITIES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")

@@ -9,7 +9,7 @@ import paramiko
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey, OnDiskPrivateKey
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
-from orchestrator.hosts.ssh_route import Hop
+from orchestrator.hosts.connections.ssh.route import Hop
 
 
 class KeyStrategy(AuthStrategy):

@@ -22,8 +22,8 @@ from orchestrator.hosts.connection import (
     Unreachable,
     end_of,
 )
-from orchestrator.hosts.ssh_link import LinkError
-from orchestrator.hosts.ssh_sessions import Session, Sessions
+from orchestrator.hosts.connections.sessions import Session, Sessions
+from orchestrator.hosts.connections.ssh.link import LinkError
 from orchestrator.model.reading import Seconds
 
 _READ_BYTES: Final = 64 * 1024

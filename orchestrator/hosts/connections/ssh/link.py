@@ -19,12 +19,12 @@ from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from orchestrator.hosts import known_hosts
 from orchestrator.hosts.connection import Trouble, Unreachable
-from orchestrator.hosts.known_hosts import HostKey, KnownKey, Verdict
+from orchestrator.hosts.connections.ssh import known_hosts
+from orchestrator.hosts.connections.ssh.keys import KeyStrategy
+from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KnownKey, Verdict
+from orchestrator.hosts.connections.ssh.route import Hop
 from orchestrator.hosts.settings import Limits
-from orchestrator.hosts.ssh_auth import KeyStrategy
-from orchestrator.hosts.ssh_route import Hop
 from orchestrator.model.reading import Seconds
 
 CONNECT_ATTEMPTS: Final = 3

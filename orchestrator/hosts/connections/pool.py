@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 
 from orchestrator.hosts.connection import Connection, Trouble, Unreachable
-from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.connections.sessions import Sessions
+from orchestrator.hosts.connections.ssh.commands import SshConnection
+from orchestrator.hosts.connections.ssh.link import Link
+from orchestrator.hosts.connections.ssh.route import Route, RouteError, find_route, read_config
 from orchestrator.hosts.settings import Connect, HostSettings, Limits
-from orchestrator.hosts.ssh import SshConnection
-from orchestrator.hosts.ssh_link import Link
-from orchestrator.hosts.ssh_route import Route, RouteError, find_route, read_config
-from orchestrator.hosts.ssh_sessions import Sessions
 from orchestrator.model.reading import Seconds
 
 

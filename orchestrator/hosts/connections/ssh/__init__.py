@@ -1,0 +1,1 @@
+"""SSH by paramiko: route, host keys, log-in, commands."""
