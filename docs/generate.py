@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import typer
 
 from orchestrator.cli.program import app
-from orchestrator.cli.work.explain import EXIT_MEANINGS, PHASE_LIMITS, paragraph, question_of
+from orchestrator.cli.work.explain import EXIT_MEANINGS, PHASE_LIMITS, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
@@ -237,7 +237,10 @@ def _overview(predicates: Sequence[Predicate]) -> str:
 
 
 def _rules(rules: Sequence[Predicate], level: str) -> str:
-    return "\n".join(f"{level} {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in rules)
+    return "\n".join(
+        f"{level} {rule.name}\n\n{paragraph(inspect.getdoc(rule.check))}\n\n*Why:* {rule.why}\n"
+        for rule in rules
+    )
 
 
 def _merge_rules() -> str:
@@ -251,8 +254,10 @@ def _merge_rules() -> str:
     ]
     shared = ", ".join(f"`{rule.name}`" for rule in MERGE_RULES if rule not in OWN_RULES)
     overview = _table(("predicate", "may be disabled", "passes with time"), rows)
-    rules = "\n".join(f"### {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
-    return f"{_MERGE_RULES}Four are the same as before a stop: {shared}. The others:\n\n{overview}\n{rules}"
+    return (
+        f"{_MERGE_RULES}Four are the same as before a stop: {shared}. The others:\n\n"
+        f"{overview}\n{_rules(OWN_RULES, '###')}"
+    )
 
 
 def terms() -> str:

@@ -324,7 +324,7 @@ class RiakView:
         signs: by member that is up.
         transfers: by the node that answered; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
-        untold: by member that is up, why its process could not be identified.
+        unidentified: by member that is up, why its process could not be identified.
         unstarted: by member that is up, the number of vnodes it has not started since its own start. While
             there are any, a clean handoff may be so only for a moment.
     """
@@ -337,7 +337,7 @@ class RiakView:
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ
     ring: Reading[Ring] = NOT_READ
     n_vals: Reading[frozenset[int]] = NOT_READ
-    untold: Mapping[NodeName, str] = field(default_factory=dict)
+    unidentified: Mapping[NodeName, str] = field(default_factory=dict)
     beyond: Mapping[NodeName, int] = field(default_factory=dict)
     unstarted: Mapping[NodeName, Reading[int]] = field(default_factory=dict)
 

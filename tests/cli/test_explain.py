@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from orchestrator.cli.program import run
-from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, question_of
+from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.errors import ExitCode
@@ -26,7 +28,7 @@ def _said(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_every_predicate_is_explained_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     for name, rule in RULES.items():
         said = _said(name, capsys)
-        assert " ".join(question_of(rule).split()) in said, name
+        assert " ".join(paragraph(inspect.getdoc(rule.check)).split()) in said, name
         assert f"Why: {' '.join(rule.why.split())}" in said, name
         assert (f"--disable-predicate {name}" in said) is rule.may_be_disabled, name
 

@@ -17,7 +17,6 @@ import typer
 from orchestrator.config.reference import Key, keys
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, RUN_STEPS
 from orchestrator.engine.run import exit_code_of
@@ -172,13 +171,6 @@ def _terms() -> Iterator[Entry]:
         yield Entry(names=names, kind="term", text=(meaning,))
 
 
-def question_of(predicate: Predicate) -> str:
-    """The question of a predicate, from its function, which may be wrapped in another."""
-    around = inspect.getclosurevars(predicate.check).nonlocals
-    rule = around.get("rule", around.get("check", predicate.check))
-    return paragraph(inspect.getdoc(rule))
-
-
 def paragraph(doc: str | None) -> str:
     """A docstring without its sections, one line per paragraph."""
     whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
@@ -196,7 +188,7 @@ def _predicates() -> Iterator[Entry]:
             passes = "in part" if rule.lasting else "yes" if rule.passes_with_time else "no"
             disable = f"--disable-predicate {rule.name}" if rule.may_be_disabled else "not possible"
             facts = (("passes with time", passes), ("to disable it", disable))
-            text = (question_of(rule), f"Why: {rule.why}")
+            text = (paragraph(inspect.getdoc(rule.check)), f"Why: {rule.why}")
             yield Entry(names=(rule.name,), kind=kind, text=text, facts=facts)
 
 

@@ -177,7 +177,7 @@ def ring_checks(riak: RiakView) -> Iterator[Check]:
         yield _readable("ring", point, part)
     for node, signs in riak.signs.items():
         yield _readable(node, "/stats", signs.stats)
-    for node, why in riak.untold.items():
+    for node, why in riak.unidentified.items():
         yield Check(subject=node, point="process", good=False, message=why)
 
 

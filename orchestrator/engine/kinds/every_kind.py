@@ -6,6 +6,7 @@ A missing reading is a hold: unknown is never healthy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
@@ -40,7 +41,7 @@ _GONE: Final = (
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
 """States of a service whose node the master may still list, but only for a short time."""
 
-Rule = Callable[[Question, ClusterView], Iterator[Finding]]
+Check = Callable[[Question, ClusterView], Iterator[Finding]]
 
 
 def some(names: list[str]) -> str:
@@ -49,15 +50,16 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def on_cluster(rule: Rule) -> Callable[[Question], Iterator[Finding]]:
-    """A predicate that needs the cluster state."""
+def on_cluster(of_cluster: Check) -> Callable[[Question], Iterator[Finding]]:
+    """A predicate that needs the cluster state; its docstring is the check's."""
 
+    @wraps(of_cluster)
     def check(question: Question) -> Iterator[Finding]:
         view = question.observation.cluster
         if isinstance(view, Unknown):
             yield "cluster state", view.reason
         else:
-            yield from rule(question, view)
+            yield from of_cluster(question, view)
 
     return check
 

@@ -93,7 +93,7 @@ def parse_health(body: Any) -> Reading[HealthView]:
     """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0."""
 
     def parse() -> HealthView:
-        def told(name: str) -> int:
+        def number(name: str) -> int:
             return count(within(body, name), name)
 
         status = text(within(body, "status"), "status")
@@ -102,13 +102,13 @@ def parse_health(body: Any) -> Reading[HealthView]:
         return HealthView(
             status=Health(status),
             settled=not truth(within(body, "timed_out"), "timed_out"),
-            nodes=told("number_of_nodes"),
-            active_shards=told("active_shards"),
-            initializing_shards=told("initializing_shards"),
-            relocating_shards=told("relocating_shards"),
-            unassigned_shards=told("unassigned_shards"),
-            pending_tasks=told("number_of_pending_tasks"),
-            oldest_task=told("task_max_waiting_in_queue_millis") / 1000,
+            nodes=number("number_of_nodes"),
+            active_shards=number("active_shards"),
+            initializing_shards=number("initializing_shards"),
+            relocating_shards=number("relocating_shards"),
+            unassigned_shards=number("unassigned_shards"),
+            pending_tasks=number("number_of_pending_tasks"),
+            oldest_task=number("task_max_waiting_in_queue_millis") / 1000,
         )
 
     return reading("cluster health", parse)

@@ -90,8 +90,8 @@ class RiakCluster:
         status = self._memory.status_with_all_up()
         if status is None:
             return None
-        told = (usable(up(status), self._avoided)[0], status)
-        reader = Reader((self._contacts, contact), told, self._avoided, pool, self._memory)
+        reported = (usable(up(status), self._avoided)[0], status)
+        reader = Reader((self._contacts, contact), reported, self._avoided, pool, self._memory)
         view = reader.counted(self._name)
         if view is None:
             return None

@@ -152,16 +152,16 @@ class Contacts:
 
     def _look(self) -> Reading[Contact]:
         answers = self._asked()
-        told = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
-        if not told:
+        answered = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
+        if not answered:
             wrong = {url: stats.reason for url, stats in answers.items() if isinstance(stats, Unknown)}
             return Unknown(reason=reasons_by_place(wrong))
-        apart = _apart(told)
+        apart = _apart(answered)
         if apart is not None:
             return apart
-        members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in told))))
+        members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in answered))))
         reason = "no node of it was asked"
-        for stats in told:
+        for stats in answered:
             version = self._version(stats.node)
             if isinstance(version, Unknown):
                 reason = version.reason
@@ -194,10 +194,10 @@ class Contacts:
         return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
 
 
-def _apart(told: Sequence[NodeStats]) -> Unknown | None:
+def _apart(answered: Sequence[NodeStats]) -> Unknown | None:
     """Check that the endpoints are of one cluster, which has no name: each must list the others."""
-    for stats in told:
-        strangers = sorted({other.node for other in told} - stats.members)
+    for stats in answered:
+        strangers = sorted({other.node for other in answered} - stats.members)
         if strangers:
             return Unknown(
                 reason=f"{stats.node} does not call {', '.join(strangers)} a member, and `endpoints` names"

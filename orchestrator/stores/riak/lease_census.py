@@ -108,11 +108,11 @@ class Census:
         return [found for number in self.numbers for found in self.at(number) if found.kept.key == key]
 
 
-def count(told: Mapping[NodeName, Reading[Listing]], known: Mapping[NodeName, str]) -> Census:
+def count(listings: Mapping[NodeName, Reading[Listing]], known: Mapping[NodeName, str]) -> Census:
     """Group nodes by machine; `known` has the earlier machine of a node that did not answer."""
     machines: dict[str, Machine] = {}
     silent: dict[NodeName, str] = {}
-    for node, listing in sorted(told.items()):
+    for node, listing in sorted(listings.items()):
         if isinstance(listing, Unknown):
             silent[node] = listing.reason
         else:

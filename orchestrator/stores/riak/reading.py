@@ -158,7 +158,7 @@ class Reader:
 
     Args:
         reached: how the cluster is reached.
-        told: the state of the cluster, and the member that reported it.
+        reported: the state of the cluster, and the member that reported it.
         avoided: nodes that are being restarted; a peer is asked about them.
         pool: threads for the parts.
         memory: results of earlier readings.
@@ -167,13 +167,13 @@ class Reader:
     def __init__(
         self,
         reached: tuple[Contacts, Contact],
-        told: tuple[NodeName, ClusterStatus],
+        reported: tuple[NodeName, ClusterStatus],
         avoided: frozenset[NodeName],
         pool: Executor,
         memory: Memory,
     ) -> None:
         self._contacts, self._contact = reached
-        self._asked, self._cluster = told
+        self._asked, self._cluster = reported
         self._admin, self._avoided = self._contact.admin, avoided
         self._pool, self._memory = pool, memory
         self._up = up(self._cluster)
@@ -184,8 +184,8 @@ class Reader:
         asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         lives = self._lives()
         stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
-        told = {node: life.result() for node, life in lives.items()}
-        if len(stats) < len(self._up) or any(isinstance(life, Unknown) for life in told.values()):
+        incarnations = {node: life.result() for node, life in lives.items()}
+        if len(stats) < len(self._up) or any(isinstance(life, Unknown) for life in incarnations.values()):
             return None
         members = frozenset(self._up)
         agreed = all(
@@ -197,7 +197,7 @@ class Reader:
         beyond = {each.node: each.beyond_its_own for each in stats if each.beyond_its_own}
         if not agreed or not beyond:
             return None
-        return self._view(name, RiakView(beyond=beyond), told)
+        return self._view(name, RiakView(beyond=beyond), incarnations)
 
     def view(self, name: str, look: Collection[Look], *, paced: bool = False) -> ClusterView:
         """The members that are up, with their processes, and the requested parts of the ring.
@@ -207,10 +207,10 @@ class Reader:
             look: the requested parts.
             paced: during a wait for handoff, also read the vnodes that nodes have not started.
         """
-        told = {node: life.result() for node, life in self._lives().items()}
-        self._take_turns(told)
+        incarnations = {node: life.result() for node, life in self._lives().items()}
+        self._take_turns(incarnations)
         riak = RiakView(cluster=self._cluster)
-        asked = told if paced and awaits_handoff(look) else {}
+        asked = incarnations if paced and awaits_handoff(look) else {}
         unstarted = {node: self._pool.submit(self._unstarted, node, life) for node, life in asked.items()}
         if Look.ACTIVITY in look:
             riak = self._before_a_stop(riak)
@@ -219,7 +219,7 @@ class Reader:
         elif Look.HEALTH in look:
             riak = self._coming_back(riak)
         riak = replace(riak, unstarted={node: each.result() for node, each in unstarted.items()})
-        return self._view(name, riak, told)
+        return self._view(name, riak, incarnations)
 
     def _unstarted(self, node: NodeName, life: Reading[Incarnation]) -> Reading[int]:
         """The number of vnodes not started; not read again once it is 0, since it stays 0 for a process."""
@@ -243,8 +243,10 @@ class Reader:
                 settings[timer_key(node)] = str(timer)
         return SettingsView(transient=settings)
 
-    def _view(self, name: str, riak: RiakView, told: Mapping[NodeName, Reading[Incarnation]]) -> ClusterView:
-        untold = {node: life.reason for node, life in told.items() if isinstance(life, Unknown)}
+    def _view(
+        self, name: str, riak: RiakView, incarnations: Mapping[NodeName, Reading[Incarnation]]
+    ) -> ClusterView:
+        unidentified = {node: life.reason for node, life in incarnations.items() if isinstance(life, Unknown)}
         claimant = next((m.node for m in self._cluster.members if m.claimant), self._asked)
         locations = {m.node: m.location for m in self._cluster.members if m.location}
         return ClusterView(
@@ -254,10 +256,10 @@ class Reader:
             distribution="riak",
             state_version=0,
             master=claimant,
-            nodes=tuple(self._node(node, told[node], locations.get(node)) for node in self._up),
+            nodes=tuple(self._node(node, incarnations[node], locations.get(node)) for node in self._up),
             indices=(),
             copies=(),
-            riak=replace(riak, untold=untold),
+            riak=replace(riak, unidentified=unidentified),
         )
 
     def _node(self, name: NodeName, found: Reading[Incarnation], location: str | None) -> Node:
@@ -277,10 +279,10 @@ class Reader:
     def _life(self, node: NodeName) -> Reading[Incarnation]:
         return self._contacts.stranger(self._admin, node) or self._memory.lives.of(self._admin, node)
 
-    def _take_turns(self, told: Mapping[NodeName, Reading[Incarnation]]) -> None:
+    def _take_turns(self, incarnations: Mapping[NodeName, Reading[Incarnation]]) -> None:
         """Send commands to members outside the current wave whose processes were found on their hosts."""
         for node in self._up:
-            if node not in self._avoided and not isinstance(told[node], Unknown):
+            if node not in self._avoided and not isinstance(incarnations[node], Unknown):
                 self._turns.sent.setdefault(node, 0)
 
     def _ask(self, question: Callable[[NodeName], Reading[T]]) -> Future[Reading[T]]:
@@ -357,8 +359,8 @@ class Reader:
             return replace(riak, signs=signs)
         agreed = self._ask(self._admin.ring_ready)
         services = self._services(ready)
-        told = {node: replace(sign, service=services.get(node, NOT_READ)) for node, sign in signs.items()}
-        return replace(riak, ring_ready=agreed.result(), signs=told)
+        signs = {node: replace(sign, service=services.get(node, NOT_READ)) for node, sign in signs.items()}
+        return replace(riak, ring_ready=agreed.result(), signs=signs)
 
     def _services(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[ServiceWait]]:
         """Whether a peer sees the key-value store of these nodes up."""

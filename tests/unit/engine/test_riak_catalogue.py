@@ -9,8 +9,7 @@ import pytest
 
 from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.predicates import Question, holds
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES, ring_of
-from orchestrator.engine.kinds.riak.predicates import predicates
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import ClusterView, LeaseView, Observation, ServiceState
@@ -211,7 +210,7 @@ def test_a_life_that_is_not_told_says_why() -> None:
     subject = f"node {TWO}"
     why = "its process is unknown: "
     assert _lives(nameless) == [(subject, f"{why}neither `riak pid` nor /proc on its host say")]
-    asked = _riak(nameless, untold={TWO: "its machine is another one's"})
+    asked = _riak(nameless, unidentified={TWO: "its machine is another one's"})
     assert _lives(asked) == [(subject, f"{why}its machine is another one's")]
     assert _lives(_viewing(nameless, riak=None)) == _lives(nameless)
 
@@ -222,14 +221,6 @@ def test_of_a_node_that_is_no_member_other_rules_speak() -> None:
     assert "all_members_up" in _refusing(strange)
 
 
-def test_a_cluster_that_was_not_read_is_refused_by_every_rule_of_the_ring_with_its_reason() -> None:
-    asked = _seeing(_question(), cluster=GONE)
-    assert ring_of(asked) is GONE
-    of_the_ring = {rule.name for rule in predicates(ring_of)}
-    said = {rule.name: list(rule.check(asked)) for rule in PREDICATES if rule.name in of_the_ring}
-    assert said == {name: [("cluster", GONE.reason)] for name in of_the_ring}
-
-
 def test_only_the_lives_of_the_wave_have_to_be_told() -> None:
     nameless = _nameless(_question())
     assert "lives_are_told" in _refusing(nameless)
@@ -238,5 +229,4 @@ def test_only_the_lives_of_the_wave_have_to_be_told() -> None:
 
 def test_a_reading_without_the_ring_is_refused_by_every_rule_of_the_ring() -> None:
     asked = _viewing(_question(), riak=None)
-    assert isinstance(ring_of(asked), Unknown)
     assert {"ring_ready", "all_members_up", "no_transfers"} < set(_refusing(asked))

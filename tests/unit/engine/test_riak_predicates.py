@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.riak.predicates import RULES, predicates
+from orchestrator.engine.kinds.predicates import Predicate, Question
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
 from orchestrator.model.policy import Wave
@@ -34,7 +35,7 @@ from orchestrator.view.words import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.engine.asking import question
+from tests.unit.engine.asking import question, viewing
 
 ONE, TWO, _, _, FIVE, *_ = NODES = names(8)
 RING = claimed(8, 64)
@@ -75,8 +76,18 @@ HEALTHY = RiakView(
 )
 
 
+def of_the_ring() -> list[Predicate]:
+    """The predicates that are about the ring; every one has its scenarios below."""
+    return [each for each in PREDICATES if each.name in ALONE]
+
+
+def about(view: RiakView, *wave: NodeName) -> Question:
+    """May the wave be stopped by this reading of the ring?"""
+    return viewing(replace(question(), wave=Wave(number=1, nodes=wave or (ONE,))), riak=view)
+
+
 def refusals(view: RiakView, *wave: NodeName) -> dict[str, list[tuple[str, str]]]:
-    asked = {rule.name: list(rule.check(view, frozenset(wave or (ONE,)))) for rule in RULES}
+    asked = {each.name: list(each.check(about(view, *wave))) for each in of_the_ring()}
     return {name: found for name, found in asked.items() if found}
 
 
@@ -178,8 +189,13 @@ def test_a_healthy_cluster_may_lose_one_node() -> None:
     assert [node for node in NODES if refusals(HEALTHY, node)] == []
 
 
-def test_every_rule_has_its_scenarios() -> None:
-    assert set(ALONE) == {rule.name for rule in RULES}
+def test_every_predicate_of_the_ring_has_its_scenarios() -> None:
+    unread = replace(about(HEALTHY), observation=replace(about(HEALTHY).observation, cluster=WHY))
+    said = {each.name for each in PREDICATES if list(each.check(unread)) == [("cluster", WHY.reason)]}
+    assert said == set(ALONE)
+    nothing = viewing(about(HEALTHY), riak=None)
+    reason = ("cluster", "nothing was read of the ring")
+    assert {each.name for each in PREDICATES if list(each.check(nothing)) == [reason]} == set(ALONE)
 
 
 @pytest.mark.parametrize(("name", "view", "subject"), SCENARIOS)
@@ -282,7 +298,7 @@ def test_what_is_not_read_is_refused_with_its_reason(
 
 
 def test_nothing_read_is_refused_by_every_rule() -> None:
-    assert set(refusals(RiakView())) == {rule.name for rule in RULES}
+    assert set(refusals(RiakView())) == set(ALONE)
 
 
 def seen(state: str) -> RiakView:
@@ -357,26 +373,16 @@ def test_what_to_do_about_it_is_shown_to_its_end_whatever_the_names() -> None:
     cluster = ClusterStatus(ring_ready=True, members=tuple(map(status_of, long)))
     view = replace(HEALTHY, cluster=cluster, ring=Ring(owners=owners))
     ((subject, evidence),) = next(
-        list(rule.check(view, frozenset({long[0]})))
-        for rule in RULES
-        if rule.name == "preference_lists_keep_quorum"
+        list(each.check(about(view, long[0])))
+        for each in of_the_ring()
+        if each.name == "preference_lists_keep_quorum"
     )
     hold = Hold(predicate="preference_lists_keep_quorum", subject=subject, evidence=evidence)
     assert hold_sentence(hold).endswith(f"preference_lists_keep_quorum={long[0]} accepts it")
 
 
-def test_the_rules_become_predicates_in_one_line() -> None:
-    asked = question()
-    wave = replace(asked, wave=Wave(number=1, nodes=(ONE,)))
-    bad = replace(HEALTHY, ring=in_blocks(8, 64))
-    found = [rule.name for rule in predicates(lambda _: bad) if list(rule.check(wave))]
-    assert found == ["preference_lists_keep_quorum"]
-    unread = {rule.name: list(rule.check(wave)) for rule in predicates(lambda _: WHY)}
-    assert unread == {rule.name: [("cluster", WHY.reason)] for rule in RULES}
-
-
 def test_the_quorum_alone_is_of_the_set_and_does_not_come_back_with_time() -> None:
     """A smaller wave is looked for, and nobody waits for a ring that will be the same in an hour."""
-    found = predicates(lambda _: HEALTHY)
+    found = of_the_ring()
     assert [rule.name for rule in found if rule.about_wave] == ["preference_lists_keep_quorum"]
     assert [rule.name for rule in found if not rule.passes_with_time] == ["preference_lists_keep_quorum"]

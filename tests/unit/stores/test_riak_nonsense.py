@@ -112,7 +112,7 @@ def same_or_unknown(found: Any, meant: Any) -> bool:
     if isinstance(found, Unknown) or found == meant:
         return True
     if isinstance(found, (RiakView, SignsOfLife)) and type(found) is type(meant):
-        names = [field.name for field in fields(found) if field.name != "untold"]
+        names = [field.name for field in fields(found) if field.name != "unidentified"]
         return all(same_or_unknown(getattr(found, name), getattr(meant, name)) for name in names)
     if isinstance(found, Mapping) and isinstance(meant, Mapping):
         return found.keys() == meant.keys() and all(same_or_unknown(found[key], meant[key]) for key in found)

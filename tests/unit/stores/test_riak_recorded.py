@@ -110,9 +110,9 @@ def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(reco
     if parser_of(record.command) is None:
         assert meaning(record).startswith("not read: ")
         return
-    untold = "is not responding to pings" in record.text or "Invalid " in record.text
+    unidentified = "is not responding to pings" in record.text or "Invalid " in record.text
     answers_in_any_case = record.command.startswith(("riak ping", "riak stop", "riak admin wait-for"))
-    assert isinstance(value_of(record), Unknown) is (untold and not answers_in_any_case)
+    assert isinstance(value_of(record), Unknown) is (unidentified and not answers_in_any_case)
 
 
 def test_clean_is_what_stands_after_every_drain_and_nowhere_else() -> None:

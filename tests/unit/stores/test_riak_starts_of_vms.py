@@ -228,7 +228,7 @@ def test_a_process_that_has_ended_is_no_life(stage: Staged) -> None:
     found = view(read(stage, Phase.DOWN))
     assert stage.runner.on("pid") == [DEV2]
     assert found.riak is not None
-    assert found.riak.untold == {DEV2: "process 101 has ended"}
+    assert found.riak.unidentified == {DEV2: "process 101 has ended"}
 
 
 # While a node comes back ------------------------------------

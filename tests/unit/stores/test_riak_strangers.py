@@ -49,7 +49,7 @@ def _lives(stage: Staged) -> tuple[dict[NodeName, str | None], dict[NodeName, st
     view = stage.cluster.observe({Look.CLUSTER}).cluster
     assert isinstance(view, ClusterView)
     assert view.riak is not None
-    return {node.name: node.incarnation.ephemeral_id for node in view.nodes}, dict(view.riak.untold)
+    return {node.name: node.incarnation.ephemeral_id for node in view.nodes}, dict(view.riak.unidentified)
 
 
 def test_endpoints_of_two_clusters_are_no_cluster(stage: Staged) -> None:
@@ -94,9 +94,9 @@ def test_nothing_is_read_or_set_where_no_endpoint_answers(stage: Staged) -> None
 def test_a_machine_on_which_another_node_answers_has_no_life_and_says_whose(stage: Staged) -> None:
     """As with two addresses of `hosts.nodes` that changed places: the other node would be stopped."""
     stage.runner.instead[DEV2, "admin show transfer_limit"] = _shown(DEV3)
-    lives, untold = _lives(stage)
+    lives, unidentified = _lives(stage)
     assert lives == {DEV1: f"{BOOT} 100 1000", DEV2: None, DEV3: f"{BOOT} 102 1000"}
-    assert untold == {
+    assert unidentified == {
         DEV2: f"on the machine of {DEV2} (127.0.0.1) {DEV3} answers: correct `hosts.nodes` or "
         "`hosts.overrides` in the cluster file"
     }
@@ -118,10 +118,10 @@ def test_a_machine_that_does_not_say_who_answers_has_no_life(
     stage: Staged, output: CommandOutput | Unknown
 ) -> None:
     stage.runner.instead[DEV2, "admin show transfer_limit"] = output
-    lives, untold = _lives(stage)
+    lives, unidentified = _lives(stage)
     assert lives[DEV2] is None
-    assert list(untold) == [DEV2]
-    assert "answers: correct" not in untold[DEV2], "nobody said that it is another one"
+    assert list(unidentified) == [DEV2]
+    assert "answers: correct" not in unidentified[DEV2], "nobody said that it is another one"
     del stage.runner.instead[DEV2, "admin show transfer_limit"]
     assert _lives(stage) == ({name: f"{BOOT} {100 + at} 1000" for at, name in enumerate(NAMES)}, {})
 

@@ -12,28 +12,19 @@ from orchestrator.engine.gates import gates_open
 from orchestrator.engine.kinds import every_kind
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import About, Finding, Predicate, Question
-from orchestrator.engine.kinds.riak.predicates import predicates
+from orchestrator.engine.kinds.riak import predicates as ring
+from orchestrator.engine.kinds.riak.predicates import on_ring
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.riak import RiakView
-
-
-def ring_of(question: Question) -> Reading[RiakView]:
-    """What a question's reading has of the ring."""
-    view = question.observation.cluster
-    if isinstance(view, Unknown):
-        return view
-    return view.riak if view.riak is not None else Unknown(reason="nothing was read of the ring")
 
 
 def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Each node of the wave reports its process: only a new process proves a restart."""
-    untold = {} if view.riak is None else view.riak.untold
+    unidentified = {} if view.riak is None else view.riak.unidentified
     for name in question.wave.nodes:
         node = view.node(name)
         if node is not None and node.incarnation == Incarnation():
-            why = untold.get(name, "neither `riak pid` nor /proc on its host say")
+            why = unidentified.get(name, "neither `riak pid` nor /proc on its host say")
             yield f"node {name}", f"its process is unknown: {why}"
 
 
@@ -74,7 +65,33 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=on_cluster(lives_are_told),
         about=About.WAVE,
     ),
-    *predicates(ring_of),
+    Predicate(
+        name="ring_ready",
+        why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
+        check=on_ring(ring.ring_ready),
+    ),
+    Predicate(
+        name="no_pending_ownership_change",
+        why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
+        check=on_ring(ring.no_pending_ownership_change),
+    ),
+    Predicate(
+        name=ring.ALL_MEMBERS_UP,
+        why="If a node is down already, the stop of the next node can end the quorum of keys.",
+        check=on_ring(ring.all_members_up),
+    ),
+    Predicate(
+        name="no_transfers",
+        why="Writes that wait for handoff may be on this node only, so it must not stop.",
+        check=on_ring(ring.no_transfers),
+    ),
+    Predicate(
+        name="preference_lists_keep_quorum",
+        why="A key cannot be read or written at quorum while most of its owners are down.",
+        check=on_ring(ring.preference_lists_keep_quorum),
+        passes_with_time=False,
+        about=About.WAVE,
+    ),
     Predicate(
         name="one_zone_at_a_time",
         why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",

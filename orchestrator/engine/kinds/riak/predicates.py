@@ -15,10 +15,10 @@ reading is a hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import About, Finding, Predicate, Question
+from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
@@ -34,18 +34,26 @@ Nodes = frozenset[NodeName]
 Check = Callable[[RiakView, Nodes], Iterator[Finding]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One predicate: from the reading and the wave to subjects and evidence of holds.
+def ring_of(question: Question) -> Reading[RiakView]:
+    """The question's reading of the ring."""
+    view = question.observation.cluster
+    if isinstance(view, Unknown):
+        return view
+    return view.riak if view.riak is not None else Unknown(reason="nothing was read of the ring")
 
-    The other attributes are those of `Predicate`.
-    """
 
-    name: str
-    why: str
-    check: Check
-    passes_with_time: bool = True
-    about: About = About.CLUSTER
+def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
+    """A predicate that needs the ring, from a check of the ring and the wave, with the check's docstring."""
+
+    @wraps(check)
+    def asked(question: Question) -> Iterator[Finding]:
+        view = ring_of(question)
+        if isinstance(view, Unknown):
+            yield "cluster", view.reason
+        else:
+            yield from check(view, frozenset(question.wave.nodes))
+
+    return asked
 
 
 def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
@@ -165,52 +173,6 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
         yield ", ".join(breach.nodes), _sentence(breach, ring.size)
 
 
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
-        name="ring_ready",
-        why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
-        check=ring_ready,
-    ),
-    Rule(
-        name="no_pending_ownership_change",
-        why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
-        check=no_pending_ownership_change,
-    ),
-    Rule(
-        name=ALL_MEMBERS_UP,
-        why="If a node is down already, the stop of the next node can end the quorum of keys.",
-        check=all_members_up,
-    ),
-    Rule(
-        name="no_transfers",
-        why="Writes that wait for handoff may be on this node only, so it must not stop.",
-        check=no_transfers,
-    ),
-    Rule(
-        name="preference_lists_keep_quorum",
-        why="A key cannot be read or written at quorum while most of its owners are down.",
-        check=preference_lists_keep_quorum,
-        passes_with_time=False,
-        about=About.WAVE,
-    ),
-)
-"""In the order in which they are checked."""
-
-
-def predicates(view_of: Callable[[Question], Reading[RiakView]]) -> tuple[Predicate, ...]:
-    """The rules as predicates, given where a question keeps its reading of Riak."""
-    return tuple(
-        Predicate(
-            name=rule.name,
-            why=rule.why,
-            check=_on_view(rule.check, view_of),
-            passes_with_time=rule.passes_with_time,
-            about=rule.about,
-        )
-        for rule in RULES
-    )
-
-
 def what_transfers(transfers: Transfers) -> Iterator[str]:
     """Everything that keeps transfers from being clean, for people."""
     for node in transfers.down:
@@ -238,19 +200,6 @@ def _sentence(breach: Breach, lists: int) -> str:
         f"({owners}) would be down, and {quorum_of(breach.n_val)} must be up; "
         f"{breach.lists} of {lists} preference lists are like this{alone}"
     )
-
-
-def _on_view(
-    check: Check, view_of: Callable[[Question], Reading[RiakView]]
-) -> Callable[[Question], Iterator[Finding]]:
-    def asked(question: Question) -> Iterator[Finding]:
-        view = view_of(question)
-        if isinstance(view, Unknown):
-            yield "cluster", view.reason
-        else:
-            yield from check(view, frozenset(question.wave.nodes))
-
-    return asked
 
 
 def _members(view: RiakView) -> Reading[Nodes]:
