@@ -18,13 +18,13 @@ from orchestrator.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PROSE]
 HANDWRITTEN = [page for page in PROSE if page.name not in generate.PAGES]
 
 
-@pytest.mark.parametrize("name", sorted(generate.PAGES))
-def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
-    assert (generate.FOLDER / name).read_text() == generate.PAGES[name](), "run: make docs"
+def test_a_generated_page_is_what_the_code_says_now(subtests: pytest.Subtests) -> None:
+    for name in sorted(generate.PAGES):
+        with subtests.test(name=name):
+            assert (generate.FOLDER / name).read_text() == generate.PAGES[name](), "run: make docs"
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
@@ -48,19 +48,20 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    links = re.findall(r"\]\(([^)\s]+)\)", text)
-    broken = []
-    for link in links:
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, fragment = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        if not target.exists() or (fragment and fragment not in _anchors(target)):
-            broken.append(link)
-    assert broken == []
+def test_every_relative_link_leads_somewhere(subtests: pytest.Subtests) -> None:
+    for page in PROSE:
+        with subtests.test(str(page.relative_to(ROOT))):
+            text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+            links = re.findall(r"\]\(([^)\s]+)\)", text)
+            broken = []
+            for link in links:
+                if re.match(r"[a-z]+:", link):
+                    continue
+                path, _, fragment = link.partition("#")
+                target = (page.parent / path).resolve() if path else page
+                if not target.exists() or (fragment and fragment not in _anchors(target)):
+                    broken.append(link)
+            assert broken == []
 
 
 def test_every_page_can_be_found_from_the_readme() -> None:
@@ -86,22 +87,23 @@ def _shown_commands() -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("line", _shown_commands())
 def test_every_command_shown_is_one_and_has_the_flags_shown(
-    line: str, capsys: pytest.CaptureFixture[str]
+    subtests: pytest.Subtests, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = shlex.split(line, comments=True)
-    command = words[1]
-    if command in later.COMMANDS:
-        assert run([command]) == ExitCode.USAGE
-        assert "not in this version" in capsys.readouterr().err
-        return
-    group = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]  # a group
-    below = [words[2]] if words[2:] and words[2] in getattr(group, "commands", {}) else []
-    assert run([command, *below, "--help"]) == ExitCode.DONE
-    shown = capsys.readouterr().out
-    flags = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
-    assert [flag for flag in flags if not re.search(rf"{flag}\b", shown)] == []
+    for line in _shown_commands():
+        with subtests.test(line=line):
+            words = shlex.split(line, comments=True)
+            command = words[1]
+            if command in later.COMMANDS:
+                assert run([command]) == ExitCode.USAGE
+                assert "not in this version" in capsys.readouterr().err
+                continue
+            group = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]  # a group
+            below = [words[2]] if words[2:] and words[2] in getattr(group, "commands", {}) else []
+            assert run([command, *below, "--help"]) == ExitCode.DONE
+            shown = capsys.readouterr().out
+            flags = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+            assert [flag for flag in flags if not re.search(rf"{flag}\b", shown)] == []
 
 
 def _named_tests() -> list[str]:
@@ -119,11 +121,12 @@ def test_every_module_named_is_there() -> None:
     assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
 
 
-@pytest.mark.parametrize("name", _named_tests())
-def test_every_test_named_as_a_witness_is_there(name: str) -> None:
-    path, _, test = name.partition("::")
-    assert (ROOT / path).is_file()
-    assert f"def {test}" in (ROOT / path).read_text()
+def test_every_test_named_as_a_witness_is_there(subtests: pytest.Subtests) -> None:
+    for name in _named_tests():
+        with subtests.test(name=name):
+            path, _, test = name.partition("::")
+            assert (ROOT / path).is_file()
+            assert f"def {test}" in (ROOT / path).read_text()
 
 
 def test_every_predicate_named_with_a_complaint_is_one() -> None:

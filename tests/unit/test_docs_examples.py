@@ -220,15 +220,16 @@ def test_command_lines_are_found_in_all_kinds_of_examples() -> None:
         assert part in text, part
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_the_program_itself_reads_every_command_line_shown(line: str) -> None:
-    words = shlex.split(line)
-    command = typer.main.get_command(app)
-    while words and words[0] in getattr(command, "commands", {}):
-        command = command.commands[words[0]]  # type: ignore[attr-defined]  # a group
-        words = words[1:]
-    context = command.make_context("orchestrate", words)
-    assert context.params
+def test_the_program_itself_reads_every_command_line_shown(subtests: pytest.Subtests) -> None:
+    for line in COMMANDS:
+        with subtests.test(line=line):
+            words = shlex.split(line)
+            command = typer.main.get_command(app)
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words[0]]  # type: ignore[attr-defined]  # a group
+                words = words[1:]
+            context = command.make_context("orchestrate", words)
+            assert context.params
 
 
 def test_the_program_would_refuse_a_line_that_is_wrong() -> None:

@@ -21,12 +21,18 @@ def test_every_test_is_in_one_half() -> None:
     assert halves([]) == (["-m", "(real or docker)"], ["-m", "not (real or docker)"])
 
 
-@pytest.mark.parametrize(
-    ("codes", "code"),
-    [((0, 0), 0), ((0, 1), 1), ((2, 0), 2), ((5, 0), 0), ((5, 1), 1), ((-9, 0), -9), ((5, 5), 5)],
-)
-def test_a_failure_of_either_is_one_of_the_whole(codes: tuple[int, int], code: int) -> None:
-    assert verdict(*codes) == code
+def test_a_failure_of_either_is_one_of_the_whole(subtests: pytest.Subtests) -> None:
+    for codes, code in [
+        ((0, 0), 0),
+        ((0, 1), 1),
+        ((2, 0), 2),
+        ((5, 0), 0),
+        ((5, 1), 1),
+        ((-9, 0), -9),
+        ((5, 5), 5),
+    ]:
+        with subtests.test(codes=codes, code=code):
+            assert verdict(*codes) == code
 
 
 @pytest.mark.parametrize("bad", ["real", "other", "neither"])

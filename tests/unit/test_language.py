@@ -117,18 +117,16 @@ def test_messages_are_in_plain_words() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("page", "found"),
-    [
+def test_only_what_a_page_quotes_may_have_refused_words(subtests: pytest.Subtests) -> None:
+    for page, found in [
         ("Ask whoever made it.", ["whoever"]),
         ("A value is put\nback.", ["put back"]),
         ("It prints `is put back`.", []),
         ("```text\nall will be put back\n```\n", []),
         ("```text\nall\n```\nIt is put back.\n```text\nend\n```\n", ["put back"]),
-    ],
-)
-def test_only_what_a_page_quotes_may_have_refused_words(page: str, found: list[str]) -> None:
-    assert _found(_prose(page)) == found
+    ]:
+        with subtests.test(page=page, found=found):
+            assert _found(_prose(page)) == found
 
 
 def test_pages_and_shipped_files_are_found() -> None:
@@ -138,11 +136,13 @@ def test_pages_and_shipped_files_are_found() -> None:
     assert len(FILES) >= 8
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_pages_are_in_plain_words(page: Path) -> None:
-    assert _found(_prose(page.read_text())) == []
+def test_pages_are_in_plain_words(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(str(page.relative_to(ROOT))):
+            assert _found(_prose(page.read_text())) == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_shipped_files_are_in_plain_words(file: Path) -> None:
-    assert _found(re.sub(r"^(\s*)# ?", r"\1", file.read_text(), flags=re.MULTILINE)) == []
+def test_shipped_files_are_in_plain_words(subtests: pytest.Subtests) -> None:
+    for file in FILES:
+        with subtests.test(str(file.relative_to(ROOT))):
+            assert _found(re.sub(r"^(\s*)# ?", r"\1", file.read_text(), flags=re.MULTILINE)) == []

@@ -37,11 +37,12 @@ REPAIRS = {
 }
 
 
-@pytest.mark.parametrize("code", list(ExitCode))
-def test_every_exit_code_has_its_fate(code: ExitCode) -> None:
-    found = verdict(_ended(int(code)))
-    assert found.fate is FATES[code]
-    assert f"ended with {int(code)} " in found.message
+def test_every_exit_code_has_its_fate(subtests: pytest.Subtests) -> None:
+    for code in list(ExitCode):
+        with subtests.test(code=code):
+            found = verdict(_ended(int(code)))
+            assert found.fate is FATES[code]
+            assert f"ended with {int(code)} " in found.message
 
 
 @pytest.mark.parametrize(("code", "repair"), REPAIRS.items())

@@ -148,29 +148,26 @@ def _expected(file: str, line: int | None, key: str | None, message: str) -> str
     return f"{place}: {key}: {message}" if key else f"{place}: {message}"
 
 
-@pytest.mark.parametrize(("text", "line", "key", "message"), CLUSTER_FILES)
-def test_a_bad_cluster_file_is_refused_by_file_line_and_key(
-    text: str, line: int | None, key: str | None, message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_cluster(parse(text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
-    assert str(caught.value) == _expected("prod.yml", line, key, message)
-    assert (caught.value.file, caught.value.line, caught.value.key) == ("prod.yml", line, key)
-    assert caught.value.exit_code is ExitCode.USAGE
+def test_a_bad_cluster_file_is_refused_by_file_line_and_key(subtests: pytest.Subtests) -> None:
+    for text, line, key, message in CLUSTER_FILES:
+        with subtests.test(text=text, line=line, key=key, message=message):
+            with pytest.raises(ConfigError) as caught:
+                check_cluster(parse(text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
+            assert str(caught.value) == _expected("prod.yml", line, key, message)
+            assert (caught.value.file, caught.value.line, caught.value.key) == ("prod.yml", line, key)
+            assert caught.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize(("text", "line", "key", "message"), PLAYBOOKS)
-def test_a_bad_playbook_is_refused_by_file_line_and_key(
-    text: str, line: int | None, key: str | None, message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book")
-    assert str(caught.value) == _expected("book.yml", line, key, message)
+def test_a_bad_playbook_is_refused_by_file_line_and_key(subtests: pytest.Subtests) -> None:
+    for text, line, key, message in PLAYBOOKS:
+        with subtests.test(text=text, line=line, key=key, message=message):
+            with pytest.raises(ConfigError) as caught:
+                check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book")
+            assert str(caught.value) == _expected("book.yml", line, key, message)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_command_that_a_shell_reads_to_its_end_is_taken(subtests: pytest.Subtests) -> None:
+    for line in [
         "sh -c 'depool \"$1\"' sh {node}",
         "echo it\\'s {node}",
         "depool {node}  # don't ask",
@@ -179,12 +176,11 @@ def test_a_bad_playbook_is_refused_by_file_line_and_key(
         "depool 'a # b' {node}",
         "for name in a b; do depool ${name} {node}; done; curl -w '%{host}' x; docker ps --format '{{name}}'",
         "cat >/tmp/x <<'END'\nit's out\nEND",
-    ],
-)
-def test_a_command_that_a_shell_reads_to_its_end_is_taken(line: str) -> None:
-    text = KIND + f"hooks: {{before_stop: [{{run: {json.dumps(line)}}}]}}\n"
-    spec = check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book").spec
-    assert [hook.run for hook in spec.hooks.before_stop] == [line]
+    ]:
+        with subtests.test(line=line):
+            text = KIND + f"hooks: {{before_stop: [{{run: {json.dumps(line)}}}]}}\n"
+            spec = check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book").spec
+            assert [hook.run for hook in spec.hooks.before_stop] == [line]
 
 
 def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> None:
@@ -219,9 +215,8 @@ def test_five_faults_are_shown_and_the_others_counted() -> None:
     assert said[-1] == "b.yml: and 1 more"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_a_later_version_brings_to_a_playbook_is_refused_as_such(subtests: pytest.Subtests) -> None:
+    for text, message in [
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
         ("kind: riak\nstrategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
@@ -230,12 +225,11 @@ def test_five_faults_are_shown_and_the_others_counted() -> None:
             KIND + "notify: x\nstrategy: shard-safe\n",
             "f.yml:2: notify: not in this version\nf.yml:3: strategy: shard-safe: not in this version",
         ),
-    ],
-)
-def test_what_a_later_version_brings_to_a_playbook_is_refused_as_such(text: str, message: str) -> None:
-    with pytest.raises(NotInThisVersion) as caught:
-        check_playbook(parse(text, "f.yml"), path=Path("f.yml"), name="f")
-    assert str(caught.value) == message
+    ]:
+        with subtests.test(text=text, message=message):
+            with pytest.raises(NotInThisVersion) as caught:
+                check_playbook(parse(text, "f.yml"), path=Path("f.yml"), name="f")
+            assert str(caught.value) == message
 
 
 def test_a_later_key_beside_a_fault_is_told_among_the_faults() -> None:

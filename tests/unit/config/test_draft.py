@@ -83,11 +83,10 @@ def test_a_text_is_read_as_the_same_text(text: str) -> None:
     assert text in content
 
 
-@pytest.mark.parametrize(
-    "text", ["true", "No", "null", "1e3", "0x10", "~", "a: b", "-", "a #b", "{node}", "ö"]
-)
-def test_what_could_be_read_otherwise_is_in_quotes(text: str) -> None:
-    assert scalar(text) == f'"{text}"'
+def test_what_could_be_read_otherwise_is_in_quotes(subtests: pytest.Subtests) -> None:
+    for text in ["true", "No", "null", "1e3", "0x10", "~", "a: b", "-", "a #b", "{node}", "ö"]:
+        with subtests.test(text=text):
+            assert scalar(text) == f'"{text}"'
 
 
 @given(st.text(max_size=200))

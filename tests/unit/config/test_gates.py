@@ -79,22 +79,22 @@ def test_relative_paths_start_at_the_playbook_and_a_home_stays() -> None:
     assert [str(one) for one in secrets_in(spec.gates, FOLDER)] == [f"file:{FOLDER}/mq.txt", "file:~/token"]
 
 
-@pytest.mark.parametrize("written", ["5", "5.5", "true", "null", "'5'"])
-def test_a_wanted_value_keeps_its_type(written: str) -> None:
-    gate = gates_in(
-        _spec(f"\n  - http_json: {{url: 'http://a', path: x, equals: {written}}}\n").gates, FOLDER
-    )[0]
-    assert isinstance(gate, HttpJsonGate)
-    assert gate.equals is not None
-    assert repr(gate.equals.value) == {"true": "True", "null": "None"}.get(written, written)
+def test_a_wanted_value_keeps_its_type(subtests: pytest.Subtests) -> None:
+    for written in ["5", "5.5", "true", "null", "'5'"]:
+        with subtests.test(written=written):
+            gate = gates_in(
+                _spec(f"\n  - http_json: {{url: 'http://a', path: x, equals: {written}}}\n").gates, FOLDER
+            )[0]
+            assert isinstance(gate, HttpJsonGate)
+            assert gate.equals is not None
+            assert repr(gate.equals.value) == {"true": "True", "null": "None"}.get(written, written)
 
 
 QUEUE = "url: 'http://mq:1', queue: q, max_messages: 1"
 
 
-@pytest.mark.parametrize(
-    ("gate", "message"),
-    [
+def test_what_is_wrong_is_said_with_its_place(subtests: pytest.Subtests) -> None:
+    for gate, message in [
         (
             "{}",
             "f.yml:3: gates[0]: needs exactly one of `rabbitmq_queue`, `prometheus`, `http_json`, `command`",
@@ -161,12 +161,11 @@ QUEUE = "url: 'http://mq:1', queue: q, max_messages: 1"
             "{command: {run: a, name: ' x'}}",
             "f.yml:3: gates[0].command.name: must be one line of printable text, without spaces around it",
         ),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_place(gate: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _spec(f"\n  - {gate}\n")
-    assert str(caught.value) == message
+    ]:
+        with subtests.test(gate=gate, message=message):
+            with pytest.raises(ConfigError) as caught:
+                _spec(f"\n  - {gate}\n")
+            assert str(caught.value) == message
 
 
 def test_two_gates_of_one_name_are_refused() -> None:

@@ -166,7 +166,9 @@ def test_a_name_that_one_of_the_folders_has_is_not_given_again(tmp_path: Path, f
     assert caught.value.file == str(path)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "prod.yml", "a b", ".."])
-def test_a_name_that_is_not_looked_up_is_none_for_a_new_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be the name of a cluster file"):
-        place_of_new(name, _places(tmp_path))
+def test_a_name_that_is_not_looked_up_is_none_for_a_new_file(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    for name in ["", "a/b", "prod.yml", "a b", ".."]:
+        with subtests.test(name=name), pytest.raises(ConfigError, match="cannot be the name of a cluster"):
+            place_of_new(name, _places(tmp_path))

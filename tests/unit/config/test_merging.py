@@ -69,27 +69,24 @@ def test_a_refresh_interval_can_be_taken_away() -> None:
     assert merge.put_right == LoaderSettings(refresh_interval="")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_wrong_flags_are_named(subtests: pytest.Subtests) -> None:
+    for flags, message in [
         (MergeFlags(patterns=()), "--index: name the indices that were loaded, such as --index 'posts-*'"),
         (MergeFlags(patterns=("a,",)), "--index: the name of an index, or a glob, is needed"),
         (MergeFlags(patterns=(" ",)), "--index: the name of an index, or a glob, is needed"),
         (MergeFlags(patterns=("a*", "-ab")), "--index -ab: takes an index out; name those"),
         (MergeFlags(patterns=("far:posts",)), "--index far:posts: names indices of another cluster"),
         (MergeFlags(patterns=("a",), max_segments=0), "--max-segments 0: must be at least 1"),
-    ],
-)
-def test_wrong_flags_are_named(flags: MergeFlags, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        _policy(flags)
-    assert str(caught.value).startswith(message)
-    assert caught.value.exit_code is ExitCode.USAGE
+    ]:
+        with subtests.test(flags=flags, message=message):
+            with pytest.raises(UsageError) as caught:
+                _policy(flags)
+            assert str(caught.value).startswith(message)
+            assert caught.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
+def test_wrong_values_are_told_with_line_and_key(subtests: pytest.Subtests) -> None:
+    for written, message in [
         ("{max_segments: 0}", "force_merge.max_segments: must be at least 1"),
         ("{max_segments: 5.5}", "force_merge.max_segments: must be a whole number"),
         ("{at_once: 0}", "force_merge.at_once: must be at least 1"),
@@ -104,9 +101,8 @@ def test_wrong_flags_are_named(flags: MergeFlags, message: str) -> None:
         ("{put_right: {refresh_interval: }}", "force_merge.put_right.refresh_interval: has no value"),
         ("{put_right: {translog_durability: async}}", "force_merge.put_right.translog_durability: must be"),
         ("true", "force_merge: must be a mapping"),
-    ],
-)
-def test_wrong_values_are_told_with_line_and_key(written: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _policy(None, f"flush: true\nforce_merge: {written}\n")
-    assert str(caught.value).startswith(f"b.yml:3: {message}")
+    ]:
+        with subtests.test(written=written, message=message):
+            with pytest.raises(ConfigError) as caught:
+                _policy(None, f"flush: true\nforce_merge: {written}\n")
+            assert str(caught.value).startswith(f"b.yml:3: {message}")

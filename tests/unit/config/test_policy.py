@@ -138,9 +138,8 @@ hooks:
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "playbook", "nodes", "budget"),
-    [
+def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(subtests: pytest.Subtests) -> None:
+    for flags, playbook, nodes, budget in [
         ({}, "", 30, 1),
         ({"strategy": "node"}, "strategy: zone\n", 30, 1),
         ({"strategy": "zone"}, "", 30, None),
@@ -154,12 +153,9 @@ hooks:
         ({"reboot": True}, "", 30, None),
         ({"reboot": True, "max_unavailable": "1"}, "", 30, 1),
         ({"reboot": True}, "max_unavailable: 2\n", 30, 2),
-    ],
-)
-def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(
-    flags: dict[str, Any], playbook: str, nodes: int, budget: int | None
-) -> None:
-    assert _policy(Overrides(**flags), playbook=playbook, nodes=nodes).max_unavailable == budget
+    ]:
+        with subtests.test(flags=flags, playbook=playbook, nodes=nodes, budget=budget):
+            assert _policy(Overrides(**flags), playbook=playbook, nodes=nodes).max_unavailable == budget
 
 
 def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
@@ -215,12 +211,17 @@ def test_policies_for_indices_without_replicas(written: str, wanted: ZeroReplica
     assert (policy.zero_replicas, policy.zero_replicas_accepted) == (wanted, ())
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_wrong_flags_are_refused_by_name(subtests: pytest.Subtests) -> None:
+    for flags, message in [
         ({"strategy": "nod"}, "--strategy nod: unknown; did you mean `node`?"),
-        ({"max_unavailable": "0"}, "--max-unavailable 0: must be a whole number of at least 1, or a percentage such as 10%"),
-        ({"max_unavailable": "x"}, "--max-unavailable x: must be a whole number of at least 1, or a percentage such as 10%"),
+        (
+            {"max_unavailable": "0"},
+            "--max-unavailable 0: must be a whole number of at least 1, or a percentage such as 10%",
+        ),
+        (
+            {"max_unavailable": "x"},
+            "--max-unavailable x: must be a whole number of at least 1, or a percentage such as 10%",
+        ),
         ({"only": ("",)}, "--only: the name of a node, or a glob, is needed"),
         ({"exclude": (" ",)}, "--exclude: the name of a node, or a glob, is needed"),
         ({"zone": ""}, "--zone: the name of a zone is needed"),
@@ -228,20 +229,31 @@ def test_policies_for_indices_without_replicas(written: str, wanted: ZeroReplica
         ({"only": ("es1", "es2"), "exclude": ("es2",)}, "--only es2 and --exclude es2 contradict each other"),
         ({"only": ("es1",), "exclude": ("es*",)}, "--only es1 and --exclude es* contradict each other"),
         ({"only": ("es*",), "exclude": ("es*",)}, "--only es* and --exclude es* contradict each other"),
-        ({"started_before": "2026-11-01"}, "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d"),
+        (
+            {"started_before": "2026-11-01"},
+            "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d",
+        ),
         ({"pause_after": 0}, "--pause-after 0: must be at least 1"),
         ({"timeout": "10"}, "--timeout 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
         ({"reason": "x" * 1001}, "--reason: must have at most 1000 characters"),
-        ({"disable_predicate": ("cluster_not_rde",)}, "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?"),
-        ({"disable_predicate": ("observation_is_fresh",)}, "--disable-predicate observation_is_fresh: this one cannot be switched off"),
-        ({"disable_predicate": ("cluster_not_red=",)}, "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out"),
-    ],
-)  # fmt: skip
-def test_wrong_flags_are_refused_by_name(flags: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        _policy(Overrides(**flags))
-    assert str(caught.value) == message
-    assert caught.value.exit_code is ExitCode.USAGE
+        (
+            {"disable_predicate": ("cluster_not_rde",)},
+            "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?",
+        ),
+        (
+            {"disable_predicate": ("observation_is_fresh",)},
+            "--disable-predicate observation_is_fresh: this one cannot be switched off",
+        ),
+        (
+            {"disable_predicate": ("cluster_not_red=",)},
+            "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out",
+        ),
+    ]:
+        with subtests.test(flags=flags, message=message):
+            with pytest.raises(UsageError) as caught:
+                _policy(Overrides(**flags))
+            assert str(caught.value) == message
+            assert caught.value.exit_code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
@@ -256,25 +268,19 @@ def test_flags_of_a_later_version_are_refused_as_such(flags: dict[str, Any], mes
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("book", "flag", "wanted"),
-    [
+def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subtests) -> None:
+    for book, flag, wanted in [
         ("", None, None),
         ("", True, "elasticsearch"),
         ("tune: mine", None, "mine"),
         ("tune: mine", True, "mine"),
         ("tune: mine", False, None),
-    ],
-)
-def test_the_profile_is_the_playbooks_or_that_of_the_kind(
-    book: str,
-    flag: bool | None,  # noqa: FBT001  (a case of the table)
-    wanted: str | None,
-) -> None:
-    playbook = check_playbook(
-        parse(f"kind: elasticsearch\n{book}\n", "book.yml"), path=Path("book.yml"), name="book"
-    )
-    assert profile_wanted(_cluster(), playbook, Overrides(tune=flag)) == wanted
+    ]:
+        with subtests.test(book=book, flag=flag, wanted=wanted):
+            playbook = check_playbook(
+                parse(f"kind: elasticsearch\n{book}\n", "book.yml"), path=Path("book.yml"), name="book"
+            )
+            assert profile_wanted(_cluster(), playbook, Overrides(tune=flag)) == wanted
 
 
 def test_a_profile_for_another_store_is_refused() -> None:

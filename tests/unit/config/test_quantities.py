@@ -23,26 +23,29 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "value", ["", "10", 10, "-1s", "1.5h", "1h30m", "10 m", "10M", "0m", "99999d", None, True, "\u0661s"]
-)
-def test_what_is_no_duration(value: object) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_duration(value)
+def test_what_is_no_duration(subtests: pytest.Subtests) -> None:
+    for value in ["", "10", 10, "-1s", "1.5h", "1h30m", "10 m", "10M", "0m", "99999d", None, True, "\u0661s"]:
+        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
+            parse_duration(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("1b", 1), ("1k", 1024), ("100mb", 104_857_600), ("100MB", 104_857_600), ("2gb", 2**31), ("1tb", 2**40)],
-)
-def test_byte_sizes_are_counted_as_elasticsearch_counts(text: str, size: int) -> None:
-    assert parse_byte_size(text) == size
+def test_byte_sizes_are_counted_as_elasticsearch_counts(subtests: pytest.Subtests) -> None:
+    for text, size in [
+        ("1b", 1),
+        ("1k", 1024),
+        ("100mb", 104_857_600),
+        ("100MB", 104_857_600),
+        ("2gb", 2**31),
+        ("1tb", 2**40),
+    ]:
+        with subtests.test(text=text, size=size):
+            assert parse_byte_size(text) == size
 
 
-@pytest.mark.parametrize("value", ["100", 100, "-1", "0b", "1.5gb", "9999999999999tb", "mb", None])
-def test_what_is_no_byte_size(value: object) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_byte_size(value)
+def test_what_is_no_byte_size(subtests: pytest.Subtests) -> None:
+    for value in ["100", 100, "-1", "0b", "1.5gb", "9999999999999tb", "mb", None]:
+        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
+            parse_byte_size(value)
 
 
 @given(st.integers(min_value=1, max_value=10 * 365 * 86_400))
@@ -60,15 +63,14 @@ def test_percentages(text: str, share: float) -> None:
     assert parse_percent(text) == share
 
 
-@pytest.mark.parametrize("value", ["50", 0.5, "%", "101%", "-1%", None])
-def test_what_is_no_percentage(value: object) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_percent(value)
+def test_what_is_no_percentage(subtests: pytest.Subtests) -> None:
+    for value in ["50", 0.5, "%", "101%", "-1%", None]:
+        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
+            parse_percent(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "nodes", "count"),
-    [
+def test_a_budget_in_percent_is_rounded_down_and_is_at_least_one(subtests: pytest.Subtests) -> None:
+    for value, nodes, count in [
         (1, 30, 1),
         ("3", 30, 3),
         ("10%", 30, 3),
@@ -76,22 +78,19 @@ def test_what_is_no_percentage(value: object) -> None:
         ("10%", 3, 1),
         ("100%", 7, 7),
         ("29%", 100, 29),
-    ],
-)
-def test_a_budget_in_percent_is_rounded_down_and_is_at_least_one(
-    value: object, nodes: int, count: int
-) -> None:
-    assert parse_budget(value).resolve(nodes) == count
+    ]:
+        with subtests.test(value=value, nodes=nodes, count=count):
+            assert parse_budget(value).resolve(nodes) == count
 
 
 def test_a_budget_is_written_as_it_was_read() -> None:
     assert [str(Budget(count=2)), str(Budget(percent=12.5))] == ["2", "12.5%"]
 
 
-@pytest.mark.parametrize("value", [0, -1, "0", "0%", "x", 1.0, True, None, "1 %"])
-def test_what_is_no_budget(value: object) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_budget(value)
+def test_what_is_no_budget(subtests: pytest.Subtests) -> None:
+    for value in [0, -1, "0", "0%", "x", 1.0, True, None, "1 %"]:
+        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
+            parse_budget(value)
 
 
 def test_times_and_ages() -> None:
@@ -102,9 +101,7 @@ def test_times_and_ages() -> None:
     assert parse_time_or_age("2026-11-01T00:00Z").resolve(5.0) == 1_793_491_200.0
 
 
-@pytest.mark.parametrize(
-    "text", ["", "2026-11-01", "2026-11-01T00:00", "2026-13-01T00:00Z", "yesterday", "0d", "30"]
-)
-def test_what_is_no_time_or_age(text: str) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_time_or_age(text)
+def test_what_is_no_time_or_age(subtests: pytest.Subtests) -> None:
+    for text in ["", "2026-11-01", "2026-11-01T00:00", "2026-13-01T00:00Z", "yesterday", "0d", "30"]:
+        with subtests.test(text=text), pytest.raises(ValueError, match="must be"):
+            parse_time_or_age(text)

@@ -87,9 +87,8 @@ def test_the_keys_of_the_contract_are_read() -> None:
     assert (host.address, host.service) == ("10.0.0.1", _commands("/opt/riak/bin/riak"))
 
 
-@pytest.mark.parametrize(
-    ("member", "nodes", "address"),
-    [
+def test_the_machine_of_a_member(subtests: pytest.Subtests) -> None:
+    for member, nodes, address in [
         ("riak@riak1", {"riak@riak1": "10.0.0.1", "riak1": "10.0.0.2"}, "10.0.0.1"),
         ("riak@riak1", {"riak1": "10.0.0.2", "riak2": "10.0.0.3"}, "10.0.0.2"),
         ("riak@10.0.0.2", {"riak1": "10.0.0.2"}, "10.0.0.2"),
@@ -97,10 +96,9 @@ def test_the_keys_of_the_contract_are_read() -> None:
         ("dev2@127.0.0.1", {}, "127.0.0.1"),
         ("a@b@riak1", {"riak1": "10.0.0.2"}, "10.0.0.2"),
         ("riak1", {"riak1": "10.0.0.2"}, "10.0.0.2"),
-    ],
-)
-def test_the_machine_of_a_member(member: str, nodes: dict[str, str], address: str) -> None:
-    assert address_of(member, nodes) == address
+    ]:
+        with subtests.test(member=member, nodes=nodes, address=address):
+            assert address_of(member, nodes) == address
 
 
 def test_a_member_is_meant_by_its_host_and_by_the_host_that_has_its_address() -> None:
@@ -363,24 +361,22 @@ PLAYBOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "key", "message"), CLUSTER_FILES)
-def test_a_bad_cluster_file_is_refused_by_file_line_and_key(
-    text: str, line: int | None, key: str | None, message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _cluster(text, head="")
-    where = f"ring.yml{f':{line}' if line else ''}{f': {key}' if key else ''}"
-    assert str(caught.value) == f"{where}: {message}"
-    assert caught.value.exit_code is ExitCode.USAGE
+def test_a_bad_cluster_file_is_refused_by_file_line_and_key(subtests: pytest.Subtests) -> None:
+    for text, line, key, message in CLUSTER_FILES:
+        with subtests.test(text=text, line=line, key=key, message=message):
+            with pytest.raises(ConfigError) as caught:
+                _cluster(text, head="")
+            where = f"ring.yml{f':{line}' if line else ''}{f': {key}' if key else ''}"
+            assert str(caught.value) == f"{where}: {message}"
+            assert caught.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize(("text", "line", "key", "message"), PLAYBOOKS)
-def test_a_bad_playbook_is_refused_by_file_line_and_key(
-    text: str, line: int, key: str | None, message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_playbook(parse(text, "b.yml"), path=Path("b.yml"), name="b")
-    assert str(caught.value) == f"b.yml:{line}{f': {key}' if key else ''}: {message}"
+def test_a_bad_playbook_is_refused_by_file_line_and_key(subtests: pytest.Subtests) -> None:
+    for text, line, key, message in PLAYBOOKS:
+        with subtests.test(text=text, line=line, key=key, message=message):
+            with pytest.raises(ConfigError) as caught:
+                check_playbook(parse(text, "b.yml"), path=Path("b.yml"), name="b")
+            assert str(caught.value) == f"b.yml:{line}{f': {key}' if key else ''}: {message}"
 
 
 def test_nodes_that_the_file_names_have_the_address_that_it_gives_or_their_own() -> None:

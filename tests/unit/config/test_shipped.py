@@ -119,12 +119,13 @@ def test_the_reference_page_is_up_to_date() -> None:
     assert written == page(), "run: python -m orchestrator.config.reference > docs/reference/configuration.md"
 
 
-@pytest.mark.parametrize("which", list(SchemaOf))
-def test_a_schema_is_json_and_refuses_unknown_keys(which: SchemaOf) -> None:
-    schema = json.loads(json.dumps(json_schema(which)))
-    assert schema["additionalProperties"] is False
-    assert ("applies_to" if which is SchemaOf.TUNING else "kind") in schema["required"]
-    assert {shape.get("additionalProperties", False) for shape in schema["$defs"].values()} == {False}
+def test_a_schema_is_json_and_refuses_unknown_keys(subtests: pytest.Subtests) -> None:
+    for which in list(SchemaOf):
+        with subtests.test(which=which):
+            schema = json.loads(json.dumps(json_schema(which)))
+            assert schema["additionalProperties"] is False
+            assert ("applies_to" if which is SchemaOf.TUNING else "kind") in schema["required"]
+            assert {shape.get("additionalProperties", False) for shape in schema["$defs"].values()} == {False}
 
 
 def test_every_key_of_every_file_is_described() -> None:

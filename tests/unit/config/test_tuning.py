@@ -96,13 +96,14 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "key", "message"), BAD)
-def test_a_bad_profile_is_refused_with_its_place(text: str, line: int | None, key: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        _check(text)
-    error = caught.value
-    assert (error.line, error.key) == (line, key)
-    assert message in str(error)
+def test_a_bad_profile_is_refused_with_its_place(subtests: pytest.Subtests) -> None:
+    for text, line, key, message in BAD:
+        with subtests.test(text=text, line=line, key=key, message=message):
+            with pytest.raises(ConfigError) as caught:
+                _check(text)
+            error = caught.value
+            assert (error.line, error.key) == (line, key)
+            assert message in str(error)
 
 
 def test_all_faults_are_told_at_once() -> None:

@@ -42,24 +42,23 @@ def test_the_shipped_files_are_recognised(kind: FileKind, paths: tuple[str, ...]
         assert kind_of_file(read(shipped(folder) / rest).content) is kind, path
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_what_does_not_say_so_is_left_to_the_check_of_its_keys(subtests: pytest.Subtests) -> None:
+    for content in [
         {"kind": "elasticsearch"},
         {"kind": "elasticsearch", "name": "prod", "flush": True},
         {"settings": {}},
         {"event": "summary", "kind": "elasticsearch", "strategy": "node"},
         {"TOKEN": "x"},
         {},
-    ],
-)
-def test_what_does_not_say_so_is_left_to_the_check_of_its_keys(content: dict[str, object]) -> None:
-    assert kind_of_file(content) is None
+    ]:
+        with subtests.test(content=content):
+            assert kind_of_file(content) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "command", "says"),
-    [
+def test_a_file_in_the_wrong_place_is_named(
+    subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, command, says in [
         (PLAYBOOK, "plan --cluster {file}", "playbook, not a cluster file; name it with `--playbook`"),
         (PROFILE, "validate --cluster {file}", "tuning profile, not a cluster file; name it as `tune`"),
         (PLAN, "plan --cluster {file}", "saved plan, not a cluster file; `orchestrate apply` runs it"),
@@ -73,15 +72,12 @@ def test_what_does_not_say_so_is_left_to_the_check_of_its_keys(content: dict[str
         (SNAPSHOT, "apply {file} --yes", "snapshot, not a saved plan; `orchestrate rehearse"),
         (PLAN, "rehearse --snapshot {file}", "saved plan, not a snapshot; `orchestrate apply` runs it"),
         (CLUSTER, "rehearse --snapshot {file}", "cluster file, not a snapshot; name it"),
-    ],
-)  # fmt: skip
-def test_a_file_in_the_wrong_place_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, command: str, says: str
-) -> None:
-    (file := tmp_path / "given.yml").write_text(text)
-    (cluster := tmp_path / "prod.yml").write_text(CLUSTER)
-    words = [word.format(file=file, cluster=cluster) for word in command.split()]
-    assert run(words) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.startswith(f"orchestrate: {file}: this is a {says}")
+    ]:
+        with subtests.test(text=text, command=command, says=says):
+            (file := tmp_path / "given.yml").write_text(text)
+            (cluster := tmp_path / "prod.yml").write_text(CLUSTER)
+            words = [word.format(file=file, cluster=cluster) for word in command.split()]
+            assert run(words) == ExitCode.USAGE
+            said = capsys.readouterr()
+            assert (said.out, said.err.count("\n")) == ("", 1)
+            assert said.err.startswith(f"orchestrate: {file}: this is a {says}")

@@ -113,18 +113,16 @@ def test_idle_time_may_go_back_a_little_and_no_other_may() -> None:
     assert isinstance(counters.switches(_stat("1 1 1 1 1", 10), _stat("2 2 2 2 2", 9), 5.0), Unknown)
 
 
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
+def test_the_word_in_force_is_the_one_in_brackets(subtests: pytest.Subtests) -> None:
+    for text, chosen in [
         ("noop deadline [cfq]", "cfq"),
         ("[none] mq-deadline kyber bfq", "none"),
         ("none", "none"),
         ("always madvise [never]", "never"),
         ("", ""),
-    ],
-)
-def test_the_word_in_force_is_the_one_in_brackets(text: str, chosen: str) -> None:
-    assert counters.read_chosen(text)[0] == chosen
+    ]:
+        with subtests.test(text=text, chosen=chosen):
+            assert counters.read_chosen(text)[0] == chosen
 
 
 def test_the_columns_of_sar_go_by_their_names_in_any_language_and_version() -> None:

@@ -52,15 +52,15 @@ INCIDENTS = {
 HEALTHY = sorted(folder.name for folder in (DATA / "healthy").iterdir())
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
-def test_an_incident_is_named_with_its_numbers_and_nothing_else_is(name: str) -> None:
-    syndrome, confidence, tunable, numbers = INCIDENTS[name]
-    (finding,) = of_record("incidents", name).findings
-    assert (finding.syndrome, finding.confidence, finding.tunable) == (syndrome, confidence, tunable)
-    measured = {number.name: number.value for number in finding.numbers}
-    for what, value in numbers.items():
-        assert measured[what] == pytest.approx(value, rel=2e-3), what
-    assert finding.advice
+def test_an_incident_is_named_with_its_numbers_and_nothing_else_is(subtests: pytest.Subtests) -> None:
+    for name, (syndrome, confidence, tunable, numbers) in INCIDENTS.items():
+        with subtests.test(name=name):
+            (finding,) = of_record("incidents", name).findings
+            assert (finding.syndrome, finding.confidence, finding.tunable) == (syndrome, confidence, tunable)
+            measured = {number.name: number.value for number in finding.numbers}
+            for what, value in numbers.items():
+                assert measured[what] == pytest.approx(value, rel=2e-3), what
+            assert finding.advice
 
 
 def test_every_recorded_incident_is_tested() -> None:
@@ -71,26 +71,28 @@ def test_ten_healthy_hosts_and_more_are_recorded() -> None:
     assert len(HEALTHY) >= 10
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_nothing_is_found_on_a_healthy_host(name: str) -> None:
-    diagnosis = of_record("healthy", name)
-    assert diagnosis.findings == ()
-    assert diagnosis.examined == (name,)
-    assert diagnosis.unexamined == ()
+def test_nothing_is_found_on_a_healthy_host(subtests: pytest.Subtests) -> None:
+    for name in HEALTHY:
+        with subtests.test(name=name):
+            diagnosis = of_record("healthy", name)
+            assert diagnosis.findings == ()
+            assert diagnosis.examined == (name,)
+            assert diagnosis.unexamined == ()
 
 
 LIVE = [name for name in HEALTHY if (DATA / "healthy" / name / "reading-1.txt").exists()]
 
 
-@pytest.mark.parametrize("name", LIVE)
-def test_on_a_host_that_was_read_every_syndrome_was_looked_for(name: str) -> None:
-    # Otherwise "nothing found" would be true of an empty file as well.
-    diagnosis = of_record("healthy", name)
-    assert diagnosis.complete
-    assert diagnosis.unrecorded == ()
-    signs = recorded("healthy", name)
-    assert not isinstance(signs, Unknown)
-    assert all(not isinstance(find(signs), Unknown) for find in ON_ONE_HOST.values())
+def test_on_a_host_that_was_read_every_syndrome_was_looked_for(subtests: pytest.Subtests) -> None:
+    for name in LIVE:
+        with subtests.test(name=name):
+            # Otherwise "nothing found" would be true of an empty file as well.
+            diagnosis = of_record("healthy", name)
+            assert diagnosis.complete
+            assert diagnosis.unrecorded == ()
+            signs = recorded("healthy", name)
+            assert not isinstance(signs, Unknown)
+            assert all(not isinstance(find(signs), Unknown) for find in ON_ONE_HOST.values())
 
 
 def test_the_loads_of_the_healthy_hosts_are_no_idling() -> None:

@@ -186,11 +186,11 @@ ILL: dict[str, tuple[Syndrome, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ILL)
-def test_at_the_threshold_it_is_found_and_short_of_it_it_is_not(name: str) -> None:
-    syndrome, ill, well = ILL[name]
-    assert [finding.syndrome for finding in found(**ill)] == [syndrome]
-    assert found(**well) == ()
+def test_at_the_threshold_it_is_found_and_short_of_it_it_is_not(subtests: pytest.Subtests) -> None:
+    for name, (syndrome, ill, well) in ILL.items():
+        with subtests.test(name=name):
+            assert [finding.syndrome for finding in found(**ill)] == [syndrome]
+            assert found(**well) == ()
 
 
 def test_nothing_is_found_on_a_host_that_is_well() -> None:
@@ -310,9 +310,8 @@ def test_the_same_thing_on_one_machine_is_told_once_with_all_its_nodes() -> None
     assert [one.nodes for one in diagnose(hosts).findings] == [("es1", "es2"), ("es3",)]
 
 
-@pytest.mark.parametrize(
-    ("part", "syndromes"),
-    [
+def test_a_part_that_could_not_be_read_is_told_and_never_taken_for_healthy(subtests: pytest.Subtests) -> None:
+    for part, syndromes in [
         ("numad", {Syndrome.NUMAD_MOVES}),
         ("reclaim", {Syndrome.DIRECT_RECLAIM}),
         ("compaction", {Syndrome.THP_COMPACTION}),
@@ -320,15 +319,12 @@ def test_the_same_thing_on_one_machine_is_told_once_with_all_its_nodes() -> None
         ("zones", {Syndrome.FRAGMENTATION}),
         ("disks", {Syndrome.IO_SCHEDULER}),
         ("erlang", {Syndrome.BUSY_WAIT}),
-    ],
-)
-def test_a_part_that_could_not_be_read_is_told_and_never_taken_for_healthy(
-    part: str, syndromes: set[Syndrome]
-) -> None:
-    ill: dict[str, Any] = {part: Unknown(reason="permission denied")}
-    diagnosis = diagnose({WELL.node: replace(WELL, **ill)})
-    assert {one.syndrome for one in diagnosis.unexamined} == syndromes
-    assert not diagnosis.complete
+    ]:
+        with subtests.test(part=part, syndromes=syndromes):
+            ill: dict[str, Any] = {part: Unknown(reason="permission denied")}
+            diagnosis = diagnose({WELL.node: replace(WELL, **ill)})
+            assert {one.syndrome for one in diagnosis.unexamined} == syndromes
+            assert not diagnosis.complete
 
 
 def test_a_host_that_could_not_be_read_is_told_beside_those_that_were() -> None:

@@ -203,9 +203,8 @@ def _goes_back(decision: Decision | None) -> bool:
     return [e.to for e in _events(decision) if isinstance(e, PhaseEntered)] == [Phase.REASSIGNED.value]
 
 
-@pytest.mark.parametrize(
-    ("missing", "phase", "finished"),
-    [
+def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest.Subtests) -> None:
+    for missing, phase, finished in [
         ((), Phase.GATED, True),
         ((_on_its_way_to(ES3),), Phase.REASSIGNED, True),
         # It is the last that is remembered: what is built anew elsewhere is waited for.
@@ -213,14 +212,11 @@ def _goes_back(decision: Decision | None) -> bool:
         ((_on_its_way_to(ES2),), Phase.REASSIGNED, False),
         # It may be one of es2's: nobody can tell.
         ((NOBODY_WORKS_ON,), Phase.REASSIGNED, False),
-    ],
-)
-def test_a_wave_that_made_room_is_done_when_its_copies_are_back(
-    missing: tuple[ShardCopy, ...], phase: Phase, *, finished: bool
-) -> None:
-    events = _events(finish_recovered(_beside(phase, wave=Wave(number=2, nodes=(ES3,))), missing))
-    assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
-    assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+    ]:
+        with subtests.test(missing=missing, phase=phase, finished=finished):
+            events = _events(finish_recovered(_beside(phase, wave=Wave(number=2, nodes=(ES3,))), missing))
+            assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
+            assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
 
 
 @pytest.mark.parametrize(("target", "finished"), [(ES3, True), (ES2, False)])
@@ -286,19 +282,17 @@ def test_when_they_are_waited_for_before_the_next(situation: Situation, *, back:
     assert _goes_back(before_the_next(_recovering_on(situation, ES2))) is back
 
 
-@pytest.mark.parametrize(
-    ("rule", "back"),
-    [
+def test_what_a_recovery_may_be_the_cause_of_is_waited_for(subtests: pytest.Subtests) -> None:
+    for rule, back in [
         ("cluster_not_red", True),
         ("no_worse_than_baseline", True),
         ("every_shard_keeps_started_copies", True),
         ("no_recovery_on_candidates", True),
         ("no_running_snapshot", False),
         ("expected_nodes_present", False),
-    ],
-)
-def test_what_a_recovery_may_be_the_cause_of_is_waited_for(rule: str, *, back: bool) -> None:
-    refused = (Hold(predicate=rule, subject="index logs", evidence="as it is"),)
-    assert _goes_back(held_by_recovery(_beside(), refused)) is back
-    alone = replace(_beside(), state=replace(_beside().state, recovering=()))
-    assert held_by_recovery(alone, refused) is None
+    ]:
+        with subtests.test(rule=rule, back=back):
+            refused = (Hold(predicate=rule, subject="index logs", evidence="as it is"),)
+            assert _goes_back(held_by_recovery(_beside(), refused)) is back
+            alone = replace(_beside(), state=replace(_beside().state, recovering=()))
+            assert held_by_recovery(alone, refused) is None

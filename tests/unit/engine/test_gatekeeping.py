@@ -50,20 +50,20 @@ def _closed(gate: str = QUEUE.name) -> GateClosed:
     return GateClosed(gate=gate, evidence="640 messages")
 
 
-@pytest.mark.parametrize(
-    ("seen", "closed"),
-    [
+def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -> None:
+    for seen, closed in [
         (_seen(queue=OPEN, script=OPEN), {}),
         (_seen(queue=SHUT, script=OPEN), {QUEUE.name: "640 messages"}),
         (_seen(queue=OPEN, script=UNREAD), {SCRIPT.name: "timed out"}),
         (_seen(queue=OPEN), {SCRIPT.name: "it was not asked"}),
         (_seen(), {QUEUE.name: "it was not asked", SCRIPT.name: "it was not asked"}),
-    ],
-)
-def test_a_gate_bars_unless_it_was_read_and_is_open(seen: Observation, closed: dict[str, str]) -> None:
-    found = closed_gates(GATED, seen)
-    assert [(hold.predicate, hold.subject) for hold in found] == [("gates_open", name) for name in closed]
-    assert all(why in hold.evidence for hold, why in zip(found, closed.values(), strict=True))
+    ]:
+        with subtests.test(seen=seen, closed=closed):
+            found = closed_gates(GATED, seen)
+            assert [(hold.predicate, hold.subject) for hold in found] == [
+                ("gates_open", name) for name in closed
+            ]
+            assert all(why in hold.evidence for hold, why in zip(found, closed.values(), strict=True))
 
 
 def test_one_that_is_switched_off_bars_nothing_and_is_not_told_of() -> None:
@@ -88,11 +88,12 @@ def test_the_journal_is_told_once_of_what_closes_and_what_opens() -> None:
     assert opening == (GateOpened(gate=QUEUE.name, evidence="12 messages"),)
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.GATED, Phase.WITHHELD)])
-def test_no_other_phase_asks_a_gate(phase: Phase) -> None:
-    state = _state(phase=phase)
-    assert Look.GATES not in needed(state)[0]
-    assert gate_news(state, GATED, _seen()) == ()
+def test_no_other_phase_asks_a_gate(subtests: pytest.Subtests) -> None:
+    for phase in [phase for phase in Phase if phase not in (Phase.GATED, Phase.WITHHELD)]:
+        with subtests.test(phase=phase):
+            state = _state(phase=phase)
+            assert Look.GATES not in needed(state)[0]
+            assert gate_news(state, GATED, _seen()) == ()
 
 
 @pytest.mark.parametrize("phase", [Phase.GATED, Phase.WITHHELD])

@@ -220,10 +220,13 @@ def test_the_table_names_every_invariant() -> None:
     assert sorted(BREAKS) == sorted(rule.name for rule in INVARIANTS)
 
 
-@pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
-def test_it_notices(rule: object) -> None:
-    invariant = next(one for one in INVARIANTS if one is rule)
-    assert [said for said in broken(BREAKS[invariant.name]()) if said.startswith(f"{invariant.name}: ")]
+def test_it_notices(subtests: pytest.Subtests) -> None:
+    for rule in INVARIANTS:
+        with subtests.test(rule.name):
+            invariant = next(one for one in INVARIANTS if one is rule)
+            assert [
+                said for said in broken(BREAKS[invariant.name]()) if said.startswith(f"{invariant.name}: ")
+            ]
 
 
 _OWING_NOTHING: dict[str, object] = {"settings": {}, "withheld": frozenset(), "withheld_since": None}
@@ -347,12 +350,13 @@ def _kind(step: Step) -> tuple[type[object], ...]:
     return (type(event), type(event.action)) if isinstance(event, ActionSent) else (type(event),)
 
 
-@pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
-def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
-    invariant = next(one for one in INVARIANTS if one is rule)
-    right = HOLDS[invariant.name]()
-    assert [wrong for step in right for wrong in invariant.check(step)] == []
-    assert _kind(right[0]) == _kind(BREAKS[invariant.name]()), "a step that it looks at"
+def test_it_is_silent_about_a_step_as_it_should_be(subtests: pytest.Subtests) -> None:
+    for rule in INVARIANTS:
+        with subtests.test(rule.name):
+            invariant = next(one for one in INVARIANTS if one is rule)
+            right = HOLDS[invariant.name]()
+            assert [wrong for step in right for wrong in invariant.check(step)] == []
+            assert _kind(right[0]) == _kind(BREAKS[invariant.name]()), "a step that it looks at"
 
 
 @pytest.mark.parametrize(
@@ -461,10 +465,10 @@ def test_a_rescued_node_is_not_tuned() -> None:
     assert "es1 is tuned, and it is to be brought up at once" in " ".join(broken(_step(rescued, TUNE)))
 
 
-@pytest.mark.parametrize("name", ALSO_BROKEN)
-def test_merges_have_their_place_and_their_count(name: str) -> None:
-    step, said = ALSO_BROKEN[name]
-    assert said in broken(step)
+def test_merges_have_their_place_and_their_count(subtests: pytest.Subtests) -> None:
+    for name, (step, said) in ALSO_BROKEN.items():
+        with subtests.test(name=name):
+            assert said in broken(step)
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,8 @@ def _machines(
 SAME, CLONE, CONTAINER = (M, BOOT), (M, LATER), ("other", BOOT)
 
 
-@pytest.mark.parametrize(
-    ("machines", "shared"),
-    [
+def test_who_shares(subtests: pytest.Subtests) -> None:
+    for machines, shared in [
         (_machines(now={"es1": SAME, "es2": SAME}), True),
         (_machines(now={"es1": SAME, "es2": CLONE}), False),
         (_machines(now={"es1": SAME, "es2": CONTAINER}), False),
@@ -52,14 +51,13 @@ SAME, CLONE, CONTAINER = (M, BOOT), (M, LATER), ("other", BOOT)
         (_machines(now={"es1": SAME, "es2": CLONE}, addresses="es1@a es2@a"), False),
         (_machines(now={"es1": SAME, "es2": SAME}, addresses="es1@a es2@b"), True),
         (_machines(), False),
-    ],
-)
-def test_who_shares(machines: Machines, *, shared: bool) -> None:
-    es1, es2 = NodeName("es1"), NodeName("es2")
-    assert machines.shared(es1, es2) is shared
-    assert machines.shared(es2, es1) is shared
-    assert machines.others(es1) == ([es2] if shared else [])
-    assert machines.among([es2, es1]) == (((es2, es1),) if shared else ())
+    ]:
+        with subtests.test(machines=machines, shared=shared):
+            es1, es2 = NodeName("es1"), NodeName("es2")
+            assert machines.shared(es1, es2) is shared
+            assert machines.shared(es2, es1) is shared
+            assert machines.others(es1) == ([es2] if shared else [])
+            assert machines.among([es2, es1]) == (((es2, es1),) if shared else ())
 
 
 def test_who_shares_with_one_of_a_machine_is_of_it() -> None:

@@ -449,9 +449,12 @@ def _ends_well(scene: Callable[[], bool]) -> bool:
         return False
 
 
-@pytest.mark.parametrize("scene", BY_THE_RUN.values(), ids=[str(number) for number in range(len(BY_THE_RUN))])
-def test_a_run_ends_well_by_the_moves_that_it_makes_itself(scene: Callable[[], bool]) -> None:
-    assert scene()
+def test_a_run_ends_well_by_the_moves_that_it_makes_itself(subtests: pytest.Subtests) -> None:
+    for case, scene in zip(
+        [str(number) for number in range(len(BY_THE_RUN))], BY_THE_RUN.values(), strict=True
+    ):
+        with subtests.test(case):
+            assert scene()
 
 
 def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,13 @@ def test_every_predicate_has_its_scenario() -> None:
     assert sorted(SCENARIOS) == sorted(rule.name for rule in PREDICATES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_with_the_predicate_the_run_behaves(name: str) -> None:
-    assert lapse_of(name) is None
+def test_with_the_predicate_the_run_behaves(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            assert lapse_of(name) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_without_the_predicate_it_does_not(name: str, tmp_path: Path) -> None:
-    assert lapse_without(name, tmp_path) is not None
+def test_without_the_predicate_it_does_not(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            assert lapse_without(name, tmp_path / name) is not None

@@ -181,9 +181,10 @@ def test_the_table_names_every_rule() -> None:
     assert sorted(ONLY_IT) == sorted(rule.name for rule in PREDICATES)
 
 
-@pytest.mark.parametrize("name", ONLY_IT)
-def test_one_change_and_only_this_rule_refuses(name: str) -> None:
-    assert holding(ONLY_IT[name](question())) == [name]
+def test_one_change_and_only_this_rule_refuses(subtests: pytest.Subtests) -> None:
+    for name, change in ONLY_IT.items():
+        with subtests.test(name=name):
+            assert holding(change(question())) == [name]
 
 
 UNKNOWN = {
@@ -213,13 +214,14 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("part", UNKNOWN)
-def test_an_unknown_reading_is_refused_by_every_rule_that_needs_it(part: str) -> None:
-    unknown = seeing(question(), **{part: Unknown(reason="timed out")})
-    assert set(holding(unknown)) == UNKNOWN[part]
-    evidence = [text for name in UNKNOWN[part] for _, text in findings(unknown, name)]
-    assert evidence
-    assert all("timed out" in text for text in evidence)
+def test_an_unknown_reading_is_refused_by_every_rule_that_needs_it(subtests: pytest.Subtests) -> None:
+    for part, names in UNKNOWN.items():
+        with subtests.test(part=part):
+            unknown = seeing(question(), **{part: Unknown(reason="timed out")})
+            assert set(holding(unknown)) == names
+            evidence = [text for name in names for _, text in findings(unknown, name)]
+            assert evidence
+            assert all("timed out" in text for text in evidence)
 
 
 def test_a_host_or_a_disk_that_nobody_read_is_no_good_host_or_disk() -> None:
@@ -266,19 +268,24 @@ def test_hosts_are_ready_when_the_service_runs_and_may_be_controlled(
     assert bool(findings(seeing(asked, hosts=hosts), "selected_hosts_ready")) is refused
 
 
-@pytest.mark.parametrize("rule", [rule for rule in PREDICATES if rule.may_be_disabled], ids=lambda r: r.name)
-def test_the_operator_may_switch_a_rule_off_wholly_or_for_a_subject(rule: object) -> None:
-    name = next(p.name for p in PREDICATES if p is rule)
-    asked = ONLY_IT[name](question())
-    subject = findings(asked, name)[0][0]
-    assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name] * len(findings(asked, name))
-    for off in (DisabledPredicate(name=name), DisabledPredicate(name=name, subject=subject)):
-        left = [hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(off,)))]
-        assert subject not in left
-    other = DisabledPredicate(name=name, subject="something else")
-    assert subject in [
-        hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(other,)))
-    ]
+def test_the_operator_may_switch_a_rule_off_wholly_or_for_a_subject(subtests: pytest.Subtests) -> None:
+    for rule in [rule for rule in PREDICATES if rule.may_be_disabled]:
+        with subtests.test(rule.name):
+            name = next(p.name for p in PREDICATES if p is rule)
+            asked = ONLY_IT[name](question())
+            subject = findings(asked, name)[0][0]
+            assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name] * len(
+                findings(asked, name)
+            )
+            for off in (DisabledPredicate(name=name), DisabledPredicate(name=name, subject=subject)):
+                left = [
+                    hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(off,)))
+                ]
+                assert subject not in left
+            other = DisabledPredicate(name=name, subject="something else")
+            assert subject in [
+                hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(other,)))
+            ]
 
 
 @pytest.mark.parametrize(
@@ -497,29 +504,27 @@ def test_an_added_replica_of_our_own_exclusions_and_settings_are_not_foreign() -
     assert holding(viewing(asked, shutdowns=("id-es1",))) == ["no_other_maintenance"]
 
 
-@pytest.mark.parametrize(
-    ("own", "replicas", "holds"),
-    [
+def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtests) -> None:
+    for own, replicas, held in [
         (None, 1, []),
         ("all", 1, []),
         ("none", 1, ["no_other_maintenance"]),
         ("primaries", 1, ["no_other_maintenance"]),
         ("new_primaries", 1, ["no_other_maintenance"]),
         ("primaries", 0, []),
-    ],
-)
-def test_an_index_whose_copies_would_not_come_back_holds(own: str, replicas: int, holds: list[str]) -> None:
-    asked = question()
-    indices = tuple(
-        replace(index, allocation_enable=own, replicas=replicas)
-        for index in cluster_of(asked.observation.cluster).indices
-    )
-    asked = wanting(
-        viewing(asked, indices=indices),
-        zero_replicas=ZeroReplicas.ACCEPT,
-        zero_replicas_accepted=("*",),
-    )
-    assert holding(asked) == holds
+    ]:
+        with subtests.test(own=own, replicas=replicas, held=held):
+            asked = question()
+            indices = tuple(
+                replace(index, allocation_enable=own, replicas=replicas)
+                for index in cluster_of(asked.observation.cluster).indices
+            )
+            asked = wanting(
+                viewing(asked, indices=indices),
+                zero_replicas=ZeroReplicas.ACCEPT,
+                zero_replicas_accepted=("*",),
+            )
+            assert holding(asked) == held
 
 
 def test_an_index_that_is_not_on_the_wave_may_allocate_as_it_likes() -> None:

@@ -90,21 +90,22 @@ def test_it_is_forced_where_all_is_known_and_no_owner_changes() -> None:
     assert forced(STATE, SEEN) == ForceHandoff()
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        _with(cluster=SILENT),
-        _with(cluster=_status(pending_share=25.0)),
-        _with(cluster=_status(membership=Membership.LEAVING)),
-        _with(cluster=_status(membership=Membership.JOINING)),
-        _with(unstarted={}),
-        _with(unstarted={**RIAK.unstarted, FIVE: SILENT}),
-        replace(SEEN, riak=None),
-    ],
-    ids=["unread", "a share changes", "one leaves", "one joins", "not counted", "one not counted", "no ring"],
-)
-def test_it_is_not_forced_otherwise(seen: ClusterView) -> None:
-    assert forced(STATE, seen) is None
+def test_it_is_not_forced_otherwise(subtests: pytest.Subtests) -> None:
+    for case, seen in zip(
+        ["unread", "a share changes", "one leaves", "one joins", "not counted", "one not counted", "no ring"],
+        [
+            _with(cluster=SILENT),
+            _with(cluster=_status(pending_share=25.0)),
+            _with(cluster=_status(membership=Membership.LEAVING)),
+            _with(cluster=_status(membership=Membership.JOINING)),
+            _with(unstarted={}),
+            _with(unstarted={**RIAK.unstarted, FIVE: SILENT}),
+            replace(SEEN, riak=None),
+        ],
+        strict=True,
+    ):
+        with subtests.test(case):
+            assert forced(STATE, seen) is None
 
 
 def test_it_is_not_forced_while_the_ring_is_not_ready() -> None:
@@ -195,31 +196,32 @@ def test_the_others_have_handed_back_when_the_wave_alone_holds_anything() -> Non
     assert home(STATE, _with(beyond={TWO: 3}), 42.0) is not None, "by /stats"
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        _with(transfers={ONE: _waiting(TWO), THREE: _waiting(TWO, FIVE)}),
-        _with(transfers={ONE: SILENT, THREE: _waiting(TWO)}),
-        _with(transfers={ONE: Transfers(down=(FIVE,)), THREE: _waiting(TWO)}),
-        _with(transfers={}),
-        _with(transfers=SILENT),
-        _with(beyond={TWO: 1, FIVE: 1}),
-        _with(
-            transfers={
-                ONE: Transfers(
-                    active=(
-                        ActiveTransfer(
-                            kind="hinted", vnode="riak_kv_vnode", index=0, source=FIVE, target=TWO
-                        ),
+def test_while_another_holds_or_may_hold_something_it_is_not_told(subtests: pytest.Subtests) -> None:
+    for case, seen in zip(
+        ["another holds", "unread by one", "one down", "nobody asked", "unread", "by stats", "one sends"],
+        [
+            _with(transfers={ONE: _waiting(TWO), THREE: _waiting(TWO, FIVE)}),
+            _with(transfers={ONE: SILENT, THREE: _waiting(TWO)}),
+            _with(transfers={ONE: Transfers(down=(FIVE,)), THREE: _waiting(TWO)}),
+            _with(transfers={}),
+            _with(transfers=SILENT),
+            _with(beyond={TWO: 1, FIVE: 1}),
+            _with(
+                transfers={
+                    ONE: Transfers(
+                        active=(
+                            ActiveTransfer(
+                                kind="hinted", vnode="riak_kv_vnode", index=0, source=FIVE, target=TWO
+                            ),
+                        )
                     )
-                )
-            }
-        ),
-    ],
-    ids=["another holds", "unread by one", "one down", "nobody asked", "unread", "by stats", "one sends"],
-)
-def test_while_another_holds_or_may_hold_something_it_is_not_told(seen: ClusterView) -> None:
-    assert home(STATE, seen, 42.0) is None
+                }
+            ),
+        ],
+        strict=True,
+    ):
+        with subtests.test(case):
+            assert home(STATE, seen, 42.0) is None
 
 
 # Given up, and missed --------------------------------------------------------------------------------
@@ -248,13 +250,14 @@ def _known_ring(state: RunState) -> RunState:
     return replace(state, baseline=baseline, in_phase=in_phase, process=replace(state.process, acted_at=0.0))
 
 
-@pytest.mark.parametrize("version", ["3.0.16", "3.20.0", "2.9.10", "3.3", "4.0"])
-def test_only_handoff_of_3_2_can_be_hastened(version: str) -> None:
-    assert version in str(impossible(version))
-    older = replace(SEEN, version=version)
-    assert forced(STATE, older) is None
-    assert given_up(STATE, older, STATE.in_phase.since) is not None, "it is said at once"
-    assert missed(STATE, older, SHORT, 0.0) is not None
+def test_only_handoff_of_3_2_can_be_hastened(subtests: pytest.Subtests) -> None:
+    for version in ["3.0.16", "3.20.0", "2.9.10", "3.3", "4.0"]:
+        with subtests.test(version=version):
+            assert version in str(impossible(version))
+            older = replace(SEEN, version=version)
+            assert forced(STATE, older) is None
+            assert given_up(STATE, older, STATE.in_phase.since) is not None, "it is said at once"
+            assert missed(STATE, older, SHORT, 0.0) is not None
 
 
 @pytest.mark.parametrize("version", ["3.2", "3.2.1", "3.2.0-rc1"])

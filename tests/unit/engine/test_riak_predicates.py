@@ -179,9 +179,7 @@ ALONE: dict[str, list[tuple[str, RiakView, str]]] = {
     ],
 }
 SCENARIOS = [
-    pytest.param(name, view, subject, id=f"{name}: {what}")
-    for name, scenarios in ALONE.items()
-    for what, view, subject in scenarios
+    (name, what, view, subject) for name, scenarios in ALONE.items() for what, view, subject in scenarios
 ]
 
 
@@ -198,13 +196,14 @@ def test_every_predicate_of_the_ring_has_its_scenarios() -> None:
     assert {each.name for each in PREDICATES if list(each.check(nothing)) == [reason]} == set(ALONE)
 
 
-@pytest.mark.parametrize(("name", "view", "subject"), SCENARIOS)
-def test_only_this_rule_stands_in_the_way(name: str, view: RiakView, subject: str) -> None:
+def test_only_this_rule_stands_in_the_way(subtests: pytest.Subtests) -> None:
     """Delete the rule, or its part, and nothing is in the way."""
-    found = refusals(view)
-    assert list(found) == [name]
-    assert subject in [each for each, _ in found[name]]
-    assert all(evidence for _, evidence in found[name])
+    for name, what, view, subject in SCENARIOS:
+        with subtests.test(name=name, what=what):
+            found = refusals(view)
+            assert list(found) == [name]
+            assert subject in [each for each, _ in found[name]]
+            assert all(evidence for _, evidence in found[name])
 
 
 def test_two_nodes_that_share_a_list_are_too_many_and_two_that_do_not_are_not() -> None:
@@ -288,13 +287,12 @@ UNREAD: list[tuple[Callable[[RiakView], RiakView], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("unread", "rules"), UNREAD)
-def test_what_is_not_read_is_refused_with_its_reason(
-    unread: Callable[[RiakView], RiakView], rules: set[str]
-) -> None:
-    found = refusals(unread(HEALTHY))
-    assert set(found) == rules
-    assert all(any(WHY.reason in evidence for _, evidence in each) for each in found.values())
+def test_what_is_not_read_is_refused_with_its_reason(subtests: pytest.Subtests) -> None:
+    for unread, rules in UNREAD:
+        with subtests.test(unread=unread, rules=rules):
+            found = refusals(unread(HEALTHY))
+            assert set(found) == rules
+            assert all(any(WHY.reason in evidence for _, evidence in each) for each in found.values())
 
 
 def test_nothing_read_is_refused_by_every_rule() -> None:
@@ -317,9 +315,8 @@ def seen(state: str) -> RiakView:
     )
 
 
-@pytest.mark.parametrize(
-    ("state", "name", "evidence"),
-    [
+def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None:
+    for state, name, evidence in [
         ("joining1", "no_pending_ownership_change", "5 partitions change their owner"),
         ("joining1", "no_transfers", "dev2@127.0.0.1 has 16 partitions waiting to be handed off"),
         ("joining2", "ring_ready", "it says that the ring is not ready"),
@@ -330,11 +327,10 @@ def seen(state: str) -> RiakView:
         ("claimantdown", "all_members_up", "cluster status has it as valid, down!"),
         ("misc", "all_members_up", "cluster status has it as down, down"),
         ("misc", "ring_ready", "dev3@127.0.0.1 cannot be asked about the ring"),
-    ],
-)
-def test_the_recorded_bad_moments_are_refused(state: str, name: str, evidence: str) -> None:
-    told = [each for _, each in refusals(seen(state), NodeName("dev1@127.0.0.1"))[name]]
-    assert any(evidence in each for each in told), told
+    ]:
+        with subtests.test(state=state, name=name, evidence=evidence):
+            told = [each for _, each in refusals(seen(state), NodeName("dev1@127.0.0.1"))[name]]
+            assert any(evidence in each for each in told), told
 
 
 def test_the_recorded_ring_is_ready_by_ringready_while_the_claimant_says_no() -> None:

@@ -15,13 +15,12 @@ from orchestrator.model.riak import Ring
 from tests.fakes.riak_rings import claimed, in_blocks, names, ring, spaced
 
 SIZES = {3: (16, 64), 5: (16, 64), 8: (16, 64, 256), 16: (64, 256), 64: (256, 1024)}
-RINGS = [
-    pytest.param(make(nodes, size), id=f"{make.__name__}-{nodes}-nodes-{size}-partitions")
+RINGS = {
+    f"{make.__name__}-{nodes}-nodes-{size}-partitions": make(nodes, size)
     for make in (claimed, in_blocks)
     for nodes, sizes in SIZES.items()
     for size in sizes
-]
-each_ring = pytest.mark.parametrize("found", RINGS)
+}
 
 
 def lists_of(found: Ring, n_val: int) -> list[list[NodeName]]:
@@ -35,34 +34,38 @@ def lost(lists: list[list[NodeName]], n_val: int, down: Collection[NodeName]) ->
     return sum(2 * sum(owner not in down for owner in owners) <= n_val for owners in lists)
 
 
-@each_ring
-@pytest.mark.parametrize("n_val", [1, 2, 3, 4, 5])
-def test_every_single_node_is_judged_as_by_hand(found: Ring, n_val: int) -> None:
-    lists = lists_of(found, n_val)
-    for node in set(found.owners):
-        assert sum(each.lists for each in breaches(found, [n_val], {node})) == lost(lists, n_val, {node})
+def test_every_single_node_is_judged_as_by_hand(subtests: pytest.Subtests) -> None:
+    for n_val in [1, 2, 3, 4, 5]:
+        for name, found in RINGS.items():
+            with subtests.test(name, n_val=n_val):
+                lists = lists_of(found, n_val)
+                for node in set(found.owners):
+                    assert sum(each.lists for each in breaches(found, [n_val], {node})) == lost(
+                        lists, n_val, {node}
+                    )
 
 
-@each_ring
-@pytest.mark.parametrize("n_val", [3, 5])
-def test_every_pair_of_nodes_is_judged_as_by_hand(found: Ring, n_val: int) -> None:
+def test_every_pair_of_nodes_is_judged_as_by_hand(subtests: pytest.Subtests) -> None:
     """By hand each list says which nodes and pairs of nodes it cannot lose."""
-    nodes = sorted(set(found.owners))
-    bad: set[frozenset[NodeName]] = set()
-    for owners in lists_of(found, n_val):
-        inside = sorted(set(owners))
-        bad.update(
-            frozenset(pair)
-            for pair in [*combinations(inside, 2), *((node,) for node in inside)]
-            if lost([owners], n_val, pair)
-        )
-    allowed = 0
-    for pair in combinations(nodes, 2):
-        safe = not any(each <= frozenset(pair) for each in bad)
-        assert (not breaches(found, [n_val], pair)) is safe, pair
-        allowed += safe
-    if len(nodes) >= 16 and spaced(found, 4):
-        assert allowed, "nodes that are far apart can go down together"
+    for n_val in [3, 5]:
+        for name, found in RINGS.items():
+            with subtests.test(name, n_val=n_val):
+                nodes = sorted(set(found.owners))
+                bad: set[frozenset[NodeName]] = set()
+                for owners in lists_of(found, n_val):
+                    inside = sorted(set(owners))
+                    bad.update(
+                        frozenset(pair)
+                        for pair in [*combinations(inside, 2), *((node,) for node in inside)]
+                        if lost([owners], n_val, pair)
+                    )
+                allowed = 0
+                for pair in combinations(nodes, 2):
+                    safe = not any(each <= frozenset(pair) for each in bad)
+                    assert (not breaches(found, [n_val], pair)) is safe, pair
+                    allowed += safe
+                if len(nodes) >= 16 and spaced(found, 4):
+                    assert allowed, "nodes that are far apart can go down together"
 
 
 @pytest.mark.parametrize(("nodes", "sizes"), [each for each in SIZES.items() if each[0] >= 5])

@@ -120,13 +120,13 @@ LACKS: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", LACKS)
-def test_each_sign_that_is_missing_alone_says_so(what: str) -> None:
-    change, said = LACKS[what]
-    view = replace(SEEN, riak=change(RIAK))
-    found = not_back(view, TWO)
-    assert found is not None
-    assert found.startswith(said)
+def test_each_sign_that_is_missing_alone_says_so(subtests: pytest.Subtests) -> None:
+    for what, (change, said) in LACKS.items():
+        with subtests.test(what=what):
+            view = replace(SEEN, riak=change(RIAK))
+            found = not_back(view, TWO)
+            assert found is not None
+            assert found.startswith(said)
 
 
 def test_as_many_vnodes_as_partitions_are_enough_and_fallbacks_may_run_beside() -> None:
@@ -195,10 +195,10 @@ def test_a_wave_is_over_when_two_nodes_call_the_transfers_clean() -> None:
     assert unsettled(RUN, SEEN) is None
 
 
-@pytest.mark.parametrize("what", BUSY)
-def test_each_transfer_alone_keeps_the_wave(what: str) -> None:
-    said, told = BUSY[what]
-    assert unsettled(RUN, _with(_transfers(said))) == f"transfers by {TWO}: {told}"
+def test_each_transfer_alone_keeps_the_wave(subtests: pytest.Subtests) -> None:
+    for what, (said, told) in BUSY.items():
+        with subtests.test(what=what):
+            assert unsettled(RUN, _with(_transfers(said))) == f"transfers by {TWO}: {told}"
 
 
 def test_one_node_that_calls_them_clean_is_not_enough() -> None:

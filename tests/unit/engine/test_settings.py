@@ -36,9 +36,10 @@ def _view(
     return SettingsView(persistent=persistent, transient=transient, files={**DEFAULTS, **files})
 
 
-@pytest.mark.parametrize(
-    ("persistent", "transient", "changes"),
-    [
+def test_withholding_writes_persistently_and_where_a_transient_value_shadows(
+    subtests: pytest.Subtests,
+) -> None:
+    for persistent, transient, changes in [
         ({}, {}, [(P, None)]),
         ({ALLOCATION: "all"}, {}, [(P, "all")]),
         ({}, {ALLOCATION: "all"}, [(P, None), (T, "all")]),
@@ -46,21 +47,15 @@ def _view(
         ({ALLOCATION: "primaries"}, {}, []),
         ({ALLOCATION: "primaries"}, {ALLOCATION: "all"}, [(T, "all")]),
         ({ALLOCATION: "all"}, {ALLOCATION: "primaries"}, [(P, "all")]),
-    ],
-)
-def test_withholding_writes_persistently_and_where_a_transient_value_shadows(
-    persistent: dict[str, SettingValue],
-    transient: dict[str, SettingValue],
-    changes: list[tuple[Level, str | None]],
-) -> None:
-    made = withhold_changes(_view(persistent, transient), policy())
-    assert [(change.level, change.found) for change in made] == changes
-    assert {change.wanted for change in made} <= {"primaries"}
+    ]:
+        with subtests.test(persistent=persistent, transient=transient, changes=changes):
+            made = withhold_changes(_view(persistent, transient), policy())
+            assert [(change.level, change.found) for change in made] == changes
+            assert {change.wanted for change in made} <= {"primaries"}
 
 
-@pytest.mark.parametrize(
-    ("key", "found", "wanted"),
-    [
+def test_limits_are_raised_and_never_lowered(subtests: pytest.Subtests) -> None:
+    for key, found, wanted in [
         (CONCURRENT_RECOVERIES, "2", "15"),
         (CONCURRENT_RECOVERIES, "15", None),
         (CONCURRENT_RECOVERIES, "40", None),
@@ -76,16 +71,15 @@ def test_withholding_writes_persistently_and_where_a_transient_value_shadows(
         (BANDWIDTH, "nonsense", None),
         (REBALANCE, "all", "none"),
         (REBALANCE, "none", None),
-    ],
-)
-def test_limits_are_raised_and_never_lowered(key: str, found: str, wanted: str | None) -> None:
-    for level in (
-        {"persistent": {key: found}, "transient": {}},
-        {"persistent": {}, "transient": {key: found}},
-    ):
-        view = _view(level["persistent"], level["transient"])
-        made = [change for change in limit_changes(view, policy()) if change.key == key]
-        assert {change.wanted for change in made} == ({wanted} if wanted else set())
+    ]:
+        with subtests.test(key=key, found=found, wanted=wanted):
+            for level in (
+                {"persistent": {key: found}, "transient": {}},
+                {"persistent": {}, "transient": {key: found}},
+            ):
+                view = _view(level["persistent"], level["transient"])
+                made = [change for change in limit_changes(view, policy()) if change.key == key]
+                assert {change.wanted for change in made} == ({wanted} if wanted else set())
 
 
 def test_a_value_in_the_files_counts_and_stays() -> None:
@@ -95,9 +89,8 @@ def test_a_value_in_the_files_counts_and_stays() -> None:
     assert {change.key for change in limit_changes(_view({}, {}), off)} == {CONCURRENT_RECOVERIES}
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
+def test_sizes_as_elasticsearch_writes_them(subtests: pytest.Subtests) -> None:
+    for text, size in [
         ("40mb", 40 << 20),
         ("40MB", 40 << 20),
         ("1.5gb", 3 << 29),
@@ -110,10 +103,9 @@ def test_a_value_in_the_files_counts_and_stays() -> None:
         ("1 parsec", None),
         (("1mb",), None),
         (None, None),
-    ],
-)
-def test_sizes_as_elasticsearch_writes_them(text: SettingValue | None, size: int | None) -> None:
-    assert bytes_of(text) == size
+    ]:
+        with subtests.test(text=text, size=size):
+            assert bytes_of(text) == size
 
 
 def _applied(view: SettingsView, changes: tuple[SettingChange, ...]) -> SettingsView:
@@ -164,9 +156,8 @@ def _layers(
     return SettingsView(persistent=persistent, transient=transient or {}, files=files or {})
 
 
-@pytest.mark.parametrize(
-    ("settings", "chosen", "attribute", "attributes", "forced"),
-    [
+def test_zones_go_by_the_clusters_own_awareness_unless_the_file_says(subtests: pytest.Subtests) -> None:
+    for settings, chosen, attribute, attributes, forced in [
         (SettingsView(), None, None, (), ()),
         (SettingsView(files={ATTRIBUTES: ()}), None, None, (), ()),
         (SettingsView(files={ATTRIBUTES: ("zone",)}), None, "zone", ("zone",), ()),
@@ -183,17 +174,10 @@ def _layers(
         (_layers({ATTRIBUTES: "rack", FORCED: "a"}), "zone", "zone", ("rack",), ("a",)),
         (_layers({FORCED: "a,b"}), None, "zone", (), ("a", "b")),
         (_layers({FORCED: ""}, files={FORCED: ("a",)}), None, None, (), ()),
-    ],
-)
-def test_zones_go_by_the_clusters_own_awareness_unless_the_file_says(
-    settings: SettingsView,
-    chosen: str | None,
-    attribute: str | None,
-    attributes: tuple[str, ...],
-    forced: tuple[str, ...],
-) -> None:
-    wanted = Awareness(attributes=attributes, forced=tuple(map(Zone, forced)))
-    assert awareness_of(settings, chosen) == (attribute, wanted)
+    ]:
+        with subtests.test(settings=settings, chosen=chosen):
+            wanted = Awareness(attributes=attributes, forced=tuple(map(Zone, forced)))
+            assert awareness_of(settings, chosen) == (attribute, wanted)
 
 
 @pytest.mark.parametrize(

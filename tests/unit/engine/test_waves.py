@@ -49,9 +49,8 @@ def _lost(name: str, *roles: Role) -> Node:
     return replace(_node(name, *roles), attributes={})
 
 
-@pytest.mark.parametrize(
-    ("nodes", "master", "order"),
-    [
+def test_order(subtests: pytest.Subtests) -> None:
+    for nodes, master, order in [
         ([_node("b", D), _node("a", D)], None, "a b"),
         ([_node("a", D), _node("z", Role.COORDINATING)], None, "z a"),
         ([_node("a", Role.ML), _node("b", Role.INGEST), _node("c", D)], None, "a b c"),
@@ -73,20 +72,18 @@ def _lost(name: str, *roles: Role) -> Node:
         # A node of several tiers goes with the last of them.
         ([_node("a", Role.DATA_HOT, Role.DATA_CONTENT), _node("b", Role.DATA_HOT)], None, "b a"),
         ([_node("a", M), _node("b", D, M), _node("c", D)], "a", "c b a"),
-    ],
-)
-def test_order(nodes: list[Node], master: str | None, order: str) -> None:
-    placed = in_order(tuple(nodes), NodeName(master) if master else None)
-    assert " ".join(node.name for node in placed) == order
+    ]:
+        with subtests.test(nodes=nodes, master=master, order=order):
+            placed = in_order(tuple(nodes), NodeName(master) if master else None)
+            assert " ".join(node.name for node in placed) == order
 
 
 def _view(*nodes: Node) -> ClusterView:
     return replace(views.cluster(cluster(3)), nodes=nodes, master=None)
 
 
-@pytest.mark.parametrize(
-    ("selection", "names"),
-    [
+def test_selection(subtests: pytest.Subtests) -> None:
+    for selection, names in [
         (Selection(), "es1 es2 web1"),
         (Selection(only=("es*",)), "es1 es2"),
         (Selection(only=("es1", "web1")), "es1 web1"),
@@ -95,15 +92,14 @@ def _view(*nodes: Node) -> ClusterView:
         (Selection(zone=Zone("b")), "es2"),
         (Selection(started_before=5.0), "es1"),
         (Selection(only=("ES*",)), ""),
-    ],
-)
-def test_selection(selection: Selection, names: str) -> None:
-    view = _view(
-        _node("es1", D, started=1_000),
-        _node("es2", D, started=9_000, zone="b"),
-        _node("web1", D, started=9_000),
-    )
-    assert " ".join(node.name for node in selected(view, selection, "zone")) == names
+    ]:
+        with subtests.test(selection=selection, names=names):
+            view = _view(
+                _node("es1", D, started=1_000),
+                _node("es2", D, started=9_000, zone="b"),
+                _node("web1", D, started=9_000),
+            )
+            assert " ".join(node.name for node in selected(view, selection, "zone")) == names
 
 
 def test_a_node_whose_start_nobody_knows_is_not_older_than_anything() -> None:
@@ -173,22 +169,18 @@ def _overlapping(
     return " ".join(order)
 
 
-@pytest.mark.parametrize(
-    ("moving", "master", "order"),
-    [
+def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(subtests: pytest.Subtests) -> None:
+    for moving, master, order in [
         ("", None, "es1 es4 es2 es5 es3 es6"),
         ("", "es1", "es4 es2 es5 es3 es6 es1"),
         # Within the zone by fewest shards shared with what recovers; the zones stay in their order.
         ("es9+es1", None, "es4 es1 es2 es5 es3 es6"),
         ("es9+es1 es8+es1 es7+es4", None, "es4 es1 es2 es5 es3 es6"),
         ("es9+es1 es9+es4", None, "es1 es4 es2 es5 es3 es6"),
-    ],
-)
-def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(
-    moving: str, master: str | None, order: str
-) -> None:
-    assert _overlapping(*SIX, moving=moving, master=master) == order
-    assert _overlapping(*SIX, moving=moving, master=master, how=CopyState.RELOCATING) == order
+    ]:
+        with subtests.test(moving=moving, master=master, order=order):
+            assert _overlapping(*SIX, moving=moving, master=master) == order
+            assert _overlapping(*SIX, moving=moving, master=master, how=CopyState.RELOCATING) == order
 
 
 def test_with_overlap_the_tier_still_goes_before_the_zone() -> None:
@@ -238,9 +230,8 @@ def _refusing(*sets: str) -> Ask:
 SIX = tuple(_node(f"es{n}", D, M, zone="abc"[(n - 1) % 3]) for n in range(1, 7))
 
 
-@pytest.mark.parametrize(
-    ("nodes", "master", "wave"),
-    [
+def test_the_next_zone(subtests: pytest.Subtests) -> None:
+    for nodes, master, wave in [
         (SIX, None, "a: es1 es4"),
         (SIX, "es1", "b: es2 es5"),
         (SIX, "es2", "a: es1 es4"),
@@ -274,19 +265,17 @@ SIX = tuple(_node(f"es{n}", D, M, zone="abc"[(n - 1) % 3]) for n in range(1, 7))
         # Without a zone: alone, in the place that the node itself has.
         ((_node("es1", D, M, zone="a"), _lost("x", D, M), _lost("y", D, M)), None, "-: x"),
         ((_node("es1", D, zone="a"), _lost("x", D, M)), None, "a: es1"),
-    ],
-)
-def test_the_next_zone(nodes: tuple[Node, ...], master: str | None, wave: str) -> None:
-    chosen = _zone_wave(*nodes, master=master)
-    assert f"{chosen.zone or '-'}: {' '.join(chosen.nodes)}" == wave
+    ]:
+        with subtests.test(nodes=nodes, master=master, wave=wave):
+            chosen = _zone_wave(*nodes, master=master)
+            assert f"{chosen.zone or '-'}: {' '.join(chosen.nodes)}" == wave
 
 
 FOUR = tuple(_node(f"es{n}", D, M, zone="a") for n in range(1, 5))
 
 
-@pytest.mark.parametrize(
-    ("refused", "most", "nodes", "why"),
-    [
+def test_a_zone_is_made_smaller_in_order_and_says_what_made_it_so(subtests: pytest.Subtests) -> None:
+    for refused, most, nodes, why in [
         ((), None, "es1 es2 es3 es4", "all of zone a"),
         (("es1+es2",), None, "es1 es3 es4", "zone a without es2 (rule: index es1+es2: two copies)"),
         (("es2+es3",), None, "es1 es2 es4", "zone a without es3 (rule: index es2+es3: two copies)"),
@@ -301,13 +290,10 @@ FOUR = tuple(_node(f"es{n}", D, M, zone="a") for n in range(1, 5))
         (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: refused even alone"),
         ((), 2, "es1 es2", "2 of zone a, to pause after it as asked"),
         ((), 9, "es1 es2 es3 es4", "all of zone a"),
-    ],
-)
-def test_a_zone_is_made_smaller_in_order_and_says_what_made_it_so(
-    refused: tuple[str, ...], most: int | None, nodes: str, why: str
-) -> None:
-    wave = _zone_wave(*FOUR, ask=_refusing(*refused), most=most)
-    assert (" ".join(wave.nodes), wave.why) == (nodes, why)
+    ]:
+        with subtests.test(refused=refused, most=most, nodes=nodes, why=why):
+            wave = _zone_wave(*FOUR, ask=_refusing(*refused), most=most)
+            assert (" ".join(wave.nodes), wave.why) == (nodes, why)
 
 
 def test_several_nodes_left_for_one_reason_are_told_together() -> None:
@@ -323,9 +309,8 @@ def test_what_is_left_of_a_zone_goes_before_the_next() -> None:
     assert (wave.nodes, wave.why) == (("es4",), "what is left to restart of zone a")
 
 
-@pytest.mark.parametrize(
-    ("awareness", "said"),
-    [
+def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> None:
+    for awareness, said in [
         (Awareness(), "all of zone a"),
         (Awareness(attributes=("zone",)), "all of zone a"),
         (
@@ -337,10 +322,9 @@ def test_what_is_left_of_a_zone_goes_before_the_next() -> None:
             "all of zone a; forced awareness: other zones take no more than their share of its copies",
         ),
         (Awareness(attributes=("zone",), forced=(Zone("b"),)), "all of zone a"),
-    ],
-)
-def test_what_the_cluster_says_of_zones_is_said(awareness: Awareness, said: str) -> None:
-    assert _zone_wave(*SIX, wanted=replace(ZONES, awareness=awareness)).why == said
+    ]:
+        with subtests.test(awareness=awareness, said=said):
+            assert _zone_wave(*SIX, wanted=replace(ZONES, awareness=awareness)).why == said
 
 
 def test_the_rules_are_asked_once_when_the_whole_zone_passes() -> None:
@@ -360,9 +344,8 @@ def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
     return state_with(state, **fields), views.cluster(world)
 
 
-@pytest.mark.parametrize(
-    ("planned", "wave"),
-    [
+def test_a_wave_is_at_most_what_was_planned(subtests: pytest.Subtests) -> None:
+    for planned, wave in [
         ((), "es2 es5"),
         (("es2 es5", "es3 es6", "es4 es1"), "es2 es5"),
         (("es2", "es5", "es3 es6", "es4 es1"), "es2"),
@@ -371,14 +354,13 @@ def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
         (("es2",), "es2"),
         (("es3 es6",), "es2 es5"),
         (("es5",), "es2"),
-    ],
-)
-def test_a_wave_is_at_most_what_was_planned(planned: tuple[str, ...], wave: str) -> None:
-    groups = tuple(tuple(NodeName(name) for name in group.split()) for group in planned)
-    state, view = _zone_run(planned=groups)
-    chosen = next_wave(state, view, _anything)
-    assert chosen is not None
-    assert " ".join(chosen.nodes) == wave
+    ]:
+        with subtests.test(planned=planned, wave=wave):
+            groups = tuple(tuple(NodeName(name) for name in group.split()) for group in planned)
+            state, view = _zone_run(planned=groups)
+            chosen = next_wave(state, view, _anything)
+            assert chosen is not None
+            assert " ".join(chosen.nodes) == wave
 
 
 def test_nodes_that_still_recover_count_for_a_canary() -> None:

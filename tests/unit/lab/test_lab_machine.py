@@ -34,18 +34,16 @@ def java_home(folder: Path, version: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("text", "feature"),
-    [
+def test_the_release_file(subtests: pytest.Subtests) -> None:
+    for text, feature in [
         ('JAVA_VERSION="25.0.3"\n', 25),
         ('JAVA_RUNTIME_VERSION="17.0.15+6"\nJAVA_VERSION="17.0.15"\n', 17),
         ('JAVA_VERSION="1.8.0_402"\n', 8),
         ('JAVA_VERSION="21"\n', 21),
         ('SOURCE=""\n', None),
-    ],
-)
-def test_the_release_file(text: str, feature: int | None) -> None:
-    assert parse_release(text) == feature
+    ]:
+        with subtests.test(text=text, feature=feature):
+            assert parse_release(text) == feature
 
 
 def test_the_first_java_that_suits_is_taken(tmp_path: Path) -> None:

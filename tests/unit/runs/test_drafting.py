@@ -29,24 +29,20 @@ def named(services: Mapping[str, Reading[FoundService]]) -> dict[NodeName, Readi
     return {NodeName(node): one for node, one in services.items()}
 
 
-@pytest.mark.parametrize(
-    ("services", "usual", "overrides"),
-    [
+def test_the_service_of_most_nodes_is_that_of_all_hosts(subtests: pytest.Subtests) -> None:
+    for services, usual, overrides in [
         ({"es1": systemd("es"), "es2": systemd("es")}, "es", {}),
         ({"es1": systemd("es@es1"), "es2": systemd("es@es2")}, "es@{node}", {}),
         ({"es1": systemd("es"), "es2": systemd("es"), "es3": systemd("cold")}, "es", {"es3": "cold"}),
         ({"es1": systemd("es"), "es2": Unknown(reason="no host")}, "es", {}),
         ({"e": systemd("elasticsearch")}, "elasticsearch", {}),
-    ],
-)
-def test_the_service_of_most_nodes_is_that_of_all_hosts(
-    services: dict[str, Reading[FoundService]], usual: str, overrides: dict[str, str]
-) -> None:
-    hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
-    assert hosts.service == Service(manager="systemd", unit=usual)
-    assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
-    missing = [node for node, one in services.items() if isinstance(one, Unknown)]
-    assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
+    ]:
+        with subtests.test(services=services, usual=usual, overrides=overrides):
+            hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
+            assert hosts.service == Service(manager="systemd", unit=usual)
+            assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
+            missing = [node for node, one in services.items() if isinstance(one, Unknown)]
+            assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
 
 
 @pytest.mark.parametrize(
@@ -66,9 +62,8 @@ def test_a_name_that_reads_as_a_glob_is_no_key() -> None:
     assert hosts.remarks[-1] == "Another service, and a name that reads as a glob: c[1]."
 
 
-@pytest.mark.parametrize(
-    ("zones", "says"),
-    [
+def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
+    for zones, says in [
         (
             Zones(attribute=None, nodes={}, others=()),
             (NO_ZONES,),
@@ -92,14 +87,15 @@ def test_a_name_that_reads_as_a_glob_is_no_key() -> None:
             Zones(attribute=None, nodes={}, others=(), unread="403"),
             ("Zones are not known: the cluster's settings cannot be read (403).",),
         ),
-    ],
-)
-def test_zones_are_said_as_they_are(zones: Zones, says: tuple[str, ...]) -> None:
-    found = Found(view=VIEW, zones=zones, endpoints=EMPTY.endpoints, left_out={})
-    draft = with_cluster(EMPTY, found)
-    assert draft.zones == says
-    assert draft.nodes == 3
-    assert draft.endpoint_remarks == ("Add those of other nodes: one must answer while this node is down.",)
+    ]:
+        with subtests.test(zones=zones, says=says):
+            found = Found(view=VIEW, zones=zones, endpoints=EMPTY.endpoints, left_out={})
+            draft = with_cluster(EMPTY, found)
+            assert draft.zones == says
+            assert draft.nodes == 3
+            assert draft.endpoint_remarks == (
+                "Add those of other nodes: one must answer while this node is down.",
+            )
 
 
 def test_nodes_with_one_reason_are_named_together_and_many_reasons_counted() -> None:

@@ -31,22 +31,18 @@ def _started(settings: Reading[SettingsView], wanted: Policy) -> RunStarted:
     return start_of(_view(), settings, wanted, operator="ann", host="bastion", cluster_file="prod.yml")
 
 
-@pytest.mark.parametrize(
-    ("settings", "chosen", "attribute", "awareness"),
-    [
+def test_the_policy_says_what_zones_go_by(subtests: pytest.Subtests) -> None:
+    for settings, chosen, attribute, awareness in [
         (AWARE, None, "zone", ("zone", "rack")),
         (AWARE, "rack", "rack", ("zone", "rack")),
         (SettingsView(), None, None, ()),
         (UNREADABLE, "rack", "rack", ()),
         (UNREADABLE, None, None, ()),
-    ],
-)
-def test_the_policy_says_what_zones_go_by(
-    settings: Reading[SettingsView], chosen: str | None, attribute: str | None, awareness: tuple[str, ...]
-) -> None:
-    started = _started(settings, policy(zone_attribute=chosen))
-    assert started.policy.zone_attribute == attribute
-    assert started.policy.awareness == Awareness(attributes=awareness)
+    ]:
+        with subtests.test(settings=settings, chosen=chosen, attribute=attribute, awareness=awareness):
+            started = _started(settings, policy(zone_attribute=chosen))
+            assert started.policy.zone_attribute == attribute
+            assert started.policy.awareness == Awareness(attributes=awareness)
 
 
 SET_IT = "set `zone_attribute` in prod.yml"

@@ -34,9 +34,8 @@ def _how(view: Reading[GateView]) -> str:
     return UNREAD if isinstance(view, Unknown) else OPEN if view.open else CLOSED
 
 
-@pytest.mark.parametrize(
-    ("answer", "how"),
-    [
+def test_a_queue(subtests: pytest.Subtests) -> None:
+    for answer, how in [
         ({"messages": 0}, OPEN),
         ({"messages": 100, "state": "running"}, OPEN),
         ({"messages": 101}, CLOSED),
@@ -47,10 +46,9 @@ def _how(view: Reading[GateView]) -> str:
         ({"messages": True}, UNREAD),
         ({"messages": "5"}, UNREAD),
         ([{"messages": 0}], UNREAD),
-    ],
-)
-def test_a_queue(answer: object, how: str) -> None:
-    assert _how(rabbitmq.judge(QUEUE, json.dumps(answer).encode())) == how
+    ]:
+        with subtests.test(answer=answer, how=how):
+            assert _how(rabbitmq.judge(QUEUE, json.dumps(answer).encode())) == how
 
 
 def test_a_queue_is_asked_for_by_its_whole_name() -> None:
@@ -72,9 +70,8 @@ def _vector(*values: str) -> dict[str, object]:
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
-@pytest.mark.parametrize(
-    ("answer", "how"),
-    [
+def test_a_query(subtests: pytest.Subtests) -> None:
+    for answer, how in [
         (_vector("5"), OPEN),
         (_vector("5", "9.5"), OPEN),
         (_vector("5", "11"), CLOSED),
@@ -89,16 +86,14 @@ def _vector(*values: str) -> dict[str, object]:
         ({"status": "success", "data": {"resultType": "vector", "result": [None]}}, UNREAD),
         ({"status": "success"}, UNREAD),
         ("x", UNREAD),
-    ],
-)
-def test_a_query(answer: object, how: str) -> None:
-    gate = PrometheusGate(name="p", at=AT, query="up", within=Within(minimum=1.0, maximum=10.0))
-    assert _how(prometheus.judge(gate, json.dumps(answer).encode())) == how
+    ]:
+        with subtests.test(answer=answer, how=how):
+            gate = PrometheusGate(name="p", at=AT, query="up", within=Within(minimum=1.0, maximum=10.0))
+            assert _how(prometheus.judge(gate, json.dumps(answer).encode())) == how
 
 
-@pytest.mark.parametrize(
-    ("path", "wanted", "how"),
-    [
+def test_a_value_of_a_document(subtests: pytest.Subtests) -> None:
+    for path, wanted, how in [
         ("status", "ok", OPEN),
         ("status", "no", CLOSED),
         ("on", True, OPEN),
@@ -112,50 +107,53 @@ def test_a_query(answer: object, how: str) -> None:
         ("list.7", "x", UNREAD),
         ("list", "x", UNREAD),
         ("absent", None, UNREAD),
-    ],
-)
-def test_a_value_of_a_document(path: str, wanted: str | float | bool | None, how: str) -> None:  # noqa: FBT001  (a row)
-    document = {
-        "status": "ok",
-        "on": True,
-        "count": 5,
-        "none": None,
-        "list": [{}, {"deep": "x"}],
-        "a.b": {"c/d": "y"},
-    }
-    gate = HttpJsonGate(name="h", at=AT, path=path, equals=EqualTo(value=wanted))
-    assert _how(http_json.judge(gate, json.dumps(document).encode())) == how
+    ]:
+        with subtests.test(path=path, wanted=wanted, how=how):
+            document = {
+                "status": "ok",
+                "on": True,
+                "count": 5,
+                "none": None,
+                "list": [{}, {"deep": "x"}],
+                "a.b": {"c/d": "y"},
+            }
+            gate = HttpJsonGate(name="h", at=AT, path=path, equals=EqualTo(value=wanted))
+            assert _how(http_json.judge(gate, json.dumps(document).encode())) == how
 
 
-@pytest.mark.parametrize(
-    ("body", "how"),
-    [
+def test_a_number_of_a_document(subtests: pytest.Subtests) -> None:
+    for body, how in [
         (b'{"n": 3}', OPEN),
         (b'{"n": 4}', CLOSED),
         (b'{"n": NaN}', UNREAD),
         (b'{"n": "3"}', UNREAD),
         (b"<", UNREAD),
-    ],
-)
-def test_a_number_of_a_document(body: bytes, how: str) -> None:
-    gate = HttpJsonGate(name="h", at=AT, path="n", within=Within(maximum=3.0))
-    assert _how(http_json.judge(gate, body)) == how
+    ]:
+        with subtests.test(body=body, how=how):
+            gate = HttpJsonGate(name="h", at=AT, path="n", within=Within(maximum=3.0))
+            assert _how(http_json.judge(gate, body)) == how
 
 
-@pytest.mark.parametrize(
-    ("code", "how"), [(0, OPEN), (1, CLOSED), (126, UNREAD), (127, UNREAD), (-9, UNREAD)]
-)
-def test_a_command(code: int, how: str) -> None:
-    asked: list[str] = []
+class Running:
+    """Keeps the lines that it is to run, and says the same of each."""
 
-    def run(line: str, _timeout: float) -> Reading[Ran]:
-        asked.append(line)
-        return Ran(exit=code, output="first\nlast\n")
+    def __init__(self, said: Ran) -> None:
+        self.said = said
+        self.lines: list[str] = []
 
-    view = command.ask(CommandGate(name="c", run="./ok.sh", folder="/a b"), run)
-    assert _how(view) == how
-    assert "last" in (view.reason if isinstance(view, Unknown) else view.evidence)
-    assert asked == ["cd -- '/a b' || exit 126\n./ok.sh"]
+    def run(self, line: str, _timeout: float) -> Reading[Ran]:
+        self.lines.append(line)
+        return self.said
+
+
+def test_a_command(subtests: pytest.Subtests) -> None:
+    for code, how in [(0, OPEN), (1, CLOSED), (126, UNREAD), (127, UNREAD), (-9, UNREAD)]:
+        with subtests.test(code=code, how=how):
+            ran = Running(Ran(exit=code, output="first\nlast\n"))
+            view = command.ask(CommandGate(name="c", run="./ok.sh", folder="/a b"), ran.run)
+            assert _how(view) == how
+            assert "last" in (view.reason if isinstance(view, Unknown) else view.evidence)
+            assert ran.lines == ["cd -- '/a b' || exit 126\n./ok.sh"]
 
 
 def _gates(*askers: Asker) -> Gates:

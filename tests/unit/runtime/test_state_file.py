@@ -45,9 +45,8 @@ def test_a_path_is_no_url(tmp_path: Path) -> None:
         state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=Access.WRITE)
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for given, says in [
         ("postgresql//u:hunter2@h/db", "no SQLAlchemy URL"),
         ("postgresql://u:p@ss:hunter2@h/db", "no SQLAlchemy URL"),
         ("postgresql://u:hunter2@h:port/db", "no SQLAlchemy URL"),
@@ -58,13 +57,12 @@ def test_a_path_is_no_url(tmp_path: Path) -> None:
         ("sqlite://", "in memory"),
         ("sqlite:///", "in memory"),
         ("sqlite:///:memory:", "in memory"),
-    ],
-)
-def test_a_url_of_no_use_is_refused_and_never_repeated(given: str, says: str, tmp_path: Path) -> None:
-    for access in Access:
-        with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
-            state_url(given, {}, home=tmp_path, access=access)
-        assert "hunter2" not in str(caught.value)
+    ]:
+        with subtests.test(given=given, says=says):
+            for access in Access:
+                with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
+                    state_url(given, {}, home=tmp_path, access=access)
+                assert "hunter2" not in str(caught.value)
 
 
 def test_a_relative_path_is_shown_as_an_absolute_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,7 @@ import pytest
 
 from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import (
-    ActionResult,
     ClearVotingExclusions,
-    ClusterAction,
     Done,
     ExcludeFromVoting,
     Flush,
@@ -61,9 +59,8 @@ LOADED = SetIndexSettings(
 )
 
 
-@pytest.mark.parametrize(
-    ("action", "call"),
-    [
+def test_calls(subtests: pytest.Subtests) -> None:
+    for action, call in [
         (
             ProbeSettings(),
             (
@@ -107,12 +104,11 @@ LOADED = SetIndexSettings(
             "POST /_cluster/voting_config_exclusions?node_names=es%201%26x&timeout=30s",
         ),
         (ClearVotingExclusions(), "DELETE /_cluster/voting_config_exclusions?wait_for_removal=false"),
-    ],
-)
-def test_calls(action: ClusterAction, call: str) -> None:
-    assert str(request_for(action, ES)) == call
-    assert str(request_for(action, OS)) == call.replace("master_timeout", "cluster_manager_timeout")
-    assert "\n" not in call
+    ]:
+        with subtests.test(action=action, call=call):
+            assert str(request_for(action, ES)) == call
+            assert str(request_for(action, OS)) == call.replace("master_timeout", "cluster_manager_timeout")
+            assert "\n" not in call
 
 
 def answer(body: Any, status: int = 200) -> Answer:
@@ -123,9 +119,8 @@ def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:
     return Fault(reason="why", nothing_done=nothing_done, error_type=error_type)
 
 
-@pytest.mark.parametrize(
-    ("action", "outcome", "result"),
-    [
+def test_results(subtests: pytest.Subtests) -> None:
+    for action, outcome, result in [
         (WRITE, answer({"acknowledged": True, "persistent": {}}), Done),
         (WRITE, answer({"acknowledged": False}), InDoubt),
         (WRITE, answer({}), InDoubt),
@@ -150,10 +145,9 @@ def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:
         (MERGE, fault(nothing_done=False), InDoubt),
         (REPLICAS, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
         (WRITE, fault(nothing_done=True, error_type="index_not_found_exception"), Refused),
-    ],
-)
-def test_results(action: ClusterAction, outcome: Answer | Fault, result: type[ActionResult]) -> None:
-    assert isinstance(outcome_of(action, outcome), result)
+    ]:
+        with subtests.test(action=action, outcome=outcome, result=result):
+            assert isinstance(outcome_of(action, outcome), result)
 
 
 def test_a_flush_says_what_it_missed() -> None:
@@ -173,9 +167,8 @@ def test_long_polls() -> None:
     assert silence > 5, "the server's own time-out comes first"
 
 
-@pytest.mark.parametrize(
-    ("version", "flush", "voting", "null", "streams", "lease"),
-    [
+def test_families(subtests: pytest.Subtests) -> None:
+    for version, flush, voting, null, streams, lease in [
         ("0.90.13", FlushKind.PLAIN, VotingExclusions.NONE, False, True, "_template"),
         ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False, True, "_template"),
         ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False, True, "_template"),
@@ -186,25 +179,27 @@ def test_long_polls() -> None:
         ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
         ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
         ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
-    ],
-)
-def test_families(
-    version: str, flush: FlushKind, voting: VotingExclusions, *, null: bool, streams: bool, lease: str
-) -> None:
-    dialect = family_of("elasticsearch", version)
-    assert dialect is not None
-    assert (dialect.flush, dialect.voting, dialect.null_resets, dialect.streams, dialect.lease_template) == (
-        flush,
-        voting,
-        null,
-        streams,
-        lease,
-    )
+    ]:
+        with subtests.test(version=version, flush=flush):
+            dialect = family_of("elasticsearch", version)
+            assert dialect is not None
+            assert (
+                dialect.flush,
+                dialect.voting,
+                dialect.null_resets,
+                dialect.streams,
+                dialect.lease_template,
+            ) == (
+                flush,
+                voting,
+                null,
+                streams,
+                lease,
+            )
 
 
-@pytest.mark.parametrize(
-    ("distribution", "version", "merge_call", "merge_task", "task_list", "sequence_numbers"),
-    [
+def test_how_each_family_merges(subtests: pytest.Subtests) -> None:
+    for distribution, version, merge_call, merge_task, task_list, sequence_numbers in [
         ("elasticsearch", "0.90.13", "_optimize", False, False, False),
         ("elasticsearch", "2.0.2", "_optimize", False, False, False),
         ("elasticsearch", "2.4.6", "_forcemerge", False, False, False),
@@ -218,29 +213,19 @@ def test_families(
         ("opensearch", "2.6.0", "_forcemerge", False, True, True),
         ("opensearch", "2.7.0", "_forcemerge", True, True, True),
         ("opensearch", "3.3.0", "_forcemerge", True, True, True),
-    ],
-)
-def test_how_each_family_merges(
-    distribution: str,
-    version: str,
-    merge_call: str,
-    *,
-    merge_task: bool,
-    task_list: bool,
-    sequence_numbers: bool,
-) -> None:
-    dialect = family_of(distribution, version)
-    assert dialect is not None
-    assert (dialect.merge_call, dialect.merge_task) == (merge_call, merge_task)
-    assert (dialect.task_list, dialect.sequence_numbers) == (task_list, sequence_numbers)
-    request = request_for(MERGE, dialect)
-    assert ("wait_for_completion" in request.params) is merge_task
-    assert (request.silence is None) is merge_task, "a call that waits for the end is hung up on"
+    ]:
+        with subtests.test(distribution=distribution, version=version):
+            dialect = family_of(distribution, version)
+            assert dialect is not None
+            assert (dialect.merge_call, dialect.merge_task) == (merge_call, merge_task)
+            assert (dialect.task_list, dialect.sequence_numbers) == (task_list, sequence_numbers)
+            request = request_for(MERGE, dialect)
+            assert ("wait_for_completion" in request.params) is merge_task
+            assert (request.silence is None) is merge_task, "a call that waits for the end is hung up on"
 
 
-@pytest.mark.parametrize(
-    ("distribution", "version", "accepted"),
-    [
+def test_what_is_accepted(subtests: pytest.Subtests) -> None:
+    for distribution, version, accepted in [
         ("elasticsearch", "9.1.0", True),
         ("elasticsearch", "9.0.0-SNAPSHOT", True),
         ("elasticsearch", "8.0.0", True),
@@ -253,11 +238,10 @@ def test_how_each_family_merges(
         ("opensearch", "3.1.0", False),
         ("opensearch", "4.0.0", False),
         ("couchbase", "7.0.0", False),
-    ],
-)
-def test_what_is_accepted(distribution: str, version: str, *, accepted: bool) -> None:
-    if accepted:
-        assert dialect_for(distribution, version).accepted
-    else:
-        with pytest.raises(NotInThisVersion, match="not in this version"):
-            dialect_for(distribution, version)
+    ]:
+        with subtests.test(distribution=distribution, version=version, accepted=accepted):
+            if accepted:
+                assert dialect_for(distribution, version).accepted
+            else:
+                with pytest.raises(NotInThisVersion, match="not in this version"):
+                    dialect_for(distribution, version)

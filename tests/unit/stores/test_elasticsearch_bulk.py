@@ -120,10 +120,8 @@ def _copies(answer: Any) -> Any:
     return answer["indices"]["posts"]["shards"]["0"]
 
 
-@each_version
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_segments_that_are_not_all_there_are_unknown(subtests: pytest.Subtests) -> None:
+    for change, said in [
         (lambda answer: _copies(answer).pop(), "is started, but its answer lacks its segments"),
         (lambda answer: answer["indices"].pop("posts"), "its answer lacks its segments"),
         (
@@ -135,17 +133,15 @@ def _copies(answer: Any) -> Any:
         (lambda answer: _copies(answer)[0].pop("segments"), "7 are searched, and 0 are listed"),
         (lambda answer: _copies(answer)[0].pop("num_search_segments"), "num_search_segments is absent"),
         (lambda answer: _copies(answer)[0]["segments"].popitem(), "listed"),
-    ],
-)
-def test_segments_that_are_not_all_there_are_unknown(
-    version: str, change: Callable[[Any], object], said: str
-) -> None:
-    # What is taken off the end of a list of segments must be one that is searched.
-    whole = damaged(body(version, "loaded.segments"), _only_searched)
-    assert isinstance(parsed(version, "posts", segments=whole), BulkIndex)
-    read = parsed(version, "posts", segments=damaged(whole, change))
-    assert isinstance(read, Unknown)
-    assert said in read.reason
+    ]:
+        for version in ["9.1.0", "8.19.0", "opensearch-2.19.0"]:
+            with subtests.test(change=change, said=said, version=version):
+                # What is taken off the end of a list of segments must be one that is searched.
+                whole = damaged(body(version, "loaded.segments"), _only_searched)
+                assert isinstance(parsed(version, "posts", segments=whole), BulkIndex)
+                read = parsed(version, "posts", segments=damaged(whole, change))
+                assert isinstance(read, Unknown)
+                assert said in read.reason
 
 
 def _only_searched(answer: Any) -> None:
@@ -153,10 +149,8 @@ def _only_searched(answer: Any) -> None:
         each["segments"] = {name: value for name, value in each["segments"].items() if value["search"]}
 
 
-@each_version
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_counters_that_are_not_all_there_are_unknown(subtests: pytest.Subtests) -> None:
+    for change in [
         lambda answer: _copies(answer).clear(),
         lambda answer: answer["_shards"].update(failed=2),
         lambda answer: [each.pop("seq_no") for each in _copies(answer)],
@@ -164,11 +158,11 @@ def _only_searched(answer: Any) -> None:
         lambda answer: [each["indexing"].pop("index_total") for each in _copies(answer)],
         lambda answer: [each["indexing"].update(delete_total=-1) for each in _copies(answer)],
         lambda answer: [each.pop("merges") for each in _copies(answer)],
-    ],
-)
-def test_counters_that_are_not_all_there_are_unknown(version: str, change: Callable[[Any], object]) -> None:
-    writes = damaged(body(version, "loaded.writes"), change)
-    assert isinstance(parsed(version, "posts", writes=writes), Unknown)
+    ]:
+        for version in ["9.1.0", "8.19.0", "opensearch-2.19.0"]:
+            with subtests.test(change=change, version=version):
+                writes = damaged(body(version, "loaded.writes"), change)
+                assert isinstance(parsed(version, "posts", writes=writes), Unknown)
 
 
 def test_versions_without_sequence_numbers_have_none() -> None:
@@ -189,10 +183,8 @@ def _routing(answer: Any) -> Any:
     return answer["routing_table"]["indices"]["posts"]["shards"]["0"]
 
 
-@each_version
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_state_that_is_not_whole_is_unknown(subtests: pytest.Subtests) -> None:
+    for change in [
         lambda answer: answer.pop("cluster_name"),
         lambda answer: answer["routing_table"]["indices"].pop("posts"),
         lambda answer: answer["nodes"].clear(),
@@ -203,10 +195,10 @@ def _routing(answer: Any) -> Any:
         lambda answer: answer["metadata"]["indices"]["posts"].update(state="ajar"),
         lambda answer: answer["metadata"]["indices"]["posts"]["settings"]["index"].pop("uuid"),
         lambda answer: answer["metadata"]["indices"]["posts"]["settings"]["index"].pop("number_of_replicas"),
-    ],
-)
-def test_a_state_that_is_not_whole_is_unknown(version: str, change: Callable[[Any], object]) -> None:
-    assert isinstance(parse_bulk_state(damaged(body(version, "loaded.indices"), change)), Unknown)
+    ]:
+        for version in ["9.1.0", "8.19.0", "opensearch-2.19.0"]:
+            with subtests.test(change=change, version=version):
+                assert isinstance(parse_bulk_state(damaged(body(version, "loaded.indices"), change)), Unknown)
 
 
 @each_version
@@ -272,10 +264,8 @@ def test_when_all_names_are_needed() -> None:
     assert not named_otherwise([RunningMerge(task="n:3", named=())], {"a"}), "it is for all in any case"
 
 
-@each_version
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_task_list_that_is_not_whole_is_unknown(subtests: pytest.Subtests) -> None:
+    for change in [
         lambda answer: answer.update(node_failures=[{"type": "failed_node_exception"}]),
         lambda answer: answer.update(task_failures=[{"reason": "timed out"}]),
         lambda answer: answer.pop("nodes"),
@@ -288,23 +278,23 @@ def test_when_all_names_are_needed() -> None:
             for node in answer["nodes"].values()
             for task in node["tasks"].values()
         ],
-    ],
-)
-def test_a_task_list_that_is_not_whole_is_unknown(version: str, change: Callable[[Any], object]) -> None:
-    assert isinstance(parse_merges(damaged(body(version, "merging.merges"), change)), Unknown)
+    ]:
+        for version in ["9.1.0", "8.19.0", "opensearch-2.19.0"]:
+            with subtests.test(change=change, version=version):
+                assert isinstance(parse_merges(damaged(body(version, "merging.merges"), change)), Unknown)
 
 
-@each_version
-@pytest.mark.parametrize("said", [None, "", "merging something", "Force-merge indices"])
-def test_a_description_that_cannot_be_read_is_for_all(version: str, said: str | None) -> None:
-    def change(answer: Any) -> None:
-        for node in answer["nodes"].values():
-            for task in node["tasks"].values():
-                task["description"] = said
-
-    merges = parse_merges(damaged(body(version, "merging.merges"), change))
-    assert not isinstance(merges, Unknown)
-    assert [merge.named for merge in merges] == [None] * 4
+def test_a_description_that_cannot_be_read_is_for_all(subtests: pytest.Subtests) -> None:
+    for said in [None, "", "merging something", "Force-merge indices"]:
+        for version in ["9.1.0", "8.19.0", "opensearch-2.19.0"]:
+            with subtests.test(said=said, version=version):
+                answer = body(version, "merging.merges")
+                for node in answer["nodes"].values():
+                    for task in node["tasks"].values():
+                        task["description"] = said
+                merges = parse_merges(answer)
+                assert not isinstance(merges, Unknown)
+                assert [merge.named for merge in merges] == [None] * 4
 
 
 @each_version

@@ -189,41 +189,50 @@ NONSENSE: dict[str, tuple[Answerer, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", NONSENSE)
 def test_nonsense_for_a_server_is_unknown_with_its_reason(
-    server: ScriptedServer, client: Open, case: str
+    subtests: pytest.Subtests, server: ScriptedServer, client: Open
 ) -> None:
-    answer, reason = NONSENSE[case]
-    server.on(PROBE, answer)
-    began = time.monotonic()
-    seen = ElasticsearchCluster(client(server.url, limits=HASTY)).observe(EVERYTHING)
-    assert time.monotonic() - began < 20
-    for part in (seen.cluster, seen.settings, seen.health, seen.recoveries, seen.activity, seen.disks):
-        assert isinstance(part, Unknown)
-        assert reason in part.reason
-        assert server.url in part.reason or "answered with" in part.reason
+    for case, (answer, reason) in NONSENSE.items():
+        with subtests.test(case=case):
+            server.on(PROBE, answer)
+            began = time.monotonic()
+            seen = ElasticsearchCluster(client(server.url, limits=HASTY)).observe(EVERYTHING)
+            assert time.monotonic() - began < 20
+            for part in (
+                seen.cluster,
+                seen.settings,
+                seen.health,
+                seen.recoveries,
+                seen.activity,
+                seen.disks,
+            ):
+                assert isinstance(part, Unknown)
+                assert reason in part.reason
+                assert server.url in part.reason or "answered with" in part.reason
 
 
-@pytest.mark.parametrize("case", NONSENSE)
-def test_nonsense_later_makes_every_part_unknown(server: ScriptedServer, client: Open, case: str) -> None:
-    answer, _ = NONSENSE[case]
-    reads = (
-        "/_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
-        "/_cluster/settings",
-        "/_cluster/health",
-        "/_recovery",
-        "/_tasks",
-        "/_nodes/stats/fs",
-    )
-    for path in reads:
-        server.on(path, answer)
-    port = ElasticsearchCluster(client(server.url, limits=HASTY))
-    looks = [Look.CLUSTER, Look.SETTINGS, Look.RECOVERIES, Look.ACTIVITY, Look.DISKS]
-    if case not in ("silence", "a trickle"):  # health may take its own, longer time
-        looks.append(Look.HEALTH)
-    for look in looks:
-        seen = port.observe([look])
-        assert isinstance(getattr(seen, look.name.lower()), Unknown), look
+def test_nonsense_later_makes_every_part_unknown(
+    subtests: pytest.Subtests, server: ScriptedServer, client: Open
+) -> None:
+    for case, (answer, _) in NONSENSE.items():
+        with subtests.test(case=case):
+            reads = (
+                "/_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
+                "/_cluster/settings",
+                "/_cluster/health",
+                "/_recovery",
+                "/_tasks",
+                "/_nodes/stats/fs",
+            )
+            for path in reads:
+                server.on(path, answer)
+            port = ElasticsearchCluster(client(server.url, limits=HASTY))
+            looks = [Look.CLUSTER, Look.SETTINGS, Look.RECOVERIES, Look.ACTIVITY, Look.DISKS]
+            if case not in ("silence", "a trickle"):  # health may take its own, longer time
+                looks.append(Look.HEALTH)
+            for look in looks:
+                seen = port.observe([look])
+                assert isinstance(getattr(seen, look.name.lower()), Unknown), look
 
 
 def test_a_silent_answer_to_a_write_is_in_doubt_and_sent_once(server: ScriptedServer, client: Open) -> None:

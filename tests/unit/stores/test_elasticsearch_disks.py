@@ -18,9 +18,8 @@ GB = 1024**3
 KEY = "cluster.routing.allocation.disk."
 
 
-@pytest.mark.parametrize(
-    ("watermark", "headroom", "total_gb", "free_gb", "passed"),
-    [
+def test_watermarks(subtests: pytest.Subtests) -> None:
+    for watermark, headroom, total_gb, free_gb, passed in [
         ("85%", None, 100, 16, False),
         ("85%", None, 100, 14, True),
         ("0.85", None, 100, 14, True),
@@ -33,19 +32,16 @@ KEY = "cluster.routing.allocation.disk."
         ("85%", "200gb", 10_000, 190, True),
         ("85%", "-1", 10_000, 300, True),
         ("85%", "200gb", 100, 14, True),
-    ],
-)
-def test_watermarks(
-    watermark: str, headroom: str | None, total_gb: int, free_gb: int, *, passed: bool
-) -> None:
-    mark = parse_watermark(watermark, headroom, "low")
-    assert mark.passed(total=total_gb * GB, available=free_gb * GB) is passed
+    ]:
+        with subtests.test(watermark=watermark, headroom=headroom):
+            mark = parse_watermark(watermark, headroom, "low")
+            assert mark.passed(total=total_gb * GB, available=free_gb * GB) is passed
 
 
-@pytest.mark.parametrize("value", ["", "much", "-5gb", "85%%", None, ("85%",), "1.5.5"])
-def test_what_is_no_watermark(value: object) -> None:
-    with pytest.raises(Malformed):
-        parse_watermark(value, None, "low")  # type: ignore[arg-type]  # what a server might send
+def test_what_is_no_watermark(subtests: pytest.Subtests) -> None:
+    for value in ["", "much", "-5gb", "85%%", None, ("85%",), "1.5.5"]:
+        with subtests.test(value=value), pytest.raises(Malformed):
+            parse_watermark(value, None, "low")  # type: ignore[arg-type]  # what a server might send
 
 
 @pytest.mark.parametrize(
@@ -124,9 +120,8 @@ def test_data_paths_of_another_form_are_unknown(told: object) -> None:
     assert isinstance(parse_data_paths(told), Unknown)
 
 
-@pytest.mark.parametrize(
-    ("roles", "paths", "more", "room_gb"),
-    [
+def test_room(subtests: pytest.Subtests) -> None:
+    for roles, paths, more, room_gb in [
         (["data"], [(100, 50)], {}, 40),
         (["data"], [(100, 10)], {}, 0),
         (["data"], [(100, 1)], {}, 0),
@@ -137,16 +132,16 @@ def test_data_paths_of_another_form_are_unknown(told: object) -> None:
         (["data"], [(100, 50)], {"threshold_enabled": "false"}, 50),
         (["data"], [(100, 50), (100, 3)], {"threshold_enabled": "false"}, 3),
         (["data_frozen"], [(100, 3)], {}, 3),
-    ],
-)
-def test_room(roles: list[str], paths: list[tuple[int, int]], more: dict[str, str], room_gb: int) -> None:
-    found = disk(parse_disks(answer(roles, *paths), settings(**more)))
-    assert found.room_bytes == pytest.approx(room_gb * GB, abs=1)
+    ]:
+        with subtests.test(roles=roles, paths=paths, more=more, room_gb=room_gb):
+            found = disk(parse_disks(answer(roles, *paths), settings(**more)))
+            assert found.room_bytes == pytest.approx(room_gb * GB, abs=1)
 
 
-@pytest.mark.parametrize(("total", "available"), [(100, 10), (1000, 101), (1000, 100), (999, 100), (7, 1)])
-def test_no_more_than_the_room_passes_no_watermark(total: int, available: int) -> None:
-    mark = parse_watermark("90%", None, "high")
-    room = mark.room(total=total, available=available)
-    assert not mark.passed(total=total, available=available - room) or room == 0
-    assert mark.passed(total=total, available=available - room - 1)
+def test_no_more_than_the_room_passes_no_watermark(subtests: pytest.Subtests) -> None:
+    for total, available in [(100, 10), (1000, 101), (1000, 100), (999, 100), (7, 1)]:
+        with subtests.test(total=total, available=available):
+            mark = parse_watermark("90%", None, "high")
+            room = mark.room(total=total, available=available)
+            assert not mark.passed(total=total, available=available - room) or room == 0
+            assert mark.passed(total=total, available=available - room - 1)

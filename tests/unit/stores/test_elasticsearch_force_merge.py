@@ -116,13 +116,14 @@ def test_a_merge_is_asked_for_once_and_its_task_told(
     assert sent(server) == [port.describe(MERGE).removeprefix("POST ")]
 
 
-@pytest.mark.parametrize("named", ["posts", "people, posts", "p*", "all-posts", "", "<posts-{now/d}>"])
 def test_one_that_runs_is_not_asked_for_again(
-    server: ScriptedServer, port: ElasticsearchCluster, named: str
+    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
 ) -> None:
-    server.on(TASKS, reply(tasks("people", named)))
-    assert port.perform(MERGE) == Done(output="runs already: task n1:1")
-    assert sent(server) == []
+    for named in ["posts", "people, posts", "p*", "all-posts", "", "<posts-{now/d}>"]:
+        with subtests.test(named=named):
+            server.on(TASKS, reply(tasks("people", named)))
+            assert port.perform(MERGE) == Done(output="runs already: task n1:1")
+            assert sent(server) == []
 
 
 @pytest.mark.parametrize("named", ["people", "peop*", "all-people"])
@@ -158,23 +159,21 @@ def test_nor_while_names_that_are_needed_cannot(server: ScriptedServer, port: El
     assert sent(server) == []
 
 
-@pytest.mark.parametrize("action", OF_INDEX, ids=lambda action: type(action).__name__)
-@pytest.mark.parametrize(
-    ("there", "words"),
-    [
+def test_another_index_of_that_name_is_left_alone(
+    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    for there, words in [
         (metadata(), "is gone"),
         (metadata(posts="u9"), "another one (now "),
         (metadata(other="u1"), "is gone"),
-    ],
-)
-def test_another_index_of_that_name_is_left_alone(
-    server: ScriptedServer, port: ElasticsearchCluster, action: ClusterAction, there: Any, words: str
-) -> None:
-    server.on(UUIDS, reply(there))
-    result = port.perform(action)
-    assert isinstance(result, Done)
-    assert words in result.output
-    assert sent(server) == sent(server, "PUT") == []
+    ]:
+        for action in OF_INDEX:
+            with subtests.test(type(action).__name__, there=there, words=words):
+                server.on(UUIDS, reply(there))
+                result = port.perform(action)
+                assert isinstance(result, Done)
+                assert words in result.output
+                assert sent(server) == sent(server, "PUT") == []
 
 
 @pytest.mark.parametrize("action", OF_INDEX, ids=lambda action: type(action).__name__)
@@ -194,9 +193,10 @@ def test_what_is_refused_is_refused(server: ScriptedServer, port: ElasticsearchC
     assert "closed" in result.reason
 
 
-@pytest.mark.parametrize(
-    ("result", "expected", "words"),
-    [
+def test_what_became_of_its_task(
+    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    for result, expected, words in [
         ({"completed": False, "task": {}}, Done, "task n1:7"),
         (
             {"completed": True, "response": {"_shards": {"total": 4, "successful": 3, "failed": 1}}},
@@ -217,19 +217,12 @@ def test_what_is_refused_is_refused(server: ScriptedServer, port: ElasticsearchC
         ({"completed": True, "error": {"type": "some_exception", "reason": "oh"}}, InDoubt, "oh"),
         ({"completed": True, "response": "what"}, InDoubt, "what"),
         ("what", Done, "task n1:7"),
-    ],
-)
-def test_what_became_of_its_task(
-    server: ScriptedServer,
-    port: ElasticsearchCluster,
-    result: Any,
-    expected: type[ActionResult],
-    words: str,
-) -> None:
-    server.on(RESULT, reply(result))
-    done = port.perform(MERGE)
-    assert isinstance(done, expected)
-    assert words in said(done)
+    ]:
+        with subtests.test(result=result, expected=expected, words=words):
+            server.on(RESULT, reply(result))
+            done = port.perform(MERGE)
+            assert isinstance(done, expected)
+            assert words in said(done)
 
 
 @pytest.mark.parametrize(("after", "result"), [(tasks("posts"), Done), (tasks(), InDoubt)])

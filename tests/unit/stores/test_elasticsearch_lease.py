@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from orchestrator.model.action import SettingChange
@@ -49,23 +47,21 @@ def test_the_pattern_can_match_no_index() -> None:
     assert set(body) == {"index_patterns", "priority", "_meta"}, "no settings, mappings or aliases"
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_a_record_that_cannot_be_read_is_unknown(subtests: pytest.Subtests) -> None:
+    for damage in [
         {"epoch": "three"},
         {"debts": [{"level": "eternal", "key": "a", "found": None, "wanted": None}]},
         {"debts": [{"level": "persistent", "key": "a", "wanted": "x"}]},
         {"in_hand": None},
         {"of_a_later_version": 1},
-    ],
-    ids=str,
-)
-def test_a_record_that_cannot_be_read_is_unknown(damage: dict[str, Any]) -> None:
-    read = decode(encode(RECORD) | damage)
-    assert isinstance(read, Unknown)
-    assert next(iter(damage)) in read.reason
+    ]:
+        with subtests.test(str(damage)):
+            read = decode(encode(RECORD) | damage)
+            assert isinstance(read, Unknown)
+            assert next(iter(damage)) in read.reason
 
 
-@pytest.mark.parametrize("value", [None, 3, "x", [], {}])
-def test_what_is_no_record_at_all(value: Any) -> None:
-    assert isinstance(decode(value), Unknown)
+def test_what_is_no_record_at_all(subtests: pytest.Subtests) -> None:
+    for value in [None, 3, "x", [], {}]:
+        with subtests.test(value=value):
+            assert isinstance(decode(value), Unknown)

@@ -345,22 +345,24 @@ READERS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("by", [ABSENT, None, 7, "?", [], {}, [None], {"x": None}], ids=repr)
-def test_damage_never_raises(name: str, by: Any) -> None:
-    whole, read = body("9.1.0", name), READERS[name]
-    assert not isinstance(read(whole), Unknown)
-    for path in places(whole):
-        read(damaged(whole, path, by))
-    for instead in (None, 7, "text", [], [[]]):
-        assert isinstance(read(instead), Unknown), instead
+def test_damage_never_raises(subtests: pytest.Subtests) -> None:
+    for by in [ABSENT, None, 7, "?", [], {}, [None], {"x": None}]:
+        for name, read in READERS.items():
+            with subtests.test(str(by), name=name):
+                whole = body("9.1.0", name)
+                assert not isinstance(read(whole), Unknown)
+                for path in places(whole):
+                    read(damaged(whole, path, by))
+                for instead in (None, 7, "text", [], [[]]):
+                    assert isinstance(read(instead), Unknown), instead
 
 
-@pytest.mark.parametrize("part", ["cluster_name", "cluster_uuid", "version", "nodes", "metadata"])
-def test_what_the_state_must_have(part: str) -> None:
-    state = body("9.1.0", "settled.state")
-    for by in (ABSENT, None, {}):
-        assert isinstance(READERS["recovering.state"](damaged(state, (part,), by)), Unknown)
+def test_what_the_state_must_have(subtests: pytest.Subtests) -> None:
+    for part in ["cluster_name", "cluster_uuid", "version", "nodes", "metadata"]:
+        with subtests.test(part=part):
+            state = body("9.1.0", "settled.state")
+            for by in (ABSENT, None, {}):
+                assert isinstance(READERS["recovering.state"](damaged(state, (part,), by)), Unknown)
 
 
 NOT_HEALTHY = {
@@ -377,11 +379,12 @@ NOT_HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("what", NOT_HEALTHY)
-def test_a_part_that_is_gone_does_not_read_as_healthy(what: str) -> None:
-    view = READERS["recovering.state"](damaged(body("9.1.0", "recovering.state"), NOT_HEALTHY[what], ABSENT))
-    assert isinstance(view, Unknown)
-    assert view.reason.startswith("cluster state: the answer is not what it should be: ")
+def test_a_part_that_is_gone_does_not_read_as_healthy(subtests: pytest.Subtests) -> None:
+    for what, path in NOT_HEALTHY.items():
+        with subtests.test(what=what):
+            view = READERS["recovering.state"](damaged(body("9.1.0", "recovering.state"), path, ABSENT))
+            assert isinstance(view, Unknown)
+            assert view.reason.startswith("cluster state: the answer is not what it should be: ")
 
 
 @pytest.mark.parametrize("part", ["persistent", "transient", "defaults"])
@@ -441,19 +444,17 @@ def test_a_copy_is_somewhere_or_unassigned_and_never_both(state: str, node: str 
     assert f"is {state} on {node}" in view.reason
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "by"),
-    [
+def test_nonsense_is_not_taken_for_nothing(subtests: pytest.Subtests) -> None:
+    for name, path, by in [
         ("recovering.health", ("number_of_nodes",), -3),
         ("recovering.health", ("unassigned_shards",), "9" * 5000),
         ("busy.snapshots", ("snapshots", "snapshots"), 0),
         ("busy.tasks", ("node_failures",), 0),
         ("settled.state", ("metadata", "indices"), 0),
-    ],
-)
-def test_nonsense_is_not_taken_for_nothing(name: str, path: Path_, by: Any) -> None:
-    whole = {**body("9.1.0", name), path[0]: body("9.1.0", name).get(path[0])}
-    assert isinstance(READERS[name](damaged(whole, path, by)), Unknown)
+    ]:
+        with subtests.test(name=name, path=path, by=by):
+            whole = {**body("9.1.0", name), path[0]: body("9.1.0", name).get(path[0])}
+            assert isinstance(READERS[name](damaged(whole, path, by)), Unknown)
 
 
 def test_a_life_that_is_no_text_is_an_unfamiliar_one() -> None:

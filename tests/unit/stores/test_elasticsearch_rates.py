@@ -72,24 +72,20 @@ def test_what_a_nodes_file_says_goes_before_its_default() -> None:
             own(damaged)
 
 
-@pytest.mark.parametrize(
-    ("rates", "raised"),
-    [
+def test_the_limit_is_raised_above_the_fastest_node_or_not_at_all(subtests: pytest.Subtests) -> None:
+    for rates, raised in [
         ((40 * MB, 40 * MB), True),
         ((40 * MB, 90 * MB), True),
         ((40 * MB, 125 * MB), False),
         ((40 * MB, 0), False),
         ((40 * MB, None), False),
-    ],
-)
-def test_the_limit_is_raised_above_the_fastest_node_or_not_at_all(
-    rates: tuple[int | None, ...], *, raised: bool
-) -> None:
-    answered = SettingsView(files={BANDWIDTH: "40mb"})
-    changes = limit_changes(
-        with_largest_rate(answered, rates), Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
-    )
-    assert any(change.key == BANDWIDTH for change in changes) is raised
+    ]:
+        with subtests.test(rates=rates, raised=raised):
+            answered = SettingsView(files={BANDWIDTH: "40mb"})
+            changes = limit_changes(
+                with_largest_rate(answered, rates), Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
+            )
+            assert any(change.key == BANDWIDTH for change in changes) is raised
 
 
 def test_a_cluster_setting_counts_for_every_node() -> None:

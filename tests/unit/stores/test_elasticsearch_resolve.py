@@ -45,9 +45,8 @@ def resolved(*patterns: str, body: Any = METADATA) -> Resolution:
     return found
 
 
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
+def test_open_indices(subtests: pytest.Subtests) -> None:
+    for pattern, names in [
         ("posts-1", ["posts-1"]),
         ("posts", ["posts-1", "posts-2"]),
         ("posts-*", ["posts-1", "posts-2", "posts-bold"]),
@@ -67,10 +66,9 @@ def resolved(*patterns: str, body: Any = METADATA) -> Resolution:
         ("posts.1", []),
         ("posts-?", []),
         ("Posts-1", []),
-    ],
-)
-def test_open_indices(pattern: str, names: list[str]) -> None:
-    assert [each.name for each in resolved(pattern).open] == names
+    ]:
+        with subtests.test(pattern=pattern, names=names):
+            assert [each.name for each in resolved(pattern).open] == names
 
 
 def test_closed_and_hidden_ones_are_told_apart() -> None:
@@ -92,9 +90,8 @@ def test_it_is_the_index_of_that_uuid() -> None:
     assert [each.uuid for each in resolved("posts-2").open] == ["u1"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_an_answer_that_is_none_is_unknown(subtests: pytest.Subtests) -> None:
+    for body in [
         {},
         "nothing",
         {"cluster_name": "c", "metadata": {"indices": []}},
@@ -104,10 +101,9 @@ def test_it_is_the_index_of_that_uuid() -> None:
             "metadata": {"indices": {"a": {"state": "ajar", "settings": {"index": {"uuid": "u"}}}}},
         },
         {"cluster_name": "c", "metadata": {"data_stream": {"data_stream": {"s": {}}}}},
-    ],
-)
-def test_an_answer_that_is_none_is_unknown(body: Any) -> None:
-    assert isinstance(parse_resolution(body, ["*"]), Unknown)
+    ]:
+        with subtests.test(body=body):
+            assert isinstance(parse_resolution(body, ["*"]), Unknown)
 
 
 def test_patterns_are_told_apart_and_kept_once() -> None:

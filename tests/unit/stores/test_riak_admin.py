@@ -256,9 +256,8 @@ def test_every_bucket_type_tells_its_n_val() -> None:
     assert isinstance(admin(Answers(known)).n_vals(DEV1), Unknown)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_list_of_bucket_types_that_is_cut_or_odd_is_unknown(subtests: pytest.Subtests) -> None:
+    for text in [
         "",
         "ok\n",
         "default (active)\nwide (not active)\n",
@@ -266,10 +265,9 @@ def test_every_bucket_type_tells_its_n_val() -> None:
         "default (active)\nrm;reboot (active)\nok\n",
         "default (active)\nwide\nok\n",
         "default (active)\nwide (active)\nwide (active)\nok\n",
-    ],
-)
-def test_a_list_of_bucket_types_that_is_cut_or_odd_is_unknown(text: str) -> None:
-    assert isinstance(parse_bucket_types(CommandOutput(exit=0, stdout=text), DIALECT), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(parse_bucket_types(CommandOutput(exit=0, stdout=text), DIALECT), Unknown)
 
 
 def test_an_n_val_that_is_cut_is_unknown() -> None:

@@ -36,9 +36,8 @@ def test_limits_are_told_by_node() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_limits_that_are_not_whole_are_unknown(subtests: pytest.Subtests) -> None:
+    for text in [
         LIMITS.replace(NOTE, ""),
         LIMITS.replace(NOTE, NOTE[:60]),
         LIMITS.replace(THREE, ONE),
@@ -52,11 +51,10 @@ def test_limits_are_told_by_node() -> None:
         LIMITS.replace("Limit        Node", "Node         Limit"),
         LIMITS.replace(TITLE, f"{TITLE.strip()} of yesterday\n"),
         f"{TITLE}Limit        Node\n{RULE}(offline)    '{TWO}'\n{RULE}{NOTE}",
-    ],
-)
-def test_limits_that_are_not_whole_are_unknown(text: str) -> None:
-    assert text != LIMITS
-    assert isinstance(parse_transfer_limits(out(text), V29), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert text != LIMITS
+            assert isinstance(parse_transfer_limits(out(text), V29), Unknown)
 
 
 def test_what_became_of_a_limit() -> None:

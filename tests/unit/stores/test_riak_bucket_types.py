@@ -23,18 +23,16 @@ def test_before_the_return_term_the_last_type_is_the_last_line(version: object) 
     assert parse_bucket_types(out("default (active)\n"), version) == ("default",)  # type: ignore[arg-type]  # a dialect
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_line_that_says_more_or_something_else_hides_no_type(subtests: pytest.Subtests) -> None:
+    for text in [
         "default (active)\nwide (active) and one more\nok\n",
         "default (active) wide (active)\nok\n",
         "default (active)\nok\nwide (active)\nok\n",
         "default (active)\nwide (active)\nfalse\n",
         "default (active)\nwide (unknown)\nok\n",
-    ],
-)
-def test_a_line_that_says_more_or_something_else_hides_no_type(text: str) -> None:
-    assert isinstance(parse_bucket_types(out(text), V32), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(parse_bucket_types(out(text), V32), Unknown)
 
 
 def test_a_list_with_a_bad_exit_code_is_unknown() -> None:
@@ -53,9 +51,8 @@ def test_the_n_val_may_be_the_first_property_or_the_one_before_the_end(head: str
     assert parse_n_val(out(status("r: quorum", "n_val: 1", "w: quorum", head=head)), "wide") == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_not_just_one_n_val_of_this_type_is_unknown(subtests: pytest.Subtests) -> None:
+    for text in [
         status("r: quorum", "n_val: 5"),
         status("n_val: 0", "ok"),
         status("n_val: 3", "n_val: 5", "ok"),
@@ -68,10 +65,9 @@ def test_the_n_val_may_be_the_first_property_or_the_one_before_the_end(head: str
         status("n_val: 3", "ok", head="wider is active"),
         status("n_val: 3", "ok", head="wide is not active"),
         "",
-    ],
-)
-def test_what_is_not_just_one_n_val_of_this_type_is_unknown(text: str) -> None:
-    assert isinstance(parse_n_val(out(text), "wide"), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(parse_n_val(out(text), "wide"), Unknown)
 
 
 def test_an_n_val_with_a_bad_exit_code_is_unknown() -> None:

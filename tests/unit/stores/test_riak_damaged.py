@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -101,11 +102,12 @@ def test_there_are_both_kinds() -> None:
     assert {each.command for each in BAD if each.exit == 0} > {"riak admin ringready", "riak admin transfers"}
 
 
-@in_turn
-def test_bad_news_that_is_cut_is_no_good_news(record: Recorded) -> None:
-    assert not any(is_good(record, record.text[:end]) for end in range(len(record.text)))
-    lines = record.text.splitlines(keepends=True)
-    assert not any(is_good(record, "".join(lines[start:])) for start in range(len(lines)))
+def test_bad_news_that_is_cut_is_no_good_news(subtests: pytest.Subtests) -> None:
+    for record in BAD:
+        with subtests.test(str(record)):
+            assert not any(is_good(record, record.text[:end]) for end in range(len(record.text)))
+            lines = record.text.splitlines(keepends=True)
+            assert not any(is_good(record, "".join(lines[start:])) for start in range(len(lines)))
 
 
 def without_a_piece(record: Recorded) -> Iterator[str]:
@@ -115,9 +117,10 @@ def without_a_piece(record: Recorded) -> Iterator[str]:
             yield "".join(lines[:start] + lines[end:])
 
 
-@each_shape
-def test_bad_news_that_lacks_any_run_of_lines_is_no_good_news(record: Recorded) -> None:
-    assert [text for text in without_a_piece(record) if is_good(record, text)] == []
+def test_bad_news_that_lacks_any_run_of_lines_is_no_good_news(subtests: pytest.Subtests) -> None:
+    for record in SHAPES:
+        with subtests.test(str(record)):
+            assert [text for text in without_a_piece(record) if is_good(record, text)] == []
 
 
 def test_limits_that_lack_lines_are_fewer_and_never_other_ones() -> None:
@@ -134,41 +137,46 @@ def test_limits_that_lack_lines_are_fewer_and_never_other_ones() -> None:
             assert set(found.offline) <= set(whole.offline)
 
 
-@in_turn
-def test_a_command_that_did_not_end_is_no_good_news_whatever_it_printed(record: Recorded) -> None:
-    assert not is_good(replace(record, exit=None), record.text)
+def test_a_command_that_did_not_end_is_no_good_news_whatever_it_printed(subtests: pytest.Subtests) -> None:
+    for record in BAD:
+        with subtests.test(str(record)):
+            assert not is_good(replace(record, exit=None), record.text)
 
 
-@good_in_turn
-def test_good_news_that_is_cut_is_unknown_or_the_same(record: Recorded) -> None:
+def test_good_news_that_is_cut_is_unknown_or_the_same(subtests: pytest.Subtests) -> None:
     """The same only where nothing but a line end is lost, or lines of waiting before the word `is up`."""
-    whole = read(record, record.text)
-    for end in range(len(record.text) - 1):
-        assert isinstance(read(record, record.text[:end]), Unknown), record.text[:end]
-    assert read(record, record.text[:-1]) == whole
+    for record in GOOD:
+        with subtests.test(str(record)):
+            whole = read(record, record.text)
+            for end in range(len(record.text) - 1):
+                assert isinstance(read(record, record.text[:end]), Unknown), record.text[:end]
+            assert read(record, record.text[:-1]) == whole
 
 
-@good_in_turn
-def test_good_news_from_a_command_that_did_not_end_is_unknown(record: Recorded) -> None:
-    assert not is_good(replace(record, exit=None), record.text)
+def test_good_news_from_a_command_that_did_not_end_is_unknown(subtests: pytest.Subtests) -> None:
+    for record in GOOD:
+        with subtests.test(str(record)):
+            assert not is_good(replace(record, exit=None), record.text)
 
 
-@good_in_turn
-def test_good_news_with_a_bad_exit_code_or_term_is_unknown(record: Recorded) -> None:
-    assert not is_good(replace(record, exit=1), record.text)
-    if record.command.startswith("riak admin") and not record.command.startswith("riak admin wait"):
-        for term in ("error", "{error,1}"):
-            assert not is_good(record, record.text.replace("\nok\n", f"\n{term}\n"))
-            assert not is_good(record, f"{term}\n{record.text}")
+def test_good_news_with_a_bad_exit_code_or_term_is_unknown(subtests: pytest.Subtests) -> None:
+    for record in GOOD:
+        with subtests.test(str(record)):
+            assert not is_good(replace(record, exit=1), record.text)
+            if record.command.startswith("riak admin") and not record.command.startswith("riak admin wait"):
+                for term in ("error", "{error,1}"):
+                    assert not is_good(record, record.text.replace("\nok\n", f"\n{term}\n"))
+                    assert not is_good(record, f"{term}\n{record.text}")
 
 
-@good_in_turn
-def test_good_news_beside_the_word_that_the_node_is_down_is_unknown(record: Recorded) -> None:
-    if record.command.startswith("riak admin wait"):
-        return  # it is said by design while the node is not up yet
-    said = "Node dev1@127.0.0.1 is not responding to pings\n"
-    assert not is_good(record, said + record.text)
-    assert not is_good(record, record.text + said)
+def test_good_news_beside_the_word_that_the_node_is_down_is_unknown(subtests: pytest.Subtests) -> None:
+    for record in GOOD:
+        with subtests.test(str(record)):
+            if record.command.startswith("riak admin wait"):
+                continue  # it is said by design while the node is not up yet
+            said = "Node dev1@127.0.0.1 is not responding to pings\n"
+            assert not is_good(record, said + record.text)
+            assert not is_good(record, record.text + said)
 
 
 @settings(max_examples=1000, deadline=None)
@@ -220,33 +228,27 @@ def untermed(record: Recorded) -> str:
     return record.text.removesuffix("ok\n").removesuffix("error\n")
 
 
-@pytest.mark.parametrize("version", ["2.9.10", "3.0.16"])
-@pytest.mark.parametrize(
-    "record",
-    [each for each in judged() if each.exit == 0 and "admin" in each.command and "\nok\n" in each.text],
-    ids=str,
-)
-def test_before_the_return_term_a_cut_is_seen_by_what_is_always_printed_last(
-    version: str, record: Recorded
-) -> None:
-    parsers = {
-        "riak admin ring-status": parse_ring.parse_ring_status,
-        "riak admin member-status": parse_members.parse_member_status,
-        "riak admin cluster status": parse_members.parse_cluster_status,
-        "riak admin transfers": parse_transfers.parse_transfers,
-    }
-    parse = parsers.get(record.command)
-    if parse is None:
-        return
-    whole = untermed(record)
+PARSERS = {
+    "riak admin ring-status": parse_ring.parse_ring_status,
+    "riak admin member-status": parse_members.parse_member_status,
+    "riak admin cluster status": parse_members.parse_cluster_status,
+    "riak admin transfers": parse_transfers.parse_transfers,
+}
 
-    def value(text: str) -> Any:
-        return parse(CommandOutput(exit=0, stdout=text), older(version))
 
-    assert value(whole) == read(record, record.text)
-    kept = 0 if "Nodes [" in whole or "unreachable: [" in whole else len(whole.rstrip())
-    for end in range(len(whole)):
-        cut = value(whole[:end])
-        assert not good(record.command, cut) or (good(record.command, value(whole)) and end >= kept), whole[
-            :end
-        ]
+def test_before_the_return_term_the_last_line_shows_a_cut(subtests: pytest.Subtests) -> None:
+    records = [
+        each for each in judged() if each.exit == 0 and each.command in PARSERS and "\nok\n" in each.text
+    ]
+    for record, version in product(records, ["2.9.10", "3.0.16"]):
+        with subtests.test(str(record), version=version):
+            whole = untermed(record)
+            values = [
+                PARSERS[record.command](CommandOutput(exit=0, stdout=whole[:end]), older(version))
+                for end in range(len(whole) + 1)
+            ]
+            assert values[-1] == read(record, record.text)
+            kept = 0 if "Nodes [" in whole or "unreachable: [" in whole else len(whole.rstrip())
+            news = [good(record.command, value) for value in values]
+            assert not any(news[:kept])
+            assert news[-1] or not any(news)

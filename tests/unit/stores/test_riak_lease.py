@@ -607,9 +607,9 @@ LIMIT = {"level": "transient", "key": "transfer_limit.riak@m1", "found": "2", "w
 IN_HAND = {"node": "riak@m1", "incarnation": {}, "address": "10.0.0.1"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_record_that_this_program_does_not_write_is_none(subtests: pytest.Subtests) -> None:
+    """Names and numbers of a record go into commands that run as root."""
+    for text in [
         "",
         "[]",
         "3",
@@ -632,20 +632,16 @@ IN_HAND = {"node": "riak@m1", "incarnation": {}, "address": "10.0.0.1"}
         _content(restarted=["m1"]),
         _content(excluded=["riak@m1"]),
         _content(owner="x" * 999, in_hand=[IN_HAND] * 2000),
-    ],
-    ids=lambda text: text[-40:] if len(text) < 60_000 else "long",
-)
-def test_a_record_that_this_program_does_not_write_is_none(text: str) -> None:
-    """Names and numbers of a record go into commands that run as root."""
-    found = listed(text)
-    assert isinstance(found, Damaged), found
-    assert found.owner == "mallory"
-    assert found.why.isprintable()
+    ]:
+        with subtests.test(text[-40:] if len(text) < 60_000 else "long"):
+            found = listed(text)
+            assert isinstance(found, Damaged), found
+            assert found.owner == "mallory"
+            assert found.why.isprintable()
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
+def test_an_answer_that_is_not_whole_is_none(subtests: pytest.Subtests) -> None:
+    for output in [
         CommandOutput(exit=None, stdout="place b/m/h/1\nend\n"),
         CommandOutput(exit=1, stdout="place b/m/h/1\nend\n"),
         CommandOutput(exit=0, stdout="place b/m/h/1\n"),
@@ -654,11 +650,9 @@ def test_a_record_that_this_program_does_not_write_is_none(text: str) -> None:
         CommandOutput(exit=0, stdout="place b/m/h/1\nfile 01 root {}\nend\n"),
         CommandOutput(exit=0, stdout="place b/m/h/1\ngreetings\nend\n"),
         CommandOutput(exit=127, stdout="", stderr="/bin/sh: not found\n"),
-    ],
-    ids=str,
-)
-def test_an_answer_that_is_not_whole_is_none(output: CommandOutput) -> None:
-    assert isinstance(parse_listing(output), Unknown)
+    ]:
+        with subtests.test(str(output)):
+            assert isinstance(parse_listing(output), Unknown)
 
 
 def test_what_a_login_shell_says_before_is_no_part_of_the_answer() -> None:

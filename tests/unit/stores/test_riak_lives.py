@@ -17,10 +17,11 @@ def read(stdout: str, exit_code: int | None = 0) -> Incarnation | Unknown:
     return parse_life(CommandOutput(exit=exit_code, stdout=stdout), PID)
 
 
-@pytest.mark.parametrize("name", ["beam.smp", "1 (x) S 2", "a) R 1 2 (b", "( )", ")", ") ) )"])
-def test_the_moment_of_the_start_is_read_past_any_name(name: str) -> None:
-    life = read(f"{BOOT}\n{stat_line(PID, 987654, name)}")
-    assert life == Incarnation(ephemeral_id=f"{BOOT} {PID} 987654")
+def test_the_moment_of_the_start_is_read_past_any_name(subtests: pytest.Subtests) -> None:
+    for name in ["beam.smp", "1 (x) S 2", "a) R 1 2 (b", "( )", ")", ") ) )"]:
+        with subtests.test(name=name):
+            life = read(f"{BOOT}\n{stat_line(PID, 987654, name)}")
+            assert life == Incarnation(ephemeral_id=f"{BOOT} {PID} 987654")
 
 
 STAT = "cpu  1 2 3\ncpu0 1 2 3\nintr 5 0\nctxt 7\nbtime 1789000000\nprocesses 9\n"
@@ -58,9 +59,8 @@ def test_lives_differ_by_boot_by_number_and_by_start() -> None:
     assert not any(isinstance(each, Unknown) for each in (whole, other, later, number))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_text_that_is_not_whole_tells_no_life(subtests: pytest.Subtests) -> None:
+    for text in [
         "",
         f"{BOOT}\n",
         stat_line(PID, 10),
@@ -69,10 +69,9 @@ def test_lives_differ_by_boot_by_number_and_by_start() -> None:
         f"{BOOT}\n{stat_line(PID, 10)}{stat_line(PID, 10)}",
         f"{BOOT}\n{PID} (beam.smp\n",
         f"{BOOT}\n{stat_line(PID, 10).replace(' 10 ', ' -1 ')}",
-    ],
-)
-def test_a_text_that_is_not_whole_tells_no_life(text: str) -> None:
-    assert isinstance(read(text), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(read(text), Unknown)
 
 
 @pytest.mark.parametrize("code", [1, None])

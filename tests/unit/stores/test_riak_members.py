@@ -24,9 +24,8 @@ def test_shares_that_are_to_be_are_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_membership_that_is_not_whole_or_does_not_add_up_is_unknown(subtests: pytest.Subtests) -> None:
+    for text in [
         HANDING_OVER.replace("100.0%", " 80.0%"),
         HANDING_OVER.replace(" 0.0% ", "20.0% "),
         OLD_NODES.replace(MEMBER, f"{MEMBER} and another one"),
@@ -38,19 +37,17 @@ def test_shares_that_are_to_be_are_told() -> None:
         OLD_NODES.replace(f"\n{RULE}Valid", f"\n{RULE}{RULE}Valid"),
         f"{OLD_NODES}{OLD_NODES}",
         f"{OLD_NODES}and one more\n",
-    ],
-)
-def test_a_membership_that_is_not_whole_or_does_not_add_up_is_unknown(text: str) -> None:
-    assert text not in (OLD_NODES, HANDING_OVER)
-    assert isinstance(parse_member_status(out(text), V20), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert text not in (OLD_NODES, HANDING_OVER)
+            assert isinstance(parse_member_status(out(text), V20), Unknown)
 
 
 ROW = "|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |"
 
 
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
+def test_a_member_of_whom_anything_is_odd_makes_the_status_unknown(subtests: pytest.Subtests) -> None:
+    for was, now in [
         ("|valid |", "|vague |"),
         ("|valid |", "|      |"),
         ("|  up   |", "|  up?  |"),
@@ -65,15 +62,14 @@ ROW = "|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |"
         ("|  --   |", "|       |"),
         ("|  --   |", "| 50.0  |"),
         ("riak2@10.0.0.2 ", "riak2          "),
-    ],
-)
-def test_a_member_of_whom_anything_is_odd_makes_the_status_unknown(was: str, now: str) -> None:
-    assert was in ROW
-    assert len(was) == len(now)
-    assert not isinstance(parse_cluster_status(out(LOCATED), V30), Unknown)
-    text = LOCATED.replace(ROW, ROW.replace(was, now, 1))
-    assert text != LOCATED
-    assert isinstance(parse_cluster_status(out(text), V30), Unknown)
+    ]:
+        with subtests.test(was=was, now=now):
+            assert was in ROW
+            assert len(was) == len(now)
+            assert not isinstance(parse_cluster_status(out(LOCATED), V30), Unknown)
+            text = LOCATED.replace(ROW, ROW.replace(was, now, 1))
+            assert text != LOCATED
+            assert isinstance(parse_cluster_status(out(text), V30), Unknown)
 
 
 def test_a_location_that_nobody_has_set_is_none() -> None:

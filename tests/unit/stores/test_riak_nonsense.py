@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -133,58 +134,62 @@ def assert_no_lie(found: ClusterReadings, meant: ClusterReadings) -> None:
         assert limits.transient.items() <= meant.settings.transient.items()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def of_text(spoil: Spoiling) -> Callable[[CommandOutput], CommandOutput]:
+    return lambda output: replace(output, stdout=spoil(output.stdout))
+
+
+@contextmanager
+def spoiling(
+    stage: Staged, command: str, spoil: Callable[[CommandOutput], CommandOutput]
+) -> Iterator[list[str]]:
+    """Spoil the output of a command; yields the command lines that were spoilt."""
+    met: list[str] = []
+
+    def spoilt(_node: NodeName, line: str, output: CommandOutput) -> CommandOutput:
+        if not line.startswith(command):
+            return output
+        met.append(line)
+        return spoil(output)
+
+    stage.runner.spoil = spoilt
+    try:
+        yield met
+    finally:
+        stage.runner.spoil = None
+
+
 @pytest.mark.parametrize("state", ["whole", "broken"])
 def test_what_is_spoilt_on_its_way_is_no_other_news(
-    state: str, command: str, riak: RiakCommand, request: pytest.FixtureRequest
+    subtests: pytest.Subtests, state: str, riak: RiakCommand, request: pytest.FixtureRequest
 ) -> None:
     del riak
     stage: Staged = request.getfixturevalue(state)
-    stage.runner.refused = ("rpc",) if "wait-for" in command else ()
-    look = {COMMANDS[command]}
-    stage.later(100)
-    meant = stage.cluster.observe(look)
-    met = 0
-    for name, spoil in SPOILT.items():
-        if (command, name) in LOST_FROM_A_NUMBER:
-            continue
+    for command, part in COMMANDS.items():
+        stage.runner.refused = ("rpc",) if "wait-for" in command else ()
+        stage.later(100)
+        meant = stage.cluster.observe({part})
+        asked = 0
+        for name, spoil in SPOILT.items():
+            if (command, name) in LOST_FROM_A_NUMBER:
+                continue
+            with subtests.test(command=command, name=name):
+                with spoiling(stage, command, of_text(spoil)) as met:
+                    found = stage.cluster.observe({part})
+                asked += len(met)
+                assert_no_lie(found, meant)
+        assert asked, f"nobody asked {command}"
 
-        def spoilt(
-            _node: NodeName, line: str, output: CommandOutput, spoil: Spoiling = spoil
-        ) -> CommandOutput:
-            nonlocal met
-            met += line.startswith(command)
-            return replace(output, stdout=spoil(output.stdout)) if line.startswith(command) else output
 
-        stage.runner.spoil = spoilt
-        try:
-            found = stage.cluster.observe(look)
-        finally:
-            stage.runner.spoil = None
-        try:
+def test_good_words_with_a_bad_exit_code_are_unknown(subtests: pytest.Subtests, whole: Staged) -> None:
+    for command, part in COMMANDS.items():
+        with subtests.test(command=command):
+            whole.runner.refused = ("rpc",) if "wait-for" in command else ()
+            whole.later(100)
+            meant = whole.cluster.observe({part})
+            with spoiling(whole, command, lambda output: replace(output, exit=1)):
+                found = whole.cluster.observe({part})
             assert_no_lie(found, meant)
-        except AssertionError as error:
-            raise AssertionError(f"{command}, {name}") from error
-    assert met, "nobody asked that"
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_good_words_with_a_bad_exit_code_are_unknown(whole: Staged, command: str) -> None:
-    whole.runner.refused = ("rpc",) if "wait-for" in command else ()
-    look = {COMMANDS[command]}
-    whole.later(100)
-    meant = whole.cluster.observe(look)
-
-    def lies(_node: NodeName, line: str, output: CommandOutput) -> CommandOutput:
-        return replace(output, exit=1) if line.startswith(command) else output
-
-    whole.runner.spoil = lies
-    try:
-        found = whole.cluster.observe(look)
-    finally:
-        whole.runner.spoil = None
-    assert_no_lie(found, meant)
-    assert found != meant or command.startswith("rpc"), "wait-for-service answers in its place"
+            assert found != meant or command.startswith("rpc"), "wait-for-service answers in its place"
 
 
 def _other(name: str, **more: object) -> Callable[[Staged], bytes]:
@@ -214,18 +219,19 @@ PAGES: Mapping[str, Callable[[Staged], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_stats_page_of_another_shape_is_unknown(whole: Staged, page: str) -> None:
-    before = whole.ports[DEV3].answers["/stats"][-1]
-    whole.ports[DEV3].on("/stats", reply(PAGES[page](whole), headers={"Connection": "close"}))
-    try:
-        view = whole.cluster.observe({Look.HEALTH}).cluster
-    finally:
-        whole.ports[DEV3].on("/stats", before)
-    assert isinstance(view, ClusterView)
-    assert view.riak is not None
-    assert isinstance(view.riak.signs[DEV3].stats, Unknown)
-    assert not isinstance(view.riak.signs[DEV1].stats, Unknown)
+def test_a_stats_page_of_another_shape_is_unknown(subtests: pytest.Subtests, whole: Staged) -> None:
+    for page in PAGES:
+        with subtests.test(page=page):
+            before = whole.ports[DEV3].answers["/stats"][-1]
+            whole.ports[DEV3].on("/stats", reply(PAGES[page](whole), headers={"Connection": "close"}))
+            try:
+                view = whole.cluster.observe({Look.HEALTH}).cluster
+            finally:
+                whole.ports[DEV3].on("/stats", before)
+            assert isinstance(view, ClusterView)
+            assert view.riak is not None
+            assert isinstance(view.riak.signs[DEV3].stats, Unknown)
+            assert not isinstance(view.riak.signs[DEV1].stats, Unknown)
 
 
 def test_the_ring_is_not_held_against_the_page_of_another_node(whole: Staged) -> None:
@@ -281,10 +287,11 @@ LONG: Mapping[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", LONG)
-def test_too_much_is_unknown_soon_and_in_few_words(what: str) -> None:
-    began = time.process_time()
-    found = LONG[what]()
-    assert isinstance(found, Unknown)
-    assert len(found.reason) < 1000
-    assert time.process_time() - began < 20, "where it took time by the square, it took minutes"
+def test_too_much_is_unknown_soon_and_in_few_words(subtests: pytest.Subtests) -> None:
+    for what in LONG:
+        with subtests.test(what=what):
+            began = time.process_time()
+            found = LONG[what]()
+            assert isinstance(found, Unknown)
+            assert len(found.reason) < 1000
+            assert time.process_time() - began < 20, "where it took time by the square, it took minutes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,22 +9,23 @@ import pytest
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import RingReady, RingStatus, Transfers
 from orchestrator.stores.riak import parse_pace
-from orchestrator.stores.riak.output import CommandOutput, Malformed, Return, said, unwrapped
+from orchestrator.stores.riak.output import Malformed, Return, said, unwrapped
 from orchestrator.stores.riak.parse_node import parse_pid, parse_version, parse_watched_nodes
 from orchestrator.stores.riak.parse_ring import parse_ring_status, parse_ringready
 from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.fakes.riak_meanings import parser_of, value_of
 from tests.fakes.riak_rings import names
-from tests.fakes.riak_transcripts import Recorded, recorded
+from tests.fakes.riak_transcripts import recorded
 from tests.unit.stores.test_riak_versions import V29, V32, out
 
 ONE, TWO, THREE = names(3)
 
 
-@pytest.mark.parametrize("end", ["ok\n", "ok", "ok\n\n", "ok\r\n", "ok  \n \n\n"])
-def test_the_return_term_is_the_last_thing_that_is_said(end: str) -> None:
-    found = said(out(f"all is well\n{end}"), V32)
-    assert (found.lines, found.returned) == (("all is well",), Return.OK)
+def test_the_return_term_is_the_last_thing_that_is_said(subtests: pytest.Subtests) -> None:
+    for end in ["ok\n", "ok", "ok\n\n", "ok\r\n", "ok  \n \n\n"]:
+        with subtests.test(end=end):
+            found = said(out(f"all is well\n{end}"), V32)
+            assert (found.lines, found.returned) == (("all is well",), Return.OK)
 
 
 @pytest.mark.parametrize("term", ["error", "{error,1}", "{error,{badrpc,nodedown}}"])
@@ -136,10 +136,11 @@ ULIMIT = "!!!!\n!!!! WARNING: ulimit -n is 20000; 65536 is the recommended minim
 ANSWERED = [each for each in recorded() if parser_of(each.command) is not None and each.text.strip()]
 
 
-@pytest.mark.parametrize("record", ANSWERED, ids=str)
-def test_a_warning_of_the_script_before_an_answer_does_not_change_it(record: Recorded) -> None:
+def test_a_warning_of_the_script_before_an_answer_does_not_change_it(subtests: pytest.Subtests) -> None:
     """`pid`, `rpc` and `eval` were unknown then, so a node whose account has few open files held the run."""
-    assert value_of(replace(record, text=f"{ULIMIT}{record.text}")) == value_of(record)
+    for record in ANSWERED:
+        with subtests.test(str(record)):
+            assert value_of(replace(record, text=f"{ULIMIT}{record.text}")) == value_of(record)
 
 
 def test_a_warning_in_the_middle_of_an_answer_is_not_left_out() -> None:
@@ -147,19 +148,15 @@ def test_a_warning_in_the_middle_of_an_answer_is_not_left_out() -> None:
     assert isinstance(parse_pid(out(f"1296\n{ULIMIT}")), Unknown)
 
 
-@pytest.mark.parametrize(
-    ("parse", "answer"),
-    [
+def test_so_it_is_with_answers_that_were_not_recorded(subtests: pytest.Subtests) -> None:
+    for parse, answer in [
         (parse_pace.parse_timer, "{ok,10000}"),
         (parse_pace.parse_done, "ok"),
         (parse_pace.parse_forced, "{[ok,ok],[]}"),
         (parse_watched_nodes, f"['{ONE}','{TWO}']"),
         (parse_version, "2.9.10"),
-    ],
-)
-def test_so_it_is_with_answers_that_were_not_recorded(
-    parse: Callable[[CommandOutput], object], answer: str
-) -> None:
-    plain = parse(out(f"{answer}\n"))
-    assert not isinstance(plain, Unknown), plain
-    assert parse(out(f"{ULIMIT}{answer}\n")) == plain
+    ]:
+        with subtests.test(parse=parse, answer=answer):
+            plain = parse(out(f"{answer}\n"))
+            assert not isinstance(plain, Unknown), plain
+            assert parse(out(f"{ULIMIT}{answer}\n")) == plain

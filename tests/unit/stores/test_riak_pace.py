@@ -50,15 +50,13 @@ def test_a_timer_is_its_milliseconds() -> None:
     assert parse_timer(out("{ok,10000}\n")) == 10_000
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_a_timer_that_is_no_time_is_unknown(subtests: pytest.Subtests) -> None:
+    for said in [
         *("undefined\n", "{ok,soon}\n", "{ok,1.5}\n", "{ok,1}{ok,2}\n", "", "{badrpc,nodedown}\n"),
         *("{ok,0}\n", "{ok,-1}\n", "{ok,true}\n"),
-    ],
-)
-def test_a_timer_that_is_no_time_is_unknown(said: str) -> None:
-    assert isinstance(parse_timer(out(said)), Unknown)
+    ]:
+        with subtests.test(said=said):
+            assert isinstance(parse_timer(out(said)), Unknown)
 
 
 def test_only_ok_is_done() -> None:
@@ -72,19 +70,17 @@ def test_forced_are_those_that_took_it() -> None:
     assert parse_forced(out("{[ok,ok,ok],[]}\n")) == 3
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_a_call_that_some_node_did_not_take_is_unknown(subtests: pytest.Subtests) -> None:
+    for said in [
         "{[ok,{badrpc,{'EXIT',undef}}],[]}\n",
         "{[ok],['dev2@127.0.0.1']}\n",
         "{[],[]}\n",
         "ok\n",
         "{[ok],[]",
         "",
-    ],
-)
-def test_a_call_that_some_node_did_not_take_is_unknown(said: str) -> None:
-    assert isinstance(parse_forced(out(said)), Unknown)
+    ]:
+        with subtests.test(said=said):
+            assert isinstance(parse_forced(out(said)), Unknown)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +98,8 @@ def test_that_none_is_left_proves_nothing_before_the_manager_has_listed_them(mod
     assert found.passes
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_another_record_or_a_cut_one_is_unknown(subtests: pytest.Subtests) -> None:
+    for said in [
         STATE.replace(",16,", ",") % "[]",
         STATE.replace(",16,", ",16,[],") % "[]",
         (STATE % "[]").replace("{state,", "{other,"),
@@ -112,10 +107,9 @@ def test_that_none_is_left_proves_nothing_before_the_manager_has_listed_them(mod
         STATE % "undefined",
         "",
         "Node 'dev1@127.0.0.1' not responding to pings.\n",
-    ],
-)
-def test_another_record_or_a_cut_one_is_unknown(said: str) -> None:
-    assert isinstance(parse_unstarted(out(said)), Unknown)
+    ]:
+        with subtests.test(said=said):
+            assert isinstance(parse_unstarted(out(said)), Unknown)
 
 
 # What is asked of whom ------------------------------------------------------------

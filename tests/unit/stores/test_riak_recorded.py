@@ -105,14 +105,17 @@ def of(state: str, command: str) -> list[Recorded]:
     return [each for each in recorded() if each.state == state and each.command == command]
 
 
-@pytest.mark.parametrize("record", recorded(), ids=str)
-def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(record: Recorded) -> None:
-    if parser_of(record.command) is None:
-        assert meaning(record).startswith("not read: ")
-        return
-    unidentified = "is not responding to pings" in record.text or "Invalid " in record.text
-    answers_in_any_case = record.command.startswith(("riak ping", "riak stop", "riak admin wait-for"))
-    assert isinstance(value_of(record), Unknown) is (unidentified and not answers_in_any_case)
+def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(
+    subtests: pytest.Subtests,
+) -> None:
+    for record in recorded():
+        with subtests.test(str(record)):
+            if parser_of(record.command) is None:
+                assert meaning(record).startswith("not read: ")
+                continue
+            unidentified = "is not responding to pings" in record.text or "Invalid " in record.text
+            answers_in_any_case = record.command.startswith(("riak ping", "riak stop", "riak admin wait-for"))
+            assert isinstance(value_of(record), Unknown) is (unidentified and not answers_in_any_case)
 
 
 def test_clean_is_what_stands_after_every_drain_and_nowhere_else() -> None:
@@ -155,26 +158,25 @@ def test_stats_tell_vnodes_ring_and_schedulers() -> None:
     assert (stats.schedulers, stats.schedulers_online, stats.release) == (2, 2, "25")
 
 
-@pytest.mark.parametrize("length", range(0, 16_000, 531))
-def test_stats_that_are_cut_are_unknown(length: int) -> None:
-    assert isinstance(parse_stats(STATS.read_text()[:length]), Unknown)
+def test_stats_that_are_cut_are_unknown(subtests: pytest.Subtests) -> None:
+    for length in range(0, 16_000, 531):
+        with subtests.test(length=length):
+            assert isinstance(parse_stats(STATS.read_text()[:length]), Unknown)
 
 
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
+def test_stats_that_contradict_themselves_are_unknown(subtests: pytest.Subtests) -> None:
+    for was, now in [
         ('"riak_kv_vnodes_running":6', '"riak_kv_vnodes_running":"undefined"'),
         ('"ring_num_partitions":16', '"ring_num_partitions":64'),
         ("{'dev3@127.0.0.1',5},", ""),
         ('"connected_nodes":["dev2@127.0.0.1","dev3@127.0.0.1"]', '"connected_nodes":null'),
         ('"ring_members":["dev1@127.0.0.1",', '"ring_members":['),
         ('"nodename":"dev1@127.0.0.1"', '"nodename":"dev1"'),
-    ],
-)
-def test_stats_that_contradict_themselves_are_unknown(was: str, now: str) -> None:
-    body = STATS.read_text()
-    assert was in body
-    assert isinstance(parse_stats(body.replace(was, now)), Unknown)
+    ]:
+        with subtests.test(was=was, now=now):
+            body = STATS.read_text()
+            assert was in body
+            assert isinstance(parse_stats(body.replace(was, now)), Unknown)
 
 
 def test_an_unknown_is_told_with_its_reason() -> None:

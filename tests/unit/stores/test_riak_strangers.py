@@ -15,7 +15,7 @@ from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
-from tests.riak_nodes import RIAK_COMMANDS, name_of
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 from tests.unit.riak_double.world import World
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
@@ -102,9 +102,11 @@ def test_a_machine_on_which_another_node_answers_has_no_life_and_says_whose(stag
     }
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_a_machine_that_does_not_say_who_answers_has_no_life(
+    subtests: pytest.Subtests, command: RiakCommand
+) -> None:
+    for output in [
         CommandOutput(exit=None, stdout=""),
         CommandOutput(exit=0, stdout=""),
         CommandOutput(exit=0, stdout="ok\n"),
@@ -112,18 +114,15 @@ def test_a_machine_on_which_another_node_answers_has_no_life_and_says_whose(stag
         CommandOutput(exit=0, stdout=_shown(DEV2).stdout.replace("ok\n", "")),
         CommandOutput(exit=0, stdout=f"Last login: today\n{_shown(DEV2).stdout}"),
         Unknown(reason="no route to host"),
-    ],
-)
-def test_a_machine_that_does_not_say_who_answers_has_no_life(
-    stage: Staged, output: CommandOutput | Unknown
-) -> None:
-    stage.runner.instead[DEV2, "admin show transfer_limit"] = output
-    lives, unidentified = _lives(stage)
-    assert lives[DEV2] is None
-    assert list(unidentified) == [DEV2]
-    assert "answers: correct" not in unidentified[DEV2], "nobody said that it is another one"
-    del stage.runner.instead[DEV2, "admin show transfer_limit"]
-    assert _lives(stage) == ({name: f"{BOOT} {100 + at} 1000" for at, name in enumerate(NAMES)}, {})
+    ]:
+        with subtests.test(output=output), staged(command) as stage:
+            stage.runner.instead[DEV2, "admin show transfer_limit"] = output
+            lives, unidentified = _lives(stage)
+            assert lives[DEV2] is None
+            assert list(unidentified) == [DEV2]
+            assert "answers: correct" not in unidentified[DEV2], "nobody said that it is another one"
+            del stage.runner.instead[DEV2, "admin show transfer_limit"]
+            assert _lives(stage) == ({name: f"{BOOT} {100 + at} 1000" for at, name in enumerate(NAMES)}, {})
 
 
 def test_a_node_that_has_said_its_name_is_not_asked_again(stage: Staged) -> None:

@@ -22,9 +22,8 @@ def test_cells_are_told_as_they_stand_with_what_follows() -> None:
     assert rest == ("", "behind it")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
+def test_what_is_cut_or_moved_is_no_table(subtests: pytest.Subtests) -> None:
+    for lines in [
         (),
         ("", ""),
         ("before it", *WHOLE),
@@ -46,11 +45,9 @@ def test_cells_are_told_as_they_stand_with_what_follows() -> None:
         (BORDER, HEAD, BORDER, "", *ROWS, BORDER),
         (BORDER, HEAD, "", BORDER, *ROWS, BORDER),
         tuple(f"{line}>" for line in WHOLE),
-    ],
-)
-def test_what_is_cut_or_moved_is_no_table(lines: tuple[str, ...]) -> None:
-    with pytest.raises(Malformed):
-        take_table(lines, HEADINGS)
+    ]:
+        with subtests.test(lines=lines), pytest.raises(Malformed):
+            take_table(lines, HEADINGS)
 
 
 @pytest.mark.parametrize("headings", [("node",), ("node", "limit", "more"), ("Node", "limit")])

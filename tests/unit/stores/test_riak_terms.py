@@ -15,9 +15,8 @@ from orchestrator.stores.riak.terms import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "term"),
-    [
+def test_a_term_is_read(subtests: pytest.Subtests) -> None:
+    for text, term in [
         ("ok", "ok"),
         ("'a b'", "a b"),
         (r"'it\'s'", "it's"),
@@ -33,16 +32,14 @@ from orchestrator.stores.riak.terms import (
         ("9" * 60, int("9" * 60)),
         ("a" * 200, "a" * 200),
         ("[" * 21 + "]" * 21, None),
-    ],
-)
-def test_a_term_is_read(text: str, term: object) -> None:
-    found = parse_term(text)
-    assert term is None or (found == term and type(found) is not bool)
+    ]:
+        with subtests.test(text=text, term=term):
+            found = parse_term(text)
+            assert term is None or (found == term and type(found) is not bool)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_cut_or_odd_is_no_term(subtests: pytest.Subtests) -> None:
+    for text in [
         "",
         " ",
         "[",
@@ -73,11 +70,9 @@ def test_a_term_is_read(text: str, term: object) -> None:
         "#{}",
         "9" * 61,
         "[" * 22 + "]" * 22,
-    ],
-)
-def test_what_is_cut_or_odd_is_no_term(text: str) -> None:
-    with pytest.raises(Malformed):
-        parse_term(text)
+    ]:
+        with subtests.test(text=text), pytest.raises(Malformed):
+            parse_term(text)
 
 
 @pytest.mark.parametrize("name", ["riak@10.0.0.1", "a_b-c.d@h-1.example.net", "r@::1", "dev1@127.0.0.1"])
@@ -86,19 +81,30 @@ def test_a_node_has_a_name_and_a_host(name: str) -> None:
     assert printed_node(f" {name} ") == printed_node(f"'{name}'") == name
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "riak", "@h", "riak@", "a@b@c", "a b@h", "a@h;reboot", "a@$(id)", "a@h\n", "ä@h", "'a@h'", "*@h", 7],
-)
-def test_what_could_be_more_than_a_name_is_none(name: object) -> None:
-    with pytest.raises(Malformed):
-        node_name(name)
+def test_what_could_be_more_than_a_name_is_none(subtests: pytest.Subtests) -> None:
+    for name in [
+        "",
+        "riak",
+        "@h",
+        "riak@",
+        "a@b@c",
+        "a b@h",
+        "a@h;reboot",
+        "a@$(id)",
+        "a@h\n",
+        "ä@h",
+        "'a@h'",
+        "*@h",
+        7,
+    ]:
+        with subtests.test(name=name), pytest.raises(Malformed):
+            node_name(name)
 
 
-@pytest.mark.parametrize("text", ["'", "''", "'a@h", "a@h'", '"a@h"', "''a@h''"])
-def test_a_name_is_quoted_on_both_sides_or_not_at_all(text: str) -> None:
-    with pytest.raises(Malformed):
-        printed_node(text)
+def test_a_name_is_quoted_on_both_sides_or_not_at_all(subtests: pytest.Subtests) -> None:
+    for text in ["'", "''", "'a@h", "a@h'", '"a@h"', "''a@h''"]:
+        with subtests.test(text=text), pytest.raises(Malformed):
+            printed_node(text)
 
 
 def test_lists_of_nodes_and_of_atoms() -> None:
@@ -107,16 +113,16 @@ def test_lists_of_nodes_and_of_atoms() -> None:
     assert node_names("[]") == atoms("[]") == ()
 
 
-@pytest.mark.parametrize("text", ["['a@h','a@h']", "['a@h',b]", "'a@h'", "{'a@h'}", "[1]", "[['a@h']]"])
-def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
-    with pytest.raises(Malformed):
-        node_names(text)
+def test_what_is_no_list_of_nodes_is_refused(subtests: pytest.Subtests) -> None:
+    for text in ["['a@h','a@h']", "['a@h',b]", "'a@h'", "{'a@h'}", "[1]", "[['a@h']]"]:
+        with subtests.test(text=text), pytest.raises(Malformed):
+            node_names(text)
 
 
-@pytest.mark.parametrize("text", ["riak_kv", "{riak_kv}", "[riak_kv,1]", "[[riak_kv]]", "[{riak_kv}]"])
-def test_what_is_no_list_of_atoms_is_refused(text: str) -> None:
-    with pytest.raises(Malformed):
-        atoms(text)
+def test_what_is_no_list_of_atoms_is_refused(subtests: pytest.Subtests) -> None:
+    for text in ["riak_kv", "{riak_kv}", "[riak_kv,1]", "[[riak_kv]]", "[{riak_kv}]"]:
+        with subtests.test(text=text), pytest.raises(Malformed):
+            atoms(text)
 
 
 def test_a_list_of_counts() -> None:
@@ -124,9 +130,8 @@ def test_a_list_of_counts() -> None:
     assert counts_by_node("[]") == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_list_of_counts_is_refused(subtests: pytest.Subtests) -> None:
+    for text in [
         "[{'a@h',3},{'a@h',3}]",
         "[{'a@h',3,4}]",
         "[{'a@h'}]",
@@ -137,8 +142,6 @@ def test_a_list_of_counts() -> None:
         "['a@h',3]",
         "{'a@h',3}",
         "[{a,3}]",
-    ],
-)
-def test_what_is_no_list_of_counts_is_refused(text: str) -> None:
-    with pytest.raises(Malformed):
-        counts_by_node(text)
+    ]:
+        with subtests.test(text=text), pytest.raises(Malformed):
+            counts_by_node(text)

@@ -43,9 +43,9 @@ def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput
     return CommandOutput(exit=exit_code, stdout=text, stderr=stderr)
 
 
-@pytest.mark.parametrize(
-    ("version", "told"),
-    [
+def test_dialects(subtests: pytest.Subtests) -> None:
+    """Whether the return term is printed, and how a command begins."""
+    for version, told in [
         ("2.0.0", (False, ("riak-admin",))),
         ("2.2.3", (False, ("riak-admin",))),
         ("2.9.10", (False, ("riak-admin",))),
@@ -53,17 +53,16 @@ def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput
         ("3.2.0", (True, ("riak", "admin"))),
         ("3.2.1\n", (True, ("riak", "admin"))),
         ("3.4.0", (True, ("riak", "admin"))),
-    ],
-)
-def test_dialects(version: str, told: tuple[bool, tuple[str, ...]]) -> None:
-    """Whether the return term is printed, and how a command begins."""
-    found = dialect(version)
-    assert (found.returns_term, found.admin) == told
+    ]:
+        with subtests.test(version=version, told=told):
+            found = dialect(version)
+            assert (found.returns_term, found.admin) == told
 
 
-@pytest.mark.parametrize("version", ["", "1.3.2", "1.4.12", "riak", "x3.2", "3"])
-def test_a_version_that_is_not_known_has_no_dialect(version: str) -> None:
-    assert dialect_of(version) is None
+def test_a_version_that_is_not_known_has_no_dialect(subtests: pytest.Subtests) -> None:
+    for version in ["", "1.3.2", "1.4.12", "riak", "x3.2", "3"]:
+        with subtests.test(version=version):
+            assert dialect_of(version) is None
 
 
 OLD_NODES = """================================= Membership ==================================
@@ -84,9 +83,8 @@ def test_quoted_names_and_locations_of_members() -> None:
     assert (first.node, first.location, second.location) == (ONE, "rack a", None)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_members_that_do_not_add_up_are_unknown(subtests: pytest.Subtests) -> None:
+    for damage in [
         OLD_NODES.replace("valid      50.0%      --      'riak1@10.0.0.1'\n", ""),
         OLD_NODES.replace("Valid:1", "Valid:2"),
         OLD_NODES.replace("valid      50.0%", "(legacy)   50.0%"),
@@ -94,11 +92,10 @@ def test_quoted_names_and_locations_of_members() -> None:
         OLD_NODES.replace("50.0%      --      'riak1", "50.0%     40.0%    'riak1"),
         OLD_NODES.replace("leaving    50.0%", "leaving    30.0%"),
         OLD_NODES.replace("riak2@10.0.0.2", "riak2"),
-    ],
-)
-def test_members_that_do_not_add_up_are_unknown(damage: str) -> None:
-    assert damage != OLD_NODES
-    assert isinstance(parse_member_status(out(damage), V20), Unknown)
+    ]:
+        with subtests.test(damage=damage):
+            assert damage != OLD_NODES
+            assert isinstance(parse_member_status(out(damage), V20), Unknown)
 
 
 LOCATED = """---- Cluster Status ----
@@ -121,9 +118,8 @@ def test_locations_of_cluster_status() -> None:
     assert [each.location for each in status.members] == ["rack a", "rack b"]
 
 
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
+def test_a_cluster_status_that_is_cut_or_odd_is_unknown(subtests: pytest.Subtests) -> None:
+    for was, now in [
         ("|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |\n", ""),
         ("|     riak2@10.0.0.2   |", "|     riak2@10.0.0.223|"),  # cut to fit a screen: no blank after it
         ("| avail |", "| avai  |"),
@@ -132,29 +128,26 @@ def test_locations_of_cluster_status() -> None:
         ("    riak2@10.0.0.2 ", "    riak1@10.0.0.1 "),
         ("Ring ready: true", "Ring ready: perhaps"),
         ("Key: (C)", "Key: (D)"),
-    ],
-)
-def test_a_cluster_status_that_is_cut_or_odd_is_unknown(was: str, now: str) -> None:
-    assert was in LOCATED
-    assert isinstance(parse_cluster_status(out(LOCATED.replace(was, now)), V30), Unknown)
+    ]:
+        with subtests.test(was=was, now=now):
+            assert was in LOCATED
+            assert isinstance(parse_cluster_status(out(LOCATED.replace(was, now)), V30), Unknown)
 
 
-@pytest.mark.parametrize("version", [V20, V29, V30, V32])
-@pytest.mark.parametrize(
-    "silent",
-    [
+def test_a_node_that_is_down_says_so_in_every_version(subtests: pytest.Subtests) -> None:
+    for silent in [
         out("", 1, "Node did not respond to ping!\n"),
         out("Node did not respond to ping!\n", 1),
         out("", 1, "Node is not running!\n"),
         out("Node riak1@10.0.0.1 is not responding to pings\n", 1),
         out("Node 'riak1@10.0.0.1' not responding to pings.\n", 1),
-    ],
-)
-def test_a_node_that_is_down_says_so_in_every_version(version: Dialect, silent: CommandOutput) -> None:
-    found = parse_transfers(silent, version)
-    assert isinstance(found, Unknown)
-    assert "respond" in found.reason or "not running" in found.reason
-    assert parse_ping(silent) is False
+    ]:
+        for version in [V20, V29, V30, V32]:
+            with subtests.test(silent=silent, version=version):
+                found = parse_transfers(silent, version)
+                assert isinstance(found, Unknown)
+                assert "respond" in found.reason or "not running" in found.reason
+                assert parse_ping(silent) is False
 
 
 def test_ringready_false_exits_with_one_before_3_2() -> None:
@@ -190,9 +183,8 @@ def test_a_change_of_owner_with_a_node_down_is_pending() -> None:
     assert isinstance(parse_ring_status(out(lone), V29), Unknown), "a change without a partition"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_without_a_return_term_the_form_must_be_whole(subtests: pytest.Subtests) -> None:
+    for text in [
         "Transfers failed, see log for details\n\nActive Transfers:\n\n\n",
         "No transfers active\n\nActive Transfers:\n",
         "No transfers active\n\nActive Transfers:\n\n",
@@ -202,10 +194,9 @@ def test_a_change_of_owner_with_a_node_down_is_pending() -> None:
         "No transfers active\n\nActive Transfers:\n\n\nNode riak1 could not be contacted\n",
         "No transfers active\n\nActive Transfers:\n\nsomething moves\n\n",
         "No transfers active\nNodes ['riak1@10.0.0.1'] are currently down.\n\nActive Transfers:\n\n\n",
-    ],
-)
-def test_without_a_return_term_the_form_must_be_whole(text: str) -> None:
-    assert isinstance(parse_transfers(out(text), V29), Unknown)
+    ]:
+        with subtests.test(text=text):
+            assert isinstance(parse_transfers(out(text), V29), Unknown)
 
 
 def test_the_form_of_clean_transfers_before_3_2() -> None:

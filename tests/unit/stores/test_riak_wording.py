@@ -18,7 +18,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput, node_down
 from orchestrator.stores.riak.wording import RiakWording
 from tests.fakes.riak_meanings import parser_of, value_of
-from tests.fakes.riak_transcripts import Recorded, recorded
+from tests.fakes.riak_transcripts import recorded
 
 PROGRAM = "/usr/sbin/riak"
 DOWN = "Node riak@riak1 is not responding to pings"
@@ -61,21 +61,19 @@ def result(settings: HostSettings, verb: Verb, code: int, text: str) -> ActionRe
     return outcomes.result_of(settings, verb, services.command(settings, verb), code, text)
 
 
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_node_that_is_down_is_stopped_whatever_the_exit_code(subtests: pytest.Subtests) -> None:
+    """The packaged `riak` exits 0 then: the service counted as running, and was never started again."""
+    for text in [
         DOWN,
         "Node 'riak@riak1' not responding to pings.",
         "Node did not respond to ping!",
         f"{ULIMIT}\n{DOWN}",
-    ],
-)
-def test_a_node_that_is_down_is_stopped_whatever_the_exit_code(code: int, text: str) -> None:
-    """The packaged `riak` exits 0 then: the service counted as running, and was never started again."""
-    assert state_of(host(), code, text) is STOPPED
-    assert state_of(host(status="my-status {node}"), code, text) is STOPPED
-    assert state_of(init_script(), code, text) is STOPPED
+    ]:
+        for code in CODES:
+            with subtests.test(text=text, code=code):
+                assert state_of(host(), code, text) is STOPPED
+                assert state_of(host(status="my-status {node}"), code, text) is STOPPED
+                assert state_of(init_script(), code, text) is STOPPED
 
 
 def test_the_text_is_the_detail_of_a_reading() -> None:
@@ -96,12 +94,11 @@ def test_pong_is_a_service_that_runs(text: str) -> None:
     assert state_of(host(), 0, text) is RUNNING
 
 
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize(
-    "text", ["", "pang", "pon", "pong pong", "hello\npong", "{badrpc,nodedown}", USAGE, f"pong\n{DOWN}"]
-)
-def test_any_other_text_of_a_ping_is_unknown(code: int, text: str) -> None:
-    assert state_of(host(), code, text) is None
+def test_any_other_text_of_a_ping_is_unknown(subtests: pytest.Subtests) -> None:
+    for text in ["", "pang", "pon", "pong pong", "hello\npong", "{badrpc,nodedown}", USAGE, f"pong\n{DOWN}"]:
+        for code in CODES:
+            with subtests.test(text=text, code=code):
+                assert state_of(host(), code, text) is None
 
 
 def test_pong_with_a_bad_exit_code_is_neither_running_nor_stopped() -> None:
@@ -116,9 +113,8 @@ def test_a_status_line_of_the_operator_keeps_its_exit_code(code: int, text: str,
     assert state_of(host(status="my-status {node}"), code, text) is state
 
 
-@pytest.mark.parametrize(
-    ("line", "own"),
-    [
+def test_which_lines_are_commands_of_riak(subtests: pytest.Subtests) -> None:
+    for line, own in [
         (f"{PROGRAM} ping", True),
         ("riak stop", True),
         ("sudo -n /usr/sbin/riak daemon", True),
@@ -142,10 +138,9 @@ def test_a_status_line_of_the_operator_keeps_its_exit_code(code: int, text: str,
         ("riak", False),
         ("", False),
         ("sudo", False),
-    ],
-)
-def test_which_lines_are_commands_of_riak(line: str, *, own: bool) -> None:
-    assert RiakWording(program=(PROGRAM,)).decides(line) is own
+    ]:
+        with subtests.test(line=line, own=own):
+            assert RiakWording(program=(PROGRAM,)).decides(line) is own
 
 
 def test_the_words_of_the_file_are_a_command_of_riak() -> None:
@@ -155,9 +150,8 @@ def test_the_words_of_the_file_are_a_command_of_riak() -> None:
     assert RiakWording(program=("/opt/ring.sh",)).decides("/opt/ring.sh ping")
 
 
-@pytest.mark.parametrize(
-    ("verb", "code", "text", "kind"),
-    [
+def test_what_came_of_a_stop_and_a_start(subtests: pytest.Subtests) -> None:
+    for verb, code, text, kind in [
         (Verb.STOP, 0, "ok", Done),
         (Verb.STOP, 1, "ok", InDoubt),
         (Verb.STOP, 0, "", InDoubt),
@@ -185,30 +179,27 @@ def test_the_words_of_the_file_are_a_command_of_riak() -> None:
         (Verb.START, 0, "{error,eacces}", InDoubt),
         (Verb.START, 1, "{error,eacces}", Refused),
         (Verb.START, 1, "", Refused),
-    ],
-)
-def test_what_came_of_a_stop_and_a_start(verb: Verb, code: int, text: str, kind: type[ActionResult]) -> None:
-    found = result(host(), verb, code, text)
-    assert isinstance(found, kind), found
-    if isinstance(found, InDoubt | Refused) and text:
-        assert text.splitlines()[0][:40] in found.reason
+    ]:
+        with subtests.test(verb=verb, code=code, text=text, kind=kind):
+            found = result(host(), verb, code, text)
+            assert isinstance(found, kind), found
+            if isinstance(found, InDoubt | Refused) and text:
+                assert text.splitlines()[0][:40] in found.reason
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "kind"),
-    [
+def test_a_start_of_the_operator_keeps_its_exit_code_unless_riak_says_otherwise(
+    subtests: pytest.Subtests,
+) -> None:
+    for code, text, kind in [
         (0, "started", Done),
         (1, "half done", Refused),
         (0, "Error reading /etc/riak/app.config", Refused),
         (0, LATE, InDoubt),
         (1, "Node is already running!", Done),
-    ],
-)
-def test_a_start_of_the_operator_keeps_its_exit_code_unless_riak_says_otherwise(
-    code: int, text: str, kind: type[ActionResult]
-) -> None:
-    for settings in (host(start="depool {node}; riak start"), init_script()):
-        assert isinstance(result(settings, Verb.START, code, text), kind)
+    ]:
+        with subtests.test(code=code, text=text, kind=kind):
+            for settings in (host(start="depool {node}; riak start"), init_script()):
+                assert isinstance(result(settings, Verb.START, code, text), kind)
 
 
 @pytest.mark.parametrize(("code", "text", "kind"), [(0, "", Done), (0, DOWN, Done), (0, USAGE, Refused)])
@@ -248,16 +239,17 @@ def say(settings: HostSettings, text: str, code: int) -> None:
     run(f"printf '%s\\n' '{text}' >{folder}/said; echo {code} >{folder}/code")
 
 
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("text", SAID)
 def test_a_start_is_left_out_on_the_host_only_where_the_node_answers(
-    program: HostSettings, code: int, text: str
+    subtests: pytest.Subtests, program: HostSettings
 ) -> None:
     """By its exit code the packaged `riak ping` succeeds always: a node that was down was never started."""
-    say(program, text, code)
-    line = services.running_command(program)
-    done = run(f"if {line}\nthen exit 0; fi; exit 1")
-    assert (done.returncode == 0, done.stdout, done.stderr) == (SAID[text], "", "")
+    for text, answers in SAID.items():
+        for code in CODES:
+            with subtests.test(text=text, code=code):
+                say(program, text, code)
+                line = services.running_command(program)
+                done = run(f"if {line}\nthen exit 0; fi; exit 1")
+                assert (done.returncode == 0, done.stdout, done.stderr) == (answers, "", "")
 
 
 @pytest.mark.parametrize(
@@ -272,17 +264,20 @@ def test_so_it_is_with_a_status_line_of_the_operator(
     assert (done.returncode == 0, done.stdout, done.stderr) == (runs, "", "")
 
 
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("text", SAID)
 def test_the_mark_on_the_host_is_that_of_the_reading_and_changes_with_the_text(
-    program: HostSettings, code: int, text: str
+    subtests: pytest.Subtests, program: HostSettings
 ) -> None:
-    say(program, text, code)
-    answer = run(services.status_command(program))
-    known = services.mark(program, Section(exit=answer.returncode, text=answer.stdout.strip("\n")))
-    assert run(f'printf %s "$({services.mark_command(program)})"').stdout == known
-    say(program, DOWN if SAID[text] else "pong", code)
-    assert run(f'printf %s "$({services.mark_command(program)})"').stdout != known
+    for text, answers in SAID.items():
+        for code in CODES:
+            with subtests.test(text=text, code=code):
+                say(program, text, code)
+                answer = run(services.status_command(program))
+                known = services.mark(
+                    program, Section(exit=answer.returncode, text=answer.stdout.strip("\n"))
+                )
+                assert run(f'printf %s "$({services.mark_command(program)})"').stdout == known
+                say(program, DOWN if answers else "pong", code)
+                assert run(f'printf %s "$({services.mark_command(program)})"').stdout != known
 
 
 @pytest.mark.parametrize(
@@ -304,9 +299,10 @@ def test_the_pattern_for_the_host_is_that_of_the_parsers(text: str) -> None:
 READ = [each for each in recorded() if parser_of(each.command) is not None and each.exit]
 
 
-@pytest.mark.parametrize("record", READ, ids=str)
-def test_a_recorded_failure_means_the_same_when_every_exit_code_is_0(record: Recorded) -> None:
+def test_a_recorded_failure_means_the_same_when_every_exit_code_is_0(subtests: pytest.Subtests) -> None:
     """As the packaged `riak` has it; what was recorded with 0 stays what it is."""
-    packaged, meant = value_of(replace(record, exit=0)), value_of(record)
-    assert isinstance(packaged, Unknown) == isinstance(meant, Unknown)
-    assert isinstance(meant, Unknown) or packaged == meant
+    for record in READ:
+        with subtests.test(str(record)):
+            packaged, meant = value_of(replace(record, exit=0)), value_of(record)
+            assert isinstance(packaged, Unknown) == isinstance(meant, Unknown)
+            assert isinstance(meant, Unknown) or packaged == meant
