@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import typer
 
 from orchestrator.cli.program import app
-from orchestrator.cli.work.explain import EXIT_MEANINGS, PHASE_LIMITS, paragraph
+from orchestrator.cli.work.explain import EXIT_MEANINGS, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
@@ -27,6 +27,7 @@ from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.engine.limits import in_words
 from orchestrator.engine.node import TABLE, Move, Sight
 from orchestrator.engine.phases import (
     MAY_WAIT_WITHHELD,
@@ -278,7 +279,7 @@ def phases() -> str:
         (
             f"`{phase.value}`",
             awaited(RunState(run="")) if phase is Phase.PREPARING else awaited(RunState(run="", phase=phase)),
-            PHASE_LIMITS[phase],
+            in_words(phase),
             "yes" if phase in MAY_WAIT_WITHHELD else "no",
         )
         for phase in Phase

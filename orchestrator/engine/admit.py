@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked, gates_of
+from orchestrator.engine import limits
+from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
@@ -290,15 +291,15 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     lease = situation.seen.lease
     if isinstance(lease, LeaseView) and lease.gone:
         return f"the lease does not come back during this run: held by {lease.holder}"
-    state, now, deadlines = situation.state, situation.now, situation.policy.deadlines
+    state, now = situation.state, situation.now
     others = of_predicates(refused)
-    since = state.in_phase.holding_since
-    if (others or not refused) and since is not None and now - since > deadlines.hold:
-        return f"held for {deadlines.hold:.0f} s by {sentence(others[0]) if others else 'no reading'}"
+    limit = limits.hold(state)
+    if (others or not refused) and limit is not None and limit.is_over(now):
+        return f"held for {limit.seconds:.0f} s by {sentence(others[0]) if others else 'no reading'}"
     closed = closed_gates(situation.policy, situation.seen) if gates_are_asked(state) else ()
-    since = state.in_phase.gates_closed_since
-    if closed and since is not None and now - since > deadlines.gate:
-        return f"held for {deadlines.gate:.0f} s by {sentence(closed[0])}"
+    limit = limits.gate(state)
+    if closed and limit is not None and limit.is_over(now):
+        return f"held for {limit.seconds:.0f} s by {sentence(closed[0])}"
     too_long = _called_off_too_long(situation)
     return f"{too_long}; now held by {sentence(refused[0])}" if too_long and refused else too_long
 
@@ -342,13 +343,11 @@ def called_off(situation: Situation) -> Decision | None:
 
 def _called_off_too_long(situation: Situation) -> str | None:
     """Why no wave is tried again, even if no predicate holds it now; None while the limit is not over."""
-    since, policy = situation.state.process.called_off_since, situation.policy
-    # In between, predicates and gates may have held the run for their full limits.
-    limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
-    if since is None or situation.now - since <= limit:
+    limit = limits.called_off(situation.state)
+    if limit is None or not limit.is_over(situation.now):
         return None
     why = "the journal has the predicates and the refused verbs"
-    return f"every wave was called off before its stop for {limit:.0f} s ({why})"
+    return f"every wave was called off before its stop for {limit.seconds:.0f} s ({why})"
 
 
 def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:

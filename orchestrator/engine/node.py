@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from orchestrator.engine import limits
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.tuning import tuned
@@ -27,7 +28,7 @@ from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, S
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
 
 
@@ -182,9 +183,6 @@ _TRIES: Final = 3
 RETURNS: Final = 3
 """How often a node may come back with owed work in one attempt: something else keeps starting it."""
 
-_HOST_SECONDS: Final = 30.0
-"""How long a stopped node waits for a host that does not answer. Then the run starts the node."""
-
 _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
 
@@ -235,7 +233,7 @@ def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
         member = situation.member(node.name)
         if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
             return False
-    return situation.seen.at - doubt.since <= situation.limit_of(doubt)
+    return not limits.effect(situation.state, doubt).is_over(situation.seen.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,23 +434,18 @@ def _while_down(node: NodeProgress) -> bool:
     return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
 
 
-def _lasts(situation: Situation, node: NodeProgress) -> Seconds:
-    """How long a node has been in its phase, at the moment of the reading, as in `sight`."""
-    return situation.seen.at - node.since
-
-
 def _start(situation: Situation, node: NodeProgress) -> _Did:
     """Only starts that the host answered while the process was gone count as tries.
 
     Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
     """
-    limit = situation.policy.deadlines.start
+    limit = limits.start(situation.state, node)
     if situation.now - node.start_sent <= RETRY_SECONDS:
         return _WAIT
     if node.tries >= _TRIES:
         return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
-    if _lasts(situation, node) > limit and node.start_sent >= node.since:
-        why = f"it did not start within {limit:.0f} s: {_said(situation, node)}"
+    if limit.is_over(situation.seen.at) and node.start_sent >= node.since:
+        why = f"it did not start within {limit.seconds:.0f} s: {_said(situation, node)}"
         return _fail(node, why, overdue=True)
     away = sight(situation, node) is Sight.AWAY
     return _Did(actions=(StartNode(node=node.name, counts=away),))
@@ -470,23 +463,23 @@ def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
 
 def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
     failure = situation.state.failure_of(StopNode(node=node.name))
-    limit = situation.policy.deadlines.stop
-    if _lasts(situation, node) <= limit:
+    limit = limits.stop(situation.state, node)
+    if not limit.is_over(situation.seen.at):
         return _WAIT
     said = failure.reason if failure else _said(situation, node)
+    within = f"within {limit.seconds:.0f} s"
     return _Did(
-        flip=f"{node.name} did not stop within {limit:.0f} s ({said}): a start is queued behind its stop",
+        flip=f"{node.name} did not stop {within} ({said}): a start is queued behind its stop",
         overdue=True,
     )
 
 
 def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
     """At the moment of the reading, as in `sight`: the run waits for an open doubt."""
-    doubt = node.doubt
-    limit = situation.policy.deadlines.stop if doubt is None else situation.limit_of(doubt)
-    if situation.seen.at - (node.since if doubt is None else doubt.since) <= limit:
+    limit = limits.stopping(situation.state, node)
+    if not limit.is_over(situation.seen.at):
         return _WAIT
-    reason = f"{node.name} is still stopping after {limit:.0f} s: {_said(situation, node)}"
+    reason = f"{node.name} is still stopping after {limit.seconds:.0f} s: {_said(situation, node)}"
     return _Did(flip=_reboot_overdue(situation, node) or reason, overdue=True)
 
 
@@ -495,40 +488,38 @@ def _reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
     doubt = node.doubt
     if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
         return None
-    limit = situation.limit_of(doubt)
-    if situation.seen.at - doubt.since <= limit or situation.rebooted(node):
+    limit = limits.effect(situation.state, doubt)
+    if not limit.is_over(situation.seen.at) or situation.rebooted(node):
         return None
-    return f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
+    return f"the host of {node.name} is not back with another boot id after {limit.seconds:.0f} s"
 
 
 def _await_host(situation: Situation, node: NodeProgress) -> _Did:
     overdue = _reboot_overdue(situation, node)
     if overdue is not None:
         return _Did(flip=overdue, overdue=True)
-    if _lasts(situation, node) <= _HOST_SECONDS:
+    limit = limits.host(node)
+    if not limit.is_over(situation.seen.at):
         return _WAIT
-    return _Did(enter=NodePhase.STARTING, why=f"its work could not continue for {_HOST_SECONDS:.0f} s")
+    return _Did(enter=NodePhase.STARTING, why=f"its work could not continue for {limit.seconds:.0f} s")
 
 
 def _await_start(situation: Situation, node: NodeProgress) -> _Did:
-    limit = situation.policy.deadlines.start
-    if node.doubt is not None:
-        limit = max(limit, situation.limit_of(node.doubt))
-    if _lasts(situation, node) <= limit:
+    limit = limits.start_in_doubt(situation.state, node)
+    if not limit.is_over(situation.seen.at):
         return _WAIT
-    why = f"it is not up after {limit:.0f} s: {_said(situation, node)}"
+    why = f"it is not up after {limit.seconds:.0f} s: {_said(situation, node)}"
     return _fail(node, why, overdue=True)
 
 
 def _await_join(situation: Situation, node: NodeProgress) -> _Did:
-    deadlines = situation.policy.deadlines
-    limit = deadlines.start + deadlines.rejoin
-    if _lasts(situation, node) <= limit:
+    limit = limits.join(situation.state, node)
+    if not limit.is_over(situation.seen.at):
         return _WAIT
     lacks = (
         "it is no member" if situation.member(node.name) is None else "the cluster lists no new life of it"
     )
-    why = f"its service runs ({_said(situation, node)}), and {lacks} after {limit:.0f} s"
+    why = f"its service runs ({_said(situation, node)}), and {lacks} after {limit.seconds:.0f} s"
     return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
 
 
@@ -542,11 +533,11 @@ def _stranger(situation: Situation) -> str:
 
 
 def _await_return(situation: Situation, node: NodeProgress) -> _Did:
-    limit = situation.policy.deadlines.rejoin
-    absence = situation.state.process.absent.get(node.name)
-    if absence is None or situation.seen.at - absence.since <= limit:
+    limit = limits.back(situation.state, node)
+    if limit is None or not limit.is_over(situation.seen.at):
         return _WAIT
-    return _Did(flip=f"{node.name} has been absent for {limit:.0f} s after it had rejoined", overdue=True)
+    why = f"{node.name} has been absent for {limit.seconds:.0f} s after it had rejoined"
+    return _Did(flip=why, overdue=True)
 
 
 def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:

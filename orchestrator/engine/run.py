@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, changes, recover
+from orchestrator.engine import admit, changes, limits, recover
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
@@ -91,9 +91,6 @@ _VOTERS_FOR_STEP_DOWN: Final = 5
 
 _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 """An election takes seconds; a master that is still the master after that is stopped as it is."""
-
-_LOST_STOP_SECONDS: Final[Seconds] = 120.0
-"""After a lost stop, the run does not end for this long. `resume` repairs what comes later."""
 
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
 """The most that the time between two readings counts towards a limit; more is a standstill or slow call."""
@@ -219,8 +216,9 @@ def _urgent(situation: Situation) -> Decision | None:
     if state.process.request in (Request.STOP, Request.INTERRUPT):
         reason = f"asked to stop by {state.process.requested_by}{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
-    if policy.timeout is not None and now - state.process.started > policy.timeout:
-        reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.left_by(state.run)}"
+    timeout = limits.timeout(state)
+    if timeout is not None and timeout.is_over(now):
+        reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.HELD)
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
@@ -683,11 +681,11 @@ def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, 
 
 
 def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeName, str]) -> Decision:
-    state, policy, now = situation.state, situation.policy, situation.now
+    state, now, limit = situation.state, situation.now, limits.rejoin(situation.state)
     lack = [f"{name} ({what})" for name, what in lacking.items()]
     names = ", ".join([*away, *lack]) or "a reading that is not stale"
-    if now - state.in_phase.since > policy.deadlines.rejoin:
-        reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
+    if limit.is_over(now):
+        reason = f"{names}: not back in the cluster within {limit.seconds:.0f} s"
         return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
@@ -705,7 +703,7 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
 
 def reassigned(situation: Situation) -> Decision:
     """Allocation is restored; then wait until what the wave took down is back."""
-    state, policy, now = situation.state, situation.policy, situation.now
+    state, limit = situation.state, limits.recovery(situation.state)
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
     if restoring is not None:
         return _in_time(situation, restoring, "allocation")
@@ -733,17 +731,17 @@ def reassigned(situation: Situation) -> Decision:
     failed = admit.failed_and_absent(situation) if missing or unsettled else None
     if failed is not None:
         return failed
-    if now - state.recovery_since > policy.deadlines.recover:
+    if limit.is_over(situation.now):
         names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
         what = names or unsettled or ", ".join(absent) or "the cluster cannot be read"
-        reason = f"not recovered within {policy.deadlines.recover:.0f} s: {what}"
+        reason = f"not recovered within {limit.seconds:.0f} s: {what}"
         return stand_down(state, reason, Outcome.HELD)
     return _recovering(situation, missing, unsettled, absent)
 
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    late = situation.now - situation.state.in_phase.since > situation.policy.deadlines.rejoin
+    late = limits.restoring(situation.state).is_over(situation.now)
     if late and not restoring.at_once:
         return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
     return restoring
@@ -816,9 +814,11 @@ def settled(situation: Situation) -> Decision:
         return LOOK_AGAIN
     away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
     if away:
-        limit = situation.policy.deadlines.rejoin
-        if now - max(state.in_phase.since, state.process.acted_at) > limit:
-            return stand_down(state, f"{away}: not seen in the cluster for {limit:.0f} s", Outcome.HELD)
+        limit = limits.seen_again(state)
+        if limit.is_over(now):
+            return stand_down(
+                state, f"{away}: not seen in the cluster for {limit.seconds:.0f} s", Outcome.HELD
+            )
         return wait(now, f"{away} to be back", seconds=1.0)
     wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
     finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
@@ -879,9 +879,7 @@ def standing_down(situation: Situation) -> Decision:
         )
     if state.process.deposed is not None:
         return _end(situation)
-    # The limit of restoring counts from when the state of the last node became clear.
-    since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
-    late = now - since > policy.deadlines.rejoin
+    late = limits.standing_down(state).is_over(now)
     if situation.view is None and (state.unrestored.anything or state.in_hand):
         if late:
             return _end(situation)
@@ -911,9 +909,9 @@ def _lost_stop_awaited(situation: Situation) -> Decision | None:
 
     It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
-    at, longest = situation.seen.at, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
-    nodes = [node for node in situation.state.nodes.values() if node.phase is not NodePhase.FAILED]
-    lost = [node.name for node in nodes if node.lost_at is not None and at - node.lost_at <= longest]
+    state, at = situation.state, situation.seen.at
+    nodes = [node for node in state.nodes.values() if node.phase is not NodePhase.FAILED]
+    lost = [n.name for n in nodes if (limit := limits.lost_stop(state, n)) and not limit.is_over(at)]
     if not lost:
         return None
     return wait(situation.now, f"a lost stop of {', '.join(lost)}, which may still be done", services=lost)
@@ -935,9 +933,8 @@ def _awaited(situation: Situation) -> list[NodeName]:
 
 def _withheld_too_long(situation: Situation) -> Seconds | None:
     """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
-    since = situation.state.unrestored.withheld_since
-    passed = 0.0 if since is None else situation.now - since
-    return passed if passed > situation.policy.deadlines.withheld else None
+    limit = limits.withheld(situation.state)
+    return situation.now - limit.since if limit is not None and limit.is_over(situation.now) else None
 
 
 _EXIT: Final = {

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine import limits
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
@@ -22,7 +23,7 @@ from orchestrator.model.observation import ClusterView, HostView, Look, Observat
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.turn import Doubt, Goal, Verb
+from orchestrator.model.turn import Goal
 from orchestrator.model.watch import ClusterWatch, NodesJoined, Watch
 
 POLL_SECONDS: Final[Seconds] = 2.0
@@ -33,9 +34,6 @@ QUICK_SECONDS: Final[Seconds] = 0.2
 
 RETRY_SECONDS: Final[Seconds] = 5.0
 """Seconds before a verb that was refused or is in doubt is sent again."""
-
-DOUBT_SECONDS: Final[Seconds] = 30.0
-"""A verb whose connection was lost may reach a slow host later: until then it may still take effect."""
 
 LEAVING_SECONDS: Final[Seconds] = 30.0
 """A member that is missing for less is not gone: its network failed briefly, or its process paused."""
@@ -135,16 +133,10 @@ class Situation:
             and host.boot_id != node.boot
         )
 
-    def limit_of(self, doubt: Doubt) -> Seconds:
-        """How long a verb may still take effect after it was sent."""
-        if not doubt.accepted:
-            return DOUBT_SECONDS
-        return self.policy.deadlines.stop if doubt.verb is Verb.STOP else self.policy.deadlines.reboot
-
     def fails_too_long(self, action: Action) -> bool:
         """Whether a verb has failed for longer than it is sent again, from its first failure in a row."""
-        since = self.state.failing_since(action)
-        return since is not None and self.seen.at - since > self.policy.deadlines.rejoin
+        limit = limits.failing(self.state, action)
+        return limit is not None and limit.is_over(self.seen.at)
 
     def is_sent_again(self, failure: ActionFailed) -> bool:
         """Whether a verb is sent again after its host was out of reach: not forever."""
@@ -158,7 +150,9 @@ class Situation:
         if node.lost_at is not None and since - node.lost_at <= reach:
             return True
         doubt = node.doubt
-        return doubt is not None and since - doubt.since <= max(reach, self.limit_of(doubt))
+        if doubt is None:
+            return False
+        return since - doubt.since <= max(reach, limits.effect(self.state, doubt).seconds)
 
     def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
         """The nodes of the wave that go down and come up with a node's machine, itself included."""

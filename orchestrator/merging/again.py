@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.engine.limits import DOUBT_SECONDS
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.situation import DOUBT_SECONDS, RETRY_SECONDS, Situation
+from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, ForceMerge, RefreshIndex
 from orchestrator.model.merging import BulkIndex, MergePolicy

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from orchestrator.engine import limits
 from orchestrator.engine.admit import cannot_finish, let_go, overdue, unrecorded
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, holds
@@ -220,11 +221,10 @@ def _is_merged_now(index: BulkIndex, policy: MergePolicy) -> bool:
 
 def _is_late(situation: Situation, one: MergeProgress) -> bool:
     """Whether the merge that was sent last takes too long; the wait for a new one does not count."""
-    policy = situation.policy.merge
-    if policy is None or _waits_for_another(situation, one, policy):
+    policy, limit = situation.policy.merge, limits.merge(situation.state, one)
+    if policy is None or limit is None or _waits_for_another(situation, one, policy):
         return False
-    asked = one.asked_at if one.asked_at is not None else one.begun or 0.0
-    return situation.now - max(asked, situation.state.process.started) > policy.deadline
+    return limit.is_over(situation.now)
 
 
 def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePolicy) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import run
+from orchestrator.engine import limits, run
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -28,7 +28,7 @@ from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import CopiesActive
 
 REPLICAS, REFRESH, DURABILITY = (
@@ -36,9 +36,6 @@ REPLICAS, REFRESH, DURABILITY = (
     "index.refresh_interval",
     "index.translog.durability",
 )
-
-_LAST_COUNT_SECONDS: Final[Seconds] = 60.0
-"""How long the end of a run waits for a reading of the segments: everything else is done then."""
 
 _NAMED: Final = 3
 """Copies of an index that a warning names."""
@@ -52,7 +49,7 @@ def settling(situation: Situation) -> Decision:
     state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    over = now - state.in_phase.since > situation.policy.deadlines.recover
+    over = limits.settling(state).is_over(now)
     doubtful = not_to_be_believed(situation)
     if isinstance(bulk, Unknown) or view is None or doubtful:
         why = f"{doubtful[0].subject}: {doubtful[0].evidence}" if doubtful else ""
@@ -93,7 +90,7 @@ def finishing(situation: Situation) -> Decision:
     ends = any(isinstance(event, RunFinished) for event in decision.events)
     if not ends or not state.merging.indices:
         return decision
-    if isinstance(bulk, Unknown) and situation.now - state.in_phase.since <= _LAST_COUNT_SECONDS:
+    if isinstance(bulk, Unknown) and not limits.last_count(state).is_over(situation.now):
         return wait(situation.now, f"a last count of the segments: {bulk.reason}")
     return replace(decision, events=(*_unmerged(situation), *decision.events))
 

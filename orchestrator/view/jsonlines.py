@@ -69,7 +69,8 @@ class JsonReporter:
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """Write the current wait if it has changed, or as a sign of life."""
-        wait, now = wait_of(state, decision), self._now()
+        now = self._now()
+        wait = wait_of(state, decision, now)
         if wait is not None and self._pace.due(state, wait, now):
             self._out.line(json_line(waiting_object(state, wait, now), at=now, run=state.run or None))
 

@@ -176,7 +176,7 @@ def screen_of(
         wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
         wave_seconds=max(0.0, now - state.wave_since),
         beside=still_recovering(state, now),
-        wait=wait_of(state, decision),
+        wait=wait_of(state, decision, now),
         recovery=recovery_of(seen, now),
         withheld=None if withheld_since is None else max(0.0, now - withheld_since),
         not_put_back=not_put_back(state),

@@ -68,7 +68,7 @@ def status_object(
     state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
 ) -> dict[str, object]:
     """The status as an object for `--output json`, which begins with `ts` and `run`."""
-    wait = wait_of(state)
+    wait = wait_of(state, None, now)
     return {
         "event": "status",
         "cluster": state.begun.cluster,
@@ -140,7 +140,7 @@ def _nodes(state: RunState) -> str:
 
 
 def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
-    wait = wait_of(state)
+    wait = wait_of(state, None, now)
     if wait is None:
         return []
     if alive is False:  # the process is gone: show its last wait, without a limit

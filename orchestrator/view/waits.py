@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from orchestrator.engine.limits import nearest
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import Deadlines, Kind
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.model.turn import Verb
 from orchestrator.view.units import counted, duration, listed
 
 SIGN_OF_LIFE: Seconds = 30.0
@@ -37,8 +37,8 @@ class Wait:
     until: Instant | None
 
 
-def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
-    """The current wait of this state and the decision made on it; None if the run waits for nothing.
+def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | None:
+    """The wait at `now`, by this state and the decision made on it; None if the run waits for nothing.
 
     Without a decision, as when only the journal is available, the phase shows the wait.
     """
@@ -49,7 +49,9 @@ def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
     since = _holding_since(state) if holds else state.in_phase.since
-    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=limit(state))
+    limit = nearest(state, now)
+    until = None if limit is None else limit.until
+    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=until)
 
 
 def _holding_since(state: RunState) -> Instant:
@@ -147,46 +149,6 @@ def _down(state: RunState) -> str:
     return "; ".join(
         f"{listed(by_phase[phase])} {what}" for phase, what in doing.items() if phase in by_phase
     )
-
-
-def limit(state: RunState) -> Instant | None:
-    """The nearest deadline of the current wait; None without one.
-
-    Only for display: the engine's own deadlines decide.
-    """
-    policy, here = state.begun.policy, state.in_phase
-    deadlines = policy.deadlines
-    ends: list[Instant] = []
-    if state.unrestored.withheld_since is not None:
-        ends.append(state.unrestored.withheld_since + deadlines.withheld)
-    if policy.timeout is not None:
-        ends.append(state.process.started + policy.timeout)
-    if state.phase is Phase.MERGING and policy.merge is not None:
-        begun = (one.begun for one in state.merging.in_hand if one.begun is not None)
-        ends += [at + policy.merge.deadline for at in begun]
-    if state.phase is Phase.MERGED:
-        ends.append(here.since + deadlines.recover)
-    if state.phase is Phase.GATED and here.holding_since is not None:
-        ends.append(here.holding_since + deadlines.hold)
-    if state.phase in (Phase.GATED, Phase.MERGING) and here.gates_closed_since is not None:
-        ends.append(here.gates_closed_since + deadlines.gate)
-    if state.phase is Phase.DOWN:
-        ends += [end for node in state.wave_nodes if (end := _limit_of(node, deadlines)) is not None]
-    if state.phase is Phase.REJOINED:
-        ends.append(here.since + deadlines.rejoin)
-    if state.phase is Phase.REASSIGNED:
-        ends.append(state.recovery_since + deadlines.recover)
-    return min(ends, default=None)
-
-
-def _limit_of(node: NodeProgress, deadlines: Deadlines) -> Instant | None:
-    """The deadline of a node that is being restarted."""
-    if node.phase is NodePhase.STOPPING:
-        return node.since + deadlines.stop
-    if node.phase is NodePhase.STARTING:
-        return node.since + deadlines.start
-    rebooting = node.doubt is not None and node.doubt.verb is Verb.REBOOT
-    return node.doubt.since + deadlines.reboot if rebooting and node.doubt is not None else None
 
 
 class Pace:

@@ -15,6 +15,7 @@ from typing import Final
 import typer
 
 from orchestrator.config.reference import Key, keys
+from orchestrator.engine import limits
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
@@ -93,22 +94,6 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
 }
 """Exit code to its meaning and the operator's next step. The meanings are those of the contract."""
-
-PHASE_LIMITS: Final[Mapping[Phase, str]] = {
-    Phase.PREPARING: "`hold`",
-    Phase.MERGING: "`hold` before a merge, `force_merge.deadline` for each index",
-    Phase.MERGED: "`recover`",
-    Phase.GATED: "`hold`",
-    Phase.WITHHELD: "one reading: it does not wait",
-    Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
-    Phase.REJOINED: "`rejoin`",
-    Phase.REASSIGNED: "`recover`",
-    Phase.SETTLED: "the time-out of each hook; `rejoin` while a node is not seen",
-    Phase.FINISHING: "`rejoin`",
-    Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
-    Phase.ENDED: "",
-}
-"""The deadline of each phase of a run, by its key in `deadlines`."""
 
 _NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.PENDING: "Its turn has not begun.",
@@ -197,7 +182,7 @@ def _phases() -> Iterator[Entry]:
         state = RunState(run="") if phase is Phase.PREPARING else RunState(run="", phase=phase)
         facts = (
             ("waits for", awaited(state)),
-            ("at most (`deadlines`)", PHASE_LIMITS[phase]),
+            ("at most (`deadlines`)", limits.in_words(phase)),
             ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
             ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
         )

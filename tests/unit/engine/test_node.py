@@ -287,7 +287,8 @@ def test_every_wait_of_a_node_in_hand_has_an_end() -> None:
         )
         for open_, wanted in ((still, Sight.DOUBT), (over, Sight.SAME)):
             node = node_in(STOPPED, doubt=open_)
-            assert sight(replace(situation(node, "runs", "same"), policy=policy_), node) is wanted
+            asked = situation(node, "runs", "same")
+            assert sight(replace(asked, state=state_with(asked.state, policy=policy_)), node) is wanted
 
 
 def test_nothing_is_done_under_a_node_whose_host_does_not_answer() -> None:

@@ -285,6 +285,21 @@ def run_state(**changes: Any) -> RunState:
     return state_with(RunState(run="run-1"), **{**usual, **changes})
 
 
+def held_state(**changes: Any) -> RunState:
+    """The same run before its second wave: nothing is down or changed, and a predicate is not met."""
+    phases = (NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.PENDING)
+    usual: dict[str, Any] = {
+        "phase": Phase.GATED,
+        "nodes": {name: NodeProgress(name=name, phase=phase) for name, phase in zip(ES, phases, strict=True)},
+        "wave": None,
+        "settings": {},
+        "withheld_since": None,
+        "holds": (HOLD,),
+        "holding_since": T0 + 100,
+    }
+    return run_state(**{**usual, **changes})
+
+
 def ended_state(**changes: Any) -> RunState:
     """The same run at its good end."""
     usual: dict[str, Any] = {
@@ -422,6 +437,7 @@ class Samples:
     encode = staticmethod(encode)
     records = staticmethod(records)
     run_state = staticmethod(run_state)
+    held_state = staticmethod(held_state)
     ended_state = staticmethod(ended_state)
     large_run = staticmethod(large_run)
     seen_recovering = staticmethod(seen_recovering)

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.engine.fold import replay
+from orchestrator.engine.limits import nearest
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
@@ -23,7 +24,7 @@ from orchestrator.view.panel import ASCII, panel
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
-from orchestrator.view.waits import awaited, limit
+from orchestrator.view.waits import awaited
 from tests.states import state_with
 
 Golden = Callable[[str, str], None]
@@ -115,8 +116,10 @@ def test_the_status_of_a_restart_says_nothing_of_merges(samples: Any) -> None:
 def test_what_is_awaited_and_until_when(samples: Any) -> None:
     assert awaited(in_the_middle(samples)) == "the merge of posts-02; 1 to come"
     assert awaited(state_after(samples)) == "3 indices to be free for a merge"
-    assert limit(state_after(samples)) is None
-    assert limit(in_the_middle(samples)) == samples.t0 + 5 + 8 * 3600
+    assert nearest(state_after(samples), samples.t0) is None
+    limit = nearest(in_the_middle(samples), samples.t0 + 60)
+    assert limit is not None
+    assert limit.until == samples.t0 + 5 + 8 * 3600
 
 
 def test_the_panel_in_the_middle_of_the_merges(samples: Any, golden: Golden) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.engine.state import NodeProgress, RecoveringWave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed, RunStarted
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.view.history import PastRun, history_object, history_text, past_run
@@ -95,7 +95,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
 
 
 def test_status_of_a_run_that_is_on(samples: Any, golden: Golden) -> None:
-    state = samples.run_state(phase=Phase.GATED, holds=(samples.hold,), holding_since=samples.t0 + 100)
+    state = samples.held_state()
     records = samples.records(samples.examples()[:12])
     golden("status_held.txt", status_text(state, records, now=samples.t0 + 130, alive=True))
 
