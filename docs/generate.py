@@ -18,8 +18,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli.program import app
-from orchestrator.cli.work.explain import EXIT_MEANINGS, paragraph
+from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
@@ -379,7 +380,13 @@ def exit_codes() -> str:
 def commands() -> str:
     """Every command's help, as `--help` prints it."""
     group: Any = typer.main.get_command(app)
-    top = typer.Context(group, info_name="orchestrate", terminal_width=100, max_content_width=100)
+    top = typer.Context(
+        group,
+        info_name="orchestrate",
+        terminal_width=100,
+        max_content_width=100,
+        help_option_names=app.info.context_settings["help_option_names"],
+    )
     parts = ["What `--help` prints.\n", _console(group.get_help(top))]
     for name, command in group.commands.items():
         if not command.hidden:
@@ -387,6 +394,14 @@ def commands() -> str:
     later = ", ".join(f"`{name}`" for name, command in group.commands.items() if command.hidden)
     parts.append(f"## Not in this version\n\nRefused by name, with exit code 2: {later}.\n")
     return _page("Commands", "orchestrator/cli/", *parts)
+
+
+def names() -> str:
+    """The names that a TAB completes, with a mark behind each predicate that may be disabled."""
+    disabled = {rule.name for rule in (*PREDICATES, *OWN_RULES, *RIAK_PREDICATES) if rule.may_be_disabled}
+    known = {name for entry in all_entries() for name in entry.names if " " not in name}
+    marked = (f"{name} predicate" if name in disabled else name for name in sorted(known))
+    return "\n".join(marked) + "\n"
 
 
 def _help(command: Any, name: str, parent: typer.Context) -> list[str]:
@@ -512,6 +527,8 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "tuning.md": tuning,
 }
 """File name under `docs/reference/` to the function that writes it."""
+NAMES: Final = Path(completion.__file__).with_name("names.txt")
+"""What a TAB completes; part of the program, so that a TAB need not load what it is made from."""
 
 
 def main() -> None:
@@ -519,6 +536,7 @@ def main() -> None:
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page())
         sys.stdout.write(f"docs/reference/{name}\n")
+    NAMES.write_text(names())
 
 
 if __name__ == "__main__":

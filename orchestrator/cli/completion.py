@@ -1,24 +1,23 @@
-"""Shell completion: names of files, and runs and nodes from the state. Never uses the network.
+"""Shell completion: names of files, of runs and nodes in the state file, and of what can be explained.
 
-Completion must not print. Where something cannot be read, nothing is offered.
+It loads only what it needs, uses no network and prints nothing. Where something cannot be read, nothing is
+offered.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
 import typer
 
 from orchestrator.errors import OrchestratorError
 
-if TYPE_CHECKING:
-    from orchestrator.model.event import RunStarted
-    from orchestrator.runtime.store import StateStore
-
+_NAME: Final = r"""^ ?["']?name["']?: +["']?([\w.-]+)["']?,? *(?:#.*)?$"""
+"""The line of a cluster's name in its file, in YAML or in JSON."""
 _RUNS = 20
 """Maximum number of runs offered, the latest first."""
 
@@ -40,64 +39,63 @@ def profiles(incomplete: str) -> list[str]:
 
 def predicates(incomplete: str) -> list[str]:
     """Predicates that may be disabled, of every kind of cluster."""
-    from orchestrator.model.policy import Kind
-    from orchestrator.runs.selection import predicate_names
-
-    known = [predicate_names(kind) for kind in Kind]
-    return _beginning(
-        incomplete, {name for each in known for name in each.known if name not in each.always_on}
-    )
+    return _beginning(incomplete, (name for name, disabled in _names() if disabled))
 
 
 def explained(incomplete: str) -> list[str]:
-    """Names that `explain` accepts."""
-    from orchestrator.cli.work.explain import all_entries
-
-    return _beginning(incomplete, {name for entry in all_entries() for name in entry.names})
+    """Names that `explain` accepts, without those that are several words."""
+    return _beginning(incomplete, (name for name, _ in _names()))
 
 
 def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Runs in the state, the latest first, each with its cluster and outcome."""
-    try:
-        with _store(context) as store:
-            entries = store.runs(limit=_RUNS)
-    except OrchestratorError:
-        return []
+    from orchestrator.runtime.glance import last_runs
+
+    state = _state(context)
     return [
-        (entry.run, f"{entry.cluster}: {entry.outcome.value if entry.outcome else 'unfinished'}")
-        for entry in entries
-        if entry.run.startswith(incomplete)
+        (run, f"{cluster}: {outcome or 'unfinished'}")
+        for run, cluster, outcome in ([] if state is None else last_runs(state, limit=_RUNS))
+        if run.startswith(incomplete)
     ]
 
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
     """The nodes of the cluster's last run; without a named cluster, of the last run of any cluster."""
-    started = _last_run(context)
-    return _beginning(incomplete, started.addresses) if started is not None else []
+    from orchestrator.runtime.glance import last_runs, nodes_of
+
+    state, file = _state(context), context.params.get("cluster")
+    cluster = _name_of(file) if file else None
+    if state is None or (file and cluster is None):
+        return []
+    return _beginning(
+        incomplete,
+        (node for each in last_runs(state, cluster=cluster, limit=1) for node in nodes_of(state, each.run)),
+    )
 
 
-def _last_run(context: typer.Context) -> RunStarted | None:
-    from orchestrator.cli.context import context_of
-    from orchestrator.cli.options import Output
-    from orchestrator.model.event import RunStarted
+def _state(context: typer.Context) -> Path | None:
+    """The state file, or None if the state is elsewhere."""
+    from orchestrator.runtime.state_file import file_to_read
+
+    return file_to_read(context.params.get("state"), os.environ, home=Path.home())
+
+
+def _name_of(file: str) -> str | None:
+    """The name of the cluster in its file. Only its line is read, because parsing the whole file is slow."""
+    from orchestrator.config.lookup import Wanted, find, standard_places
 
     try:
-        file = context.params.get("cluster")
-        name = context_of(Output.JSON).cluster(file).spec.name if file else None
-        with _store(context) as store:
-            latest = store.runs(cluster=name, limit=1)
-            events = [record.event for entry in latest for record in store.replay(entry.run)]
-    except OrchestratorError:
+        text = find(Wanted.CLUSTER, file, standard_places(os.environ, home=Path.home())).read_text("utf-8")
+    except (OrchestratorError, OSError, ValueError):
         return None
-    return next((event for event in events if isinstance(event, RunStarted)), None)
+    found = re.search(_NAME, text, re.MULTILINE)
+    return found[1] if found else None
 
 
-def _store(context: typer.Context) -> AbstractContextManager[StateStore]:
-    from orchestrator.cli.context import context_of
-    from orchestrator.cli.options import Output
-    from orchestrator.runtime.database import Access
-
-    return context_of(Output.JSON).state(context.params.get("state"), Access.READ)
+def _names() -> list[tuple[str, bool]]:
+    """The names of `names.txt`, and whether each is a predicate that may be disabled."""
+    lines = Path(__file__).with_name("names.txt").read_text("utf-8").splitlines()
+    return [(name, bool(mark)) for name, _, mark in (line.partition(" ") for line in lines)]
 
 
 def _files(folder: str, incomplete: str) -> list[str]:

@@ -1,25 +1,21 @@
-"""Flags that several commands share, each declared once, so that they are the same everywhere."""
+"""Options that several commands share. Each is declared once, so that it is the same everywhere."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import typer
 
 from orchestrator.cli import completion
 
 if TYPE_CHECKING:
+    from orchestrator.config.merging import MergeFlags
     from orchestrator.config.policy import Overrides
-
-    Selection = Overrides
-else:
-    Selection = object
-    """The values of the flags, a command's `overrides`. typer never sees it, and its module loads slowly."""
 
 
 class Output(Enum):
@@ -63,61 +59,8 @@ OutputMode = Annotated[Output, typer.Option("--output", help="Text, or one JSON 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")]
 YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation if only one run matches.")]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
-Strategy = Annotated[
-    str | None,
-    typer.Option(
-        "--strategy",
-        help="How nodes are grouped into waves: `node` or `zone` (awareness zone). "
-        "Default: that of the playbook, or `node`.",
-        metavar="STRATEGY",
-    ),
-]
-MaxUnavailable = Annotated[
-    str | None,
-    typer.Option(
-        "--max-unavailable",
-        help="Maximum number of nodes that are down at once. "
-        "Default: that of the playbook, or 1 (with `zone`: the whole zone).",
-        metavar="N|N%",
-    ),
-]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
-Zone = Annotated[
-    str | None, typer.Option("--zone", help="Only nodes of this awareness zone.", metavar="ZONE")
-]
-StartedBefore = Annotated[
-    str | None,
-    typer.Option(
-        "--started-before",
-        help="Only nodes whose process started before this time: 2026-11-01T00:00Z, or 30d ago.",
-        metavar="TIME_OR_AGE",
-    ),
-]
-Tune = Annotated[
-    bool | None,
-    typer.Option(
-        "--tune/--no-tune",
-        help="Tune hosts while nodes are down, with the playbook's profile or the default one. "
-        "Default: if the playbook names a profile.",
-    ),
-]
-Reboot = Annotated[
-    bool, typer.Option("--reboot", help="Reboot each node's machine instead of starting the service.")
-]
-PauseAfter = Annotated[
-    int | None,
-    typer.Option(
-        "--pause-after", help="Pause after this many nodes (a canary). `resume` continues.", metavar="N"
-    ),
-]
-BeginAnyway = Annotated[
-    bool,
-    typer.Option(
-        "--begin-anyway",
-        help="Skip nodes that the plan holds, restart the others, and exit 3 with the list.",
-    ),
-]
 DisablePredicate = Annotated[
     list[str] | None,
     typer.Option(
@@ -127,89 +70,162 @@ DisablePredicate = Annotated[
         autocompletion=completion.predicates,
     ),
 ]
-Reason = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", help="Reason for the run; recorded in the journal, shown by `history`.", metavar="TEXT"
-    ),
-]
 Timeout = Annotated[
     str | None,
     typer.Option(
         "--timeout", help="Stand down after this time, such as 6h. `resume` continues.", metavar="DURATION"
     ),
 ]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", help="Reason for the run; recorded in the journal, shown by `history`.", metavar="TEXT"
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
+]
+Index = Annotated[
+    list[str],
+    typer.Option(
+        "--index",
+        help="Loaded indices: a name, glob, alias or data stream (repeatable).",
+        metavar="PATTERN",
+    ),
+]
+MaxSegments = Annotated[
+    int | None,
+    typer.Option(
+        "--max-segments",
+        help="Maximum segments per copy. Default: that of the playbook, or 5.",
+        metavar="N",
+    ),
+]
+AllowWrites = Annotated[
+    bool, typer.Option("--allow-writes", help="Also merge indices that are being written to.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """Values of `--only` and `--exclude`, as globs."""
+    """The options that select nodes by name."""
 
-    only: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    only: Only = None
+    exclude: Exclude = None
 
 
-def nodes(only: list[str] | None, exclude: list[str] | None) -> Nodes:
-    """Build it from typer's values: None for a flag that was not given."""
-    return Nodes(only=tuple(only or ()), exclude=tuple(exclude or ()))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options that select nodes and change the policy of a run."""
+
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            help="How nodes are grouped into waves: `node` or `zone` (awareness zone). "
+            "Default: that of the playbook, or `node`.",
+            metavar="STRATEGY",
+        ),
+    ] = None
+    max_unavailable: Annotated[
+        str | None,
+        typer.Option(
+            "--max-unavailable",
+            help="Maximum number of nodes that are down at once. "
+            "Default: that of the playbook, or 1 (with `zone`: the whole zone).",
+            metavar="N|N%",
+        ),
+    ] = None
+    only: Only = None
+    exclude: Exclude = None
+    zone: Annotated[
+        str | None, typer.Option("--zone", help="Only nodes of this awareness zone.", metavar="ZONE")
+    ] = None
+    started_before: Annotated[
+        str | None,
+        typer.Option(
+            "--started-before",
+            help="Only nodes whose process started before this time: 2026-11-01T00:00Z, or 30d ago.",
+            metavar="TIME_OR_AGE",
+        ),
+    ] = None
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Tune hosts while nodes are down, with the playbook's profile or the default one. "
+            "Default: if the playbook names a profile.",
+        ),
+    ] = None
+    reboot: Annotated[
+        bool, typer.Option("--reboot", help="Reboot each node's machine instead of starting the service.")
+    ] = False
+    pause_after: Annotated[
+        int | None,
+        typer.Option(
+            "--pause-after", help="Pause after this many nodes (a canary). `resume` continues.", metavar="N"
+        ),
+    ] = None
+    begin_anyway: Annotated[
+        bool,
+        typer.Option(
+            "--begin-anyway",
+            help="Skip nodes that the plan holds, restart the others, and exit 3 with the list.",
+        ),
+    ] = False
+    disable_predicate: DisablePredicate = None
+    timeout: Timeout = None
+
+    def overrides(self, *, reason: str | None = None, merge: MergeFlags | None = None) -> Overrides:
+        """The same for the policy. An option that is not given has the default of the policy."""
+        from orchestrator.config.policy import Overrides  # noqa: PLC0415  (loads slowly)
+
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+            if value is not None
+        }
+        return Overrides(**known, reason=reason, merge=merge)
 
 
 _Command = TypeVar("_Command", bound=Callable[..., int])
 
 
-def takes_selection(command: _Command) -> _Command:
-    """Give a command the flags that select nodes and set policy. It receives them as one `overrides`.
+def takes_groups(command: _Command) -> _Command:
+    """Give a command the options of its parameters that are groups: dataclasses with an option per field.
 
-    typer reads the flags from a function's signature. So the signature lists all of them in place of
-    `overrides`.
+    typer reads the options from a function's signature. So the signature lists the fields of a group in
+    place of the group, and the command receives the group.
     """
-    flags = inspect.signature(_selection, eval_str=True).parameters
     signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)
+    }
+    hints = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
 
     @functools.wraps(command)
-    def with_flags(**given: Any) -> int:
-        overrides = _selection(**{name: given.pop(name) for name in flags})
-        return command(**given, overrides=overrides)
+    def with_options(**given: Any) -> int:
+        filled = {
+            name: group(**{option: given.pop(option) for option in hints[name]})
+            for name, group in groups.items()
+        }
+        return command(**given, **filled)
 
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += flags.values() if parameter.name == "overrides" else [parameter]
+        if parameter.name in groups:
+            parameters += [
+                parameter.replace(
+                    name=each.name,
+                    default=inspect.Parameter.empty if each.default is MISSING else each.default,
+                    annotation=hints[parameter.name][each.name],
+                )
+                for each in fields(groups[parameter.name])
+            ]
+        else:
+            parameters.append(parameter)
     ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    with_flags.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]  # for typer
-    with_flags.__annotations__ = {each.name: each.annotation for each in ordered}
-    return cast("_Command", with_flags)
-
-
-def _selection(
-    *,
-    strategy: Strategy = None,
-    max_unavailable: MaxUnavailable = None,
-    only: Only = None,
-    exclude: Exclude = None,
-    zone: Zone = None,
-    started_before: StartedBefore = None,
-    tune: Tune = None,
-    reboot: Reboot = False,
-    pause_after: PauseAfter = None,
-    begin_anyway: BeginAnyway = False,
-    disable_predicate: DisablePredicate = None,
-    reason: Reason = None,
-    timeout: Timeout = None,
-) -> Selection:
-    from orchestrator.config.policy import Overrides  # noqa: PLC0415  (loads slowly)
-
-    return Overrides(
-        strategy=strategy,
-        max_unavailable=max_unavailable,
-        only=tuple(only or ()),
-        exclude=tuple(exclude or ()),
-        zone=zone,
-        started_before=started_before,
-        tune=tune,
-        reboot=reboot,
-        pause_after=pause_after,
-        begin_anyway=begin_anyway,
-        disable_predicate=tuple(disable_predicate or ()),
-        reason=reason,
-        timeout=timeout,
-    )
+    with_options.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]  # for typer
+    with_options.__annotations__ = {each.name: each.annotation for each in ordered}
+    return cast("_Command", with_options)

@@ -7,30 +7,13 @@ import os
 import re
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Sequence
 from time import time
 from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli.commands import (
-    demo,
-    diagnose,
-    explain,
-    init,
-    later,
-    pause,
-    plan,
-    post_bulk_index,
-    rehearse,
-    restart,
-    restore,
-    resume,
-    status,
-    tune,
-    validate,
-)
+from orchestrator.cli.group import Program
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
 
@@ -48,19 +31,10 @@ _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 HELP: Final = ("--help",)
 """Arguments that are used if there are none."""
-ONCE: Final = frozenset(
-    {
-        *("--cluster", "--from", "--max-segments", "--max-unavailable", "--out", "--output", "--pause-after"),
-        *("--playbook", "--profile", "--reason", "--sample", "--save", "--seed", "--snapshot"),
-        *("--started-before", "--state", "--strategy", "--timeout", "--zone"),
-        *("--api-key", "--ca", "--endpoint", "--fingerprint", "--identity", "--kind", "--known-hosts"),
-        *("--password", "--ssh-port", "--ssh-user", "--username"),
-    }
-)
-"""Options that take exactly one value."""
 
 app = typer.Typer(
     name="orchestrate",
+    cls=Program,
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -85,32 +59,9 @@ def _program(
     del show_version  # the callback has answered
 
 
-for module in (
-    restart,
-    post_bulk_index,
-    plan,
-    resume,
-    restore,
-    pause,
-    status,
-    init,
-    validate,
-    rehearse,
-    tune,
-    diagnose,
-    explain,
-    demo,
-    later,
-):
-    module.register(app)
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     EARLY.begin()
-    twice = _twice(arguments)
-    if twice is not None:
-        return _refuse(arguments, twice, ExitCode.USAGE)
     try:
         code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
@@ -141,14 +92,6 @@ def run(arguments: Sequence[str]) -> int:
     return int(code or ExitCode.DONE)
 
 
-def _twice(arguments: Sequence[str]) -> str | None:
-    """The message about a single-value option given twice. typer would silently use the last value."""
-    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    given = Counter(name for word in words if (name := word.partition("=")[0]) in ONCE)
-    twice = next((name for name, times in given.items() if times > 1), None)
-    return None if twice is None else f"{twice} is given twice; give it once"
-
-
 def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
     """What is wrong with the command line, and where its correct form is explained; in one line."""
     said = " ".join(error.format_message().split()).rstrip(".")
@@ -167,13 +110,9 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
 
 
 def _cluster_hint(word: str) -> str:
-    """How the cluster is named, to who wrote it without its option."""
-    from orchestrator.cli.completion import clusters  # noqa: PLC0415  (as below)
-    from orchestrator.config.lookup import is_path  # noqa: PLC0415
-
-    if word in clusters(word) or is_path(word):
-        return f"The cluster is an option: --cluster {word}"
-    return "The cluster is an option: --cluster NAME_OR_PATH"
+    """How the cluster is named, for a word that was given without the option. A URL may hold a password."""
+    known = re.fullmatch(r"[\w./~-]+", word)
+    return f"The cluster is an option: --cluster {word if known else 'NAME_OR_PATH'}"
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:

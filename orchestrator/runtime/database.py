@@ -31,10 +31,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
+from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
 
-SHARED_FOLDER: Final = Path("/var/lib/orchestrate")
-FILE: Final = "state.db"
-VARIABLE: Final = "ORCHESTRATE_STATE"
 BUSY_SECONDS: Final[Seconds] = 10.0
 """How long one statement waits for another process's lock."""
 _WRITES: Final = "orchestrate_writes"
@@ -72,11 +70,8 @@ def state_url(
             return _checked(named)
         except ValueError as error:
             raise UsageError(f"{'--state' if given else VARIABLE}: {error}") from None
-    if usable(shared) or (access is Access.READ and os.access(shared, os.R_OK)):
-        return URL.create("sqlite", database=str(shared))
-    configured = environment.get("XDG_STATE_HOME", "")
-    base = Path(configured) if Path(configured).is_absolute() else home / ".local" / "state"
-    return URL.create("sqlite", database=str(base / "orchestrate" / FILE))
+    file = standard_file(environment, home=home, only_read=access is Access.READ, shared=shared)
+    return URL.create("sqlite", database=str(file))
 
 
 def _checked(named: str) -> URL:
@@ -101,14 +96,6 @@ def _checked(named: str) -> URL:
     if not url.database or url.database == ":memory:":
         raise ValueError(f"a database in memory is gone when the command ends; {form}")
     return url.set(database=str(Path(url.database).absolute()))
-
-
-def usable(file: Path) -> bool:
-    """Whether this account can write the file, and the folder for the rollback journal beside it."""
-    folder = file.parent
-    if not folder.exists():
-        return os.access(folder.parent, os.W_OK | os.X_OK)
-    return os.access(folder, os.W_OK | os.X_OK) and (not file.exists() or os.access(file, os.R_OK | os.W_OK))
 
 
 def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:

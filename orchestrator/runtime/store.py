@@ -17,9 +17,6 @@ from orchestrator.model.reading import Instant
 from orchestrator.ports import LeasePort
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import (
-    FILE,
-    SHARED_FOLDER,
-    VARIABLE,
     WITHOUT_IT,
     Access,
     empty_engine,
@@ -33,6 +30,7 @@ from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.merges import merges_query, past_merges
 from orchestrator.runtime.sqllease import SqlLease
+from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
 """Outcomes after which nothing is pending; any other run can be resumed."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.runtime.store import RunEntry
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import RunEntry, open_store
+from tests.cli.console import Console
+from tests.simulation import play
 
 
 def entry(run: str, process: str, *, cluster: str = "lab", uuid: str = "uuid") -> RunEntry:
@@ -17,3 +20,19 @@ def entry(run: str, process: str, *, cluster: str = "lab", uuid: str = "uuid") -
         operator="ann",
         process=process,
     )
+
+
+RUN = "20261101-0300-abcd"
+
+
+def ended_run(
+    console: Console, *, cluster: str = "lab", run: str = RUN, nodes: int = 3, at: float = 1.0
+) -> None:
+    """Write a simulated run that has ended into the state."""
+    world = play.cluster(nodes)
+    world.name = cluster
+    simulation, _ = play.run(world, wanted=play.policy(cluster=cluster))
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    events = [record.event for record in simulation.journal.records]
+    store.create_run(entry(run, "boot/1/2/3", cluster=cluster)).append(events, at)
+    store.close()

@@ -6,13 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
-from tests.cli.runs import entry
-from tests.simulation import play
-
-RUN = "20261101-0300-abcd"
+from tests.cli.runs import RUN, ended_run
 
 
 def tab(console: Console, line: str) -> list[str]:
@@ -22,17 +17,6 @@ def tab(console: Console, line: str) -> list[str]:
     said = replace(console, environment={**console.environment, **asked}).run()
     assert (said.code, said.err) == (0, "")
     return said.out.split()
-
-
-def a_run(console: Console, cluster: str = "lab") -> None:
-    """One that is over, in the state."""
-    world = play.cluster(3)
-    world.name = cluster
-    simulation, _ = play.run(world, wanted=play.policy(cluster=cluster))
-    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    events = [record.event for record in simulation.journal.records]
-    store.create_run(replace(entry(RUN, "boot/1/2/3"), cluster=cluster)).append(events, 1.0)
-    store.close()
 
 
 @pytest.fixture
@@ -61,15 +45,42 @@ def test_options_and_kinds_of_a_new_file_are_offered(console: Console) -> None:
 
 
 def test_runs_are_offered_from_the_state(console: Console) -> None:
-    a_run(console)
+    ended_run(console)
     assert tab(console, "orchestrate resume ") == [RUN]
     assert tab(console, "orchestrate resume 2027") == []
 
 
 def test_nodes_are_those_of_the_last_run(console: Console) -> None:
-    a_run(console)
+    ended_run(console)
     assert tab(console, "orchestrate restart --only ") == ["es1", "es2", "es3"]
     assert tab(console, "orchestrate resume --skip es2") == ["es2"]
+
+
+def test_nodes_are_those_of_the_named_cluster(console: Console) -> None:
+    ended_run(console, cluster="prod", nodes=2, at=1.0)
+    ended_run(console, run="20261101-0400-abcd", at=2.0)
+    for text in (
+        "kind: elasticsearch\nname: prod  # ours\n",
+        '{"kind": "elasticsearch",\n "name": "prod"\n}',
+    ):
+        (console.folder / "named.yml").write_text(text)
+        assert tab(console, "orchestrate restart --cluster named.yml --only ") == ["es1", "es2"]
+    (console.folder / "named.yml").write_text("kind: elasticsearch\nname: other\n")
+    assert tab(console, "orchestrate restart --cluster named.yml --only ") == []
+
+
+def test_the_state_that_is_named_is_looked_at(console: Console) -> None:
+    ended_run(console)
+    here = f"--state sqlite:///{console.state}"
+    nowhere = replace(console, environment={"ORCHESTRATE_STATE": ""})
+    assert tab(nowhere, "orchestrate resume ") == []
+    assert tab(nowhere, f"orchestrate resume {here} ") == [RUN]
+    assert tab(console, "orchestrate resume --state postgresql+psycopg://db/state ") == []
+
+
+def test_what_can_be_explained_is_offered_in_words_that_a_shell_takes(console: Console) -> None:
+    assert "stand-down" in tab(console, "orchestrate explain ")
+    assert tab(console, "orchestrate explain no_other_m") == ["no_other_maintenance"]
 
 
 def test_rules_that_may_be_switched_off_are_offered(console: Console) -> None:

@@ -44,6 +44,13 @@ def test_an_exit_code_is_found_by_number_name_and_outcome(capsys: pytest.Capture
     assert "phase of a node" in _said(Outcome.FAILED.value, capsys)
 
 
+def test_a_name_of_two_words_needs_no_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "stand", "down"]) == ExitCode.DONE
+    assert " ".join(capsys.readouterr().out.split()) == _said("stand down", capsys)
+    assert run(["explain", "stand", "up"]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("orchestrate: explain stand up: unknown name; did you mean")
+
+
 def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     for phase in Phase:
         assert f"{phase.value} (phase of a run) waits for" in _said(phase.value, capsys)

@@ -12,11 +12,6 @@ from orchestrator.lab.distributions import DISTRIBUTIONS
 _SERVERS = ", ".join(each.name for each in DISTRIBUTIONS)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     version: Annotated[
         str, typer.Option(help=f"Which server: {_SERVERS}.", metavar="VERSION")

@@ -27,11 +27,6 @@ From = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("diagnose")(diagnose)
-
-
 def diagnose(
     cluster: Diagnosed = None,
     length: Sample = "10s",

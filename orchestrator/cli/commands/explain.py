@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli import completion
 
 Name = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
         help="A term, predicate, phase, exit code (number or name), cluster setting, or key of a file.",
         metavar="NAME",
@@ -19,13 +19,8 @@ Name = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explain")(explain)
-
-
 def explain(name: Name = None) -> int:
     """Explain a term, predicate, phase, exit code, cluster setting or file key. Without a name, list all."""
     from orchestrator.cli.work.explain import show
 
-    return show(name)
+    return show(" ".join(name) if name else None)

@@ -11,12 +11,7 @@ from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rehearse")(rehearse)
-
-
-@opt.takes_selection
+@opt.takes_groups
 def rehearse(
     *,
     cluster: Annotated[
@@ -37,7 +32,7 @@ def rehearse(
         typer.Option("--save", help="Save what was read, for a later rehearsal with `--snapshot`."),
     ] = None,
     playbook: opt.Playbook = None,
-    overrides: opt.Selection,
+    selection: opt.Selection,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Simulate the restart of a cluster, with faults. The cluster itself is only read.
@@ -45,16 +40,15 @@ def rehearse(
     The exit code is that of the simulated run: 0 done, 3 held, 4 a node failed, and so on.
     """
     from orchestrator.cli.work.rehearse import rehearse_cluster, rehearse_snapshot
-    from orchestrator.config.policy import Overrides
     from orchestrator.errors import UsageError
 
     if (cluster is None) == (snapshot is None):
         raise UsageError("name either a cluster (--cluster) or a snapshot of one (--snapshot)")
     if snapshot is None:
         return rehearse_cluster(
-            str(cluster), seed, save=save, playbook=playbook, overrides=overrides, output=output
+            str(cluster), seed, save=save, playbook=playbook, overrides=selection.overrides(), output=output
         )
-    if overrides != Overrides() or playbook is not None or save is not None:
+    if selection != opt.Selection() or playbook is not None or save is not None:
         raise UsageError(
             "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
             "or make another one with `rehearse --cluster … --save`"

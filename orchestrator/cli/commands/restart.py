@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from orchestrator.cli import options as opt
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("restart")(restart)
-
-
-@opt.takes_selection
+@opt.takes_groups
 def restart(
     *,
     cluster: opt.Cluster,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
-    ] = False,
+    dry_run: opt.DryRun = False,
     playbook: opt.Playbook = None,
-    overrides: opt.Selection,
+    selection: opt.Selection,
+    reason: opt.Reason = None,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -34,6 +24,7 @@ def restart(
     context = context_of(output)
     file = context.cluster(cluster)
     asks = not (yes or dry_run)
+    overrides = selection.overrides(reason=reason)
     with prepared_run(
         context, file, playbook=playbook, overrides=overrides, state=state, asks=asks
     ) as prepared:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from orchestrator.cli import options as opt
 
 if TYPE_CHECKING:
@@ -17,11 +15,6 @@ InServiceNodes = Annotated[
     list[str] | None,
     opt.by_node("--in-service", "With --cluster: an operator has put this node into service (repeatable)."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("restore")(restore)
 
 
 def restore(

@@ -17,11 +17,6 @@ RetryFailed = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("resume")(resume)
-
-
 def resume(
     run: opt.Run = None,
     retry_failed: RetryFailed = False,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli import options as opt
+from orchestrator.cli.group import Command, Group
 
 
 class CheckOutput(Enum):
@@ -33,27 +34,28 @@ CheckOutputMode = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="Check, apply and revert the tuning of hosts, without a restart.")
-    group.callback(invoke_without_command=True)(_bare)
-    group.command("check")(check)
-    group.command("apply")(apply)
-    group.command("revert")(revert)
-    app.add_typer(group, name="tune")
+tune: Final = typer.Typer(
+    cls=Group,
+    help="Check, apply and revert the tuning of hosts, without a restart.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
+@tune.callback(invoke_without_command=True)
 def _bare(context: typer.Context) -> None:
     """Show the help if no command of the group is given, like the program itself."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
+@tune.command("check", cls=Command)
+@opt.takes_groups
 def check(
+    *,
     cluster: opt.Cluster,
     profile: Profile = None,
-    only: opt.Only = None,
-    exclude: opt.Exclude = None,
+    nodes: opt.Nodes,
     output: CheckOutputMode = CheckOutput.TEXT,
 ) -> int:
     """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
@@ -62,17 +64,19 @@ def check(
     return check_hosts(
         cluster,
         profile,
-        opt.nodes(only, exclude),
+        nodes,
         output=opt.Output.JSON if output is CheckOutput.JSON else opt.Output.TEXT,
         script=output is CheckOutput.SCRIPT,
     )
 
 
+@tune.command("apply", cls=Command)
+@opt.takes_groups
 def apply(
+    *,
     cluster: opt.Cluster,
     profile: Profile = None,
-    only: opt.Only = None,
-    exclude: opt.Exclude = None,
+    nodes: opt.Nodes,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -80,13 +84,15 @@ def apply(
     """Apply a tuning profile to the hosts, now and at every boot. `tune revert` reverts it."""
     from orchestrator.cli.work.tune import apply_profile
 
-    return apply_profile(cluster, profile, opt.nodes(only, exclude), yes=yes, output=output, state=state)
+    return apply_profile(cluster, profile, nodes, yes=yes, output=output, state=state)
 
 
+@tune.command("revert", cls=Command)
+@opt.takes_groups
 def revert(
+    *,
     cluster: opt.Cluster,
-    only: opt.Only = None,
-    exclude: opt.Exclude = None,
+    nodes: opt.Nodes,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -94,4 +100,4 @@ def revert(
     """Restore original values that `tune apply` and restarts changed. Exits 3 if one was changed since."""
     from orchestrator.cli.work.tune import revert_hosts
 
-    return revert_hosts(cluster, opt.nodes(only, exclude), yes=yes, output=output, state=state)
+    return revert_hosts(cluster, nodes, yes=yes, output=output, state=state)

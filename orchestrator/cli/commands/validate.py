@@ -9,11 +9,6 @@ import typer
 from orchestrator.cli import options as opt
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("validate")(validate)
-
-
 def validate(
     cluster: opt.Cluster,
     playbook: opt.Playbook = None,

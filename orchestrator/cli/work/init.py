@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 import typer
 
+from orchestrator.cli.commands.init import Given
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask, has_terminal
@@ -28,25 +29,6 @@ from orchestrator.view.units import counted, listed, visible
 
 _UNAUTHORIZED: Final = 401
 _NO_SSH_USER: Final = "as ~/.ssh/config says"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What the command line says."""
-
-    endpoint: str
-    cluster: str | None = None
-    out: Path | None = None
-    username: str | None = None
-    password: str | None = None
-    api_key: str | None = None
-    ca: Path | None = None
-    fingerprint: str | None = None
-    ssh: bool = True
-    ssh_user: str | None = None
-    ssh_port: int | None = None
-    identity: Path | None = None
-    known_hosts: Path | None = None
 
 
 def refuse_riak() -> NoReturn:

@@ -92,7 +92,9 @@ def _hosts(
 ) -> Iterator[TunedHosts]:
     """The hosts that the flags select."""
     with context.connect_over(ports, state) as connection:
-        yield hosts_to_tune(connection, ports, only=nodes.only, exclude=nodes.exclude, known=known)
+        yield hosts_to_tune(
+            connection, ports, only=tuple(nodes.only or ()), exclude=tuple(nodes.exclude or ()), known=known
+        )
 
 
 def _write_script(found: Found, context: Context) -> None:
