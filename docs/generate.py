@@ -66,8 +66,7 @@ from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
-from orchestrator.view.terms import TERMS
-from orchestrator.view.waits import awaited
+from orchestrator.view.phrases import TERMS, awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -266,7 +265,7 @@ def terms() -> str:
     """The words that messages and docs use."""
     head = "`orchestrate explain TERM` prints the same.\n"
     return _page(
-        "Terms", "orchestrator/view/terms.py", head, _table(("term", "meaning"), tuple(TERMS.items()))
+        "Terms", "orchestrator/view/phrases.py", head, _table(("term", "meaning"), tuple(TERMS.items()))
     )
 
 

@@ -26,12 +26,11 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
-from orchestrator.view.jsonlines import JsonReporter, json_line
-from orchestrator.view.lines import LineReporter
 from orchestrator.view.live import LiveReporter, live_console, wants_live
-from orchestrator.view.outlet import shown
-from orchestrator.view.summary import not_put_back, refusal_object
-from orchestrator.view.units import visible
+from orchestrator.view.progress import not_put_back
+from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
+from orchestrator.view.summary import refusal_object
+from orchestrator.view.text import shown, visible
 
 _OUTCOMES: Final = {
     ExitCode.DONE: "done",

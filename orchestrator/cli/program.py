@@ -116,12 +116,12 @@ def _cluster_hint(word: str) -> str:
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
-    from orchestrator.view.outlet import shown  # noqa: PLC0415  (as above, and the next ones too)
+    from orchestrator.view.text import shown  # noqa: PLC0415  (as above, and the next ones too)
 
     lines = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in message.splitlines())
     sys.stderr.write(shown("\n".join(lines), sys.stderr) + "\n")
     if wants_json(arguments):
-        from orchestrator.view.jsonlines import json_line  # noqa: PLC0415
+        from orchestrator.view.reporters import json_line  # noqa: PLC0415
         from orchestrator.view.summary import refusal_object  # noqa: PLC0415
 
         try:

@@ -20,7 +20,7 @@ from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
-from orchestrator.view.units import counted, duration, size, visible
+from orchestrator.view.text import counted, duration, size, visible
 
 
 def show_plan(plan: Plan, context: Context) -> ExitCode:

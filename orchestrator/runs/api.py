@@ -34,7 +34,7 @@ from orchestrator.runs.tuned_hosts import hosts_to_tune
 from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.signals import Asked
-from orchestrator.view.listen import NOTHING_SEEN
+from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.summary import Summary, summary
 
 Item = Record | Summary

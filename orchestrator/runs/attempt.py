@@ -17,7 +17,7 @@ from orchestrator.runs.connection import Connection, Process, RunJournal, Watche
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.signals import strongest
-from orchestrator.view.listen import ListeningCluster
+from orchestrator.view.progress import ListeningCluster
 
 
 @dataclass(slots=True, kw_only=True)

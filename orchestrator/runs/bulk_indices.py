@@ -15,7 +15,7 @@ from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing
-from orchestrator.view.units import counted, listed
+from orchestrator.view.text import counted, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

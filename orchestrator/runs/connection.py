@@ -42,7 +42,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateStore
 from orchestrator.runtime.taking import Terms
-from orchestrator.view.listen import Seen
+from orchestrator.view.progress import Seen
 
 RunJournal = SqlJournal | UnwrittenJournal
 DataPaths = Mapping[NodeName, tuple[str, ...]]

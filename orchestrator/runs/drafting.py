@@ -14,7 +14,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
 from orchestrator.stores.elasticsearch.dialect import OPENSEARCH
-from orchestrator.view.units import counted, listed
+from orchestrator.view.text import counted, listed
 
 PRODUCTS: Final = {OPENSEARCH: "OpenSearch"}
 _MOST_REMARKS: Final = 5

@@ -31,8 +31,8 @@ from orchestrator.runs.takeover import restore_others, run_from_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
-from orchestrator.view.merges import half_done
-from orchestrator.view.units import stamp_seconds
+from orchestrator.view.progress import half_done
+from orchestrator.view.text import stamp_seconds
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.model.diagnosis import Diagnosis, Finding, Number, Syndrome
-from orchestrator.view.table import table
-from orchestrator.view.units import counted, listed, one_line
+from orchestrator.view.text import counted, listed, one_line, table
 
 _WHOLE: Final = 100.0
 """From this value on, decimals are not shown."""

@@ -12,11 +12,11 @@ from orchestrator.model.event import Record, RunFinished, RunStarted
 from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.table import table
-from orchestrator.view.units import counted, duration, one_line, stamp, stamp_seconds, visible
+from orchestrator.view.text import counted, duration, one_line, stamp, stamp_seconds, table, visible
 
 _COLUMNS = 6
 """Maximum of runs side by side in the table of nodes."""
+
 _NOTABLE = 0.05
 """A change of less than a twentieth is no trend."""
 

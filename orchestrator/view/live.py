@@ -55,19 +55,22 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
-from orchestrator.view.listen import NOTHING_SEEN, Seen
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
+from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.units import clock_time, visible
+from orchestrator.view.text import clock_time, visible
 from orchestrator.view.words import sentence
 
 FRAME: Seconds = 0.25
 """Seconds between two pictures at least."""
+
 TICK: Seconds = 1.0
 """Seconds between two pictures without news, so that the elapsed time is seen to advance."""
+
 LAST_WORDS: Seconds = 2.0
 """Seconds for the painter at the end; a terminal that accepts nothing gets no more output."""
+
 _REPEATED_LINES = 200
 """Lines kept to fill the terminal again after it was resized."""
 

@@ -14,12 +14,17 @@ from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.listen import NOTHING_SEEN, Seen
-from orchestrator.view.merges import merges_in_words
-from orchestrator.view.summary import not_put_back
-from orchestrator.view.units import counted
-from orchestrator.view.waits import Wait, still_recovering, wait_of
-from orchestrator.view.words import product
+from orchestrator.view.phrases import product
+from orchestrator.view.progress import (
+    NOTHING_SEEN,
+    Seen,
+    Wait,
+    merges_in_words,
+    not_put_back,
+    still_recovering,
+    wait_of,
+)
+from orchestrator.view.text import counted
 
 STALE: Seconds = 60.0
 """A reading older than this is not shown as current."""

@@ -16,10 +16,11 @@ from rich.text import Text
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.view.model import NodeCell, RecoveryCell, Screen
-from orchestrator.view.units import counted, duration, one_line, size
+from orchestrator.view.text import counted, duration, one_line, size
 
 WIDE = 136
 """From this width on there are two columns; the left one has the whole track of phases."""
+
 _LABEL = 9
 
 
@@ -50,6 +51,7 @@ UNICODE = Glyphs(
     empty="╌",
     unicode=True,
 )
+
 ASCII = Glyphs(
     phases={
         NodePhase.PENDING: ".",
@@ -93,7 +95,9 @@ class _Room:
 
 
 _TALL = _Room(nodes=8, holds=6, moving=6, owed=6, trouble=4)
+
 _USUAL = _Room(nodes=2, holds=2, moving=1, owed=1, trouble=2)
+
 _SMALL = _Room(nodes=0, holds=1, moving=0, owed=0, trouble=1)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.engine.kinds.riak.settings import is_timer
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
+from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import Plan, Prediction, Step
 from orchestrator.model.policy import Kind
-from orchestrator.view.merges import planned_lines, planned_object
+from orchestrator.view.phrases import hold_sentence, product
 from orchestrator.view.summary import hold_object
-from orchestrator.view.table import table
-from orchestrator.view.units import counted, duration, listed, one_line, setting, visible
-from orchestrator.view.words import hold_sentence, product
+from orchestrator.view.text import counted, duration, listed, one_line, setting, size, table, visible
 
 
 def plan_object(plan: Plan) -> dict[str, object]:
@@ -136,6 +136,7 @@ def _settings(plan: Plan) -> list[str]:
 
 
 _FORCED: Final = action_name(ForceHandoff())
+
 _SETTINGS: Final = {Kind.ELASTICSEARCH: "Cluster settings", Kind.RIAK: "Transfer limits"}
 
 
@@ -161,3 +162,61 @@ def _steps(plan: Plan) -> list[str]:
 def _step_line(step: Step, digits: int, target: int, action: int) -> str:
     what = f"{step.target:<{target}}  {step.action:<{action}}  {step.detail}"
     return f"    {step.order:>{digits}}  {what}".rstrip()
+
+
+def planned_object(plan: Plan) -> dict[str, object]:
+    """The merges of a plan; empty for a restart only."""
+    if plan.max_segments is None:
+        return {}
+    return {
+        "max_segments": plan.max_segments,
+        "merges": [
+            {"index": one.index, "segments": one.segments, "bytes": one.bytes, "due": one.due}
+            for one in plan.merges
+        ],
+        "leftovers": [
+            {
+                "index": one.index,
+                "setting": one.setting,
+                "found": one.found,
+                "put_right": one.put_right,
+                "wanted": one.wanted,
+            }
+            for one in plan.leftovers
+        ],
+    }
+
+
+def planned_lines(plan: Plan) -> list[str]:
+    """The same for people."""
+    if plan.max_segments is None:
+        return []
+    most = counted(plan.max_segments, "segment")
+    rows = [(one.index, str(one.segments), size(one.bytes), _what(one)) for one in plan.merges]
+    return [
+        f"Merges to at most {most} a copy, in this order, before any stop (not in the prediction):",
+        *table(
+            ("  INDEX", "SEGMENTS", "BYTES", ""), [(f"  {row[0]}", *row[1:]) for row in rows], numbers=(1, 2)
+        ),
+        *(f"  {line}" for line in leftover_lines(plan.leftovers)),
+    ]
+
+
+def _what(target: MergeTarget) -> str:
+    return "to be merged" if target.due else "few enough already"
+
+
+def leftover_lines(leftovers: Sequence[LoaderLeftover]) -> list[str]:
+    """Settings of bulk loaders, a line for each, with its change."""
+    by_fate: dict[tuple[str, str, bool, str | None], list[str]] = {}
+    for one in leftovers:
+        by_fate.setdefault((one.setting, one.found, one.put_right, one.wanted), []).append(one.index)
+    lines = []
+    for (key, found, put_right, wanted), indices in by_fate.items():
+        name = key.removeprefix("index.")
+        if put_right:
+            fate = f"set to {'the default' if wanted is None else wanted} after the merge"
+        else:
+            fate = "not put right: the playbook's force_merge.put_right says nothing of it"
+        lines.append(f"found: {name} {found} on {listed(indices, 5)}; {fate}")
+    return lines

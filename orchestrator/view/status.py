@@ -12,12 +12,11 @@ from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
-from orchestrator.view.lines import record_line
-from orchestrator.view.merges import left_to_do, merge_object, merges_in_words
-from orchestrator.view.summary import hold_object, not_put_back
-from orchestrator.view.units import duration, listed, one_line, stamp, stamp_seconds, visible
-from orchestrator.view.waits import still_recovering, wait_of
-from orchestrator.view.words import OUTCOMES, hold_sentence
+from orchestrator.view.phrases import OUTCOMES, hold_sentence
+from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
+from orchestrator.view.reporters import record_line
+from orchestrator.view.summary import hold_object, merge_object
+from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
 
 LAST_RECORDS = 8
 """Number of last events shown."""

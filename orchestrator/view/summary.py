@@ -1,4 +1,4 @@
-"""The summary of a run: the last line of every view, and the changes that are not restored."""
+"""The summary of a run: the last lines of every view, with its merges and its recoveries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import exit_code_of
-from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -25,15 +25,9 @@ from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.merges import (
-    merge_object,
-    merged_lines,
-    recovers_by_operations,
-    recovery_lines,
-    recovery_object,
-)
-from orchestrator.view.units import counted, duration, listed, setting
-from orchestrator.view.words import OUTCOMES, hold_sentence
+from orchestrator.view.phrases import OUTCOMES, hold_sentence
+from orchestrator.view.progress import not_put_back
+from orchestrator.view.text import counted, duration, listed, one_line, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,27 +74,6 @@ class Summary:
     by_operations: bool = False
     kind: Kind = Kind.ELASTICSEARCH
     simulated: bool = False
-
-
-def not_put_back(state: RunState) -> tuple[str, ...]:
-    """The changes that the run has not restored yet, including nodes that it may have left down."""
-    left = [
-        f"setting {change.key} ({level.value}): "
-        f"{setting(change.found)} was found, {setting(change.wanted)} was set"
-        for (level, _), change in state.unrestored.in_order
-    ]
-    left += [
-        f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
-        for added in state.unrestored.replicas.values()
-    ]
-    if state.unrestored.excluded:
-        left.append(f"excluded from voting: {listed(sorted(state.unrestored.excluded))}")
-    left += [
-        f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
-        for node in state.nodes.values()
-        if node.phase in IN_HAND
-    ]
-    return tuple(left)
 
 
 def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
@@ -283,3 +256,107 @@ def _how_many(end: Summary) -> str:
         done = f"{len(end.restarted)} of {total} restarted, {len(end.node_seconds)} of them in this attempt"
         return f"{done}, which took {duration(end.seconds)}; {ending}"
     return f"{len(end.restarted)} of {total} restarted in {duration(end.seconds)}, {ending}"
+
+
+BY_OPERATIONS: Final = (
+    "From version 6 on, a copy that comes back is brought up to date by the operations that it missed: few "
+    "bytes are copied, merged or not, and a merge does not make the files of two copies equal. What a "
+    "restart after a merge does for files, it does on 0.90 to 5."
+)
+"""Operation-based recovery: sequence numbers, and retention leases that keep the operations."""
+
+_OPERATIONS_SINCE: Final = 6
+
+_SHOWN: Final = 24
+"""Maximum of indices that the summary lists one by one."""
+
+
+def recovers_by_operations(version: str, distribution: str) -> bool:
+    """Whether this server recovers copies by operations; OpenSearch, as a fork of one that does, does too."""
+    major = version.partition(".")[0]
+    return distribution == "opensearch" or (major.isdigit() and int(major) >= _OPERATIONS_SINCE)
+
+
+def merge_object(one: MergeProgress) -> dict[str, object]:
+    """An index of a run, before and after; unknown values are null."""
+    end = one.end
+    return {
+        "index": one.target.index,
+        "due": one.due,
+        "state": "merged" if one.ended else "merging" if one.in_hand else "pending" if one.pending else "few",
+        "segments_before": one.target.segments,
+        "segments_after": end.segments if end else None,
+        "bytes_before": one.target.bytes,
+        "bytes_after": end.bytes if end else None,
+        "seconds": round(end.seconds, 3) if end else None,
+        "why": end.why if end else "",
+    }
+
+
+def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
+    """The result of each index that was due, for people."""
+    due = [one for one in merges if one.due]
+    if not merges:
+        return []
+    lines = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
+    if len(due) < len(merges):
+        lines[0] += f"; {len(merges) - len(due)} had few enough segments before"
+    lines += [f"  {_before_and_after(one)}" for one in due[:_SHOWN]]
+    if len(due) > _SHOWN:
+        lines.append(f"  and {len(due) - _SHOWN} more")
+    return lines
+
+
+def _before_and_after(one: MergeProgress) -> str:
+    target, end = one.target, one.end
+    if end is None:
+        how = "its merge continues" if one.in_hand else "not merged"
+        return f"{target.index}: {how}, {counted(target.segments, 'segment')} a copy"
+    if not end.segments:
+        return f"{target.index}: {one_line(end.why) or 'gone'}"
+    said = f" ({one_line(end.why)})" if end.why else ""
+    took = f", {duration(end.seconds)}" if end.seconds else ""
+    return (
+        f"{target.index}: {target.segments} -> {counted(end.segments, 'segment')} a copy, "
+        f"{size(target.bytes)} -> {size(end.bytes)}{took}{said}"
+    )
+
+
+def recovery_object(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> dict[str, object]:
+    """Reused against copied bytes of the restarted nodes, each and in all; null is "not shown"."""
+    return {
+        **_figures(recovered),
+        "by_node": {event.node: _figures([event]) for event in recovered},
+        "note": BY_OPERATIONS if by_operations else "",
+    }
+
+
+def _figures(recovered: Sequence[NodeRecovered]) -> dict[str, int | None]:
+    return {
+        "bytes_reused": _sum([event.bytes_reused for event in recovered]),
+        "bytes_copied": _sum([event.bytes_copied for event in recovered]),
+        "operations_replayed": _sum([event.operations_replayed for event in recovered]),
+    }
+
+
+def _sum(figures: Sequence[int | None]) -> int | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None
+
+
+def recovery_lines(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> list[str]:
+    """The same for people: in all, and node by node."""
+    if not recovered:
+        return []
+    told = [(event.node, _figures([event])) for event in recovered]
+    lines = [f"copies at the restarts: {_in_words(_figures(recovered))}"]
+    lines += [f"  {node}: {_in_words(figures)}" for node, figures in told]
+    return [*lines, BY_OPERATIONS] if by_operations else lines
+
+
+def _in_words(figures: dict[str, int | None]) -> str:
+    reused, copied, replayed = figures.values()
+    if reused is None or copied is None:
+        return "not shown"
+    operations = f", {counted(replayed, 'operation')} replayed" if replayed is not None else ""
+    return f"{size(reused)} found on disk, {size(copied)} copied{operations}"

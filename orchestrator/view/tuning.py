@@ -23,23 +23,30 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.view.units import one_line, visible
+from orchestrator.view.text import one_line, visible
 
 Row = tuple[str, ...]
+
 Found = Mapping[NodeName, Reading[HostTuning]]
+
 Encode = Callable[[Change], Mapping[str, object]]
 """Encodes a change as in the journal."""
 
 STATE_HEAD: Final[Row] = ("host", "tunable", "wanted", "running", "at next boot", "verdict")
+
 CHANGE_HEAD: Final[Row] = ("host", "tunable", "change")
+
 _VERDICTS: Final = {
     Verdict.OK: "ok",
     Verdict.DRIFT: "DRIFT",
     Verdict.NOT_APPLICABLE: "not applicable",
     Verdict.UNKNOWN: "UNKNOWN",
 }
+
 _NOT_REACHED: Final = "NOT REACHED"
+
 _STYLES: Final = {"ok": "green", "DRIFT": "yellow", "UNKNOWN": "red", _NOT_REACHED: "red"}
+
 _NOTHING: Final = "-"
 
 

@@ -31,7 +31,7 @@ from orchestrator.lab.errors import LabError
 from orchestrator.lab.layout import LabNode
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 from tests.benchmarks.procedure import Await, Boot, boot, by_long_poll, by_polls, restart_all
 
 SIX: Final = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))

@@ -20,7 +20,7 @@ from orchestrator.engine.phases import READS
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Phase
 from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 from tests.unit.stores.riak_cluster import DEV3, NAMES, Staged, staged
 
 _VM_SECONDS: Final = 0.45

@@ -32,7 +32,7 @@ from orchestrator.lab.client import LabClient
 from orchestrator.lab.layout import THREE_ZONES
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.segments import count_segments, told
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 from tests.benchmarks.old_server import DIALECT, OLD, OldCluster
 from tests.benchmarks.procedure import by_long_poll, restart_all
 from tests.benchmarks.queries import GROUP, NO_CACHES, Compared, compare, quartiles

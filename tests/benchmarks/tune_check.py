@@ -31,7 +31,7 @@ from statistics import mean
 from typing import Any, Final
 
 from orchestrator.lab.distributions import cache_folder
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 from tests.integration.restarting import PROGRAM
 from tests.integration.sshd import Sshd, make_key
 

@@ -13,7 +13,7 @@ from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICAT
 from orchestrator.errors import ExitCode
 from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.view.terms import TERMS
+from orchestrator.view.phrases import TERMS
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
 

@@ -15,11 +15,10 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip, Unreadable
-from orchestrator.view.lines import LineReporter
 from orchestrator.view.live import LiveReporter
 from orchestrator.view.plan import plan_text
+from orchestrator.view.reporters import LineReporter, Pace
 from orchestrator.view.status import status_text
-from orchestrator.view.waits import Pace
 from tests.simulation.play import plan_of
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.test_riak_holds import down

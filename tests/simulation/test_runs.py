@@ -26,7 +26,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash, How, Trip
-from orchestrator.view.listen import NOTHING_SEEN
+from orchestrator.view.progress import NOTHING_SEEN
 from tests.simulation.play import cluster, killed, lives, play, policy
 
 

@@ -16,7 +16,7 @@ from orchestrator.cli.work import explain
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.merging.rules import OWN_RULES
-from orchestrator.view.terms import TERMS
+from orchestrator.view.phrases import TERMS
 
 REFUSED: Final = (
     *("nobody", "anew", "whoever", "whatever", "thereby", "by now", "told", "tells", "mend", "mends"),

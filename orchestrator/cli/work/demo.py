@@ -18,7 +18,7 @@ from orchestrator.lab.summary import DemoSummary
 from orchestrator.model.event import NodeRecovered
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runtime.database import Access
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 
 _WARM_DOCUMENTS = 200
 """Documents acknowledged before the restart begins, to verify that the load runs."""

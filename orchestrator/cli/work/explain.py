@@ -27,8 +27,7 @@ from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.view.terms import TERMS
-from orchestrator.view.waits import awaited
+from orchestrator.view.phrases import TERMS, awaited
 
 _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""

@@ -25,7 +25,7 @@ from orchestrator.runs.drafting import product, with_cluster, with_reasons, with
 from orchestrator.stores.elasticsearch.certificate import shown_certificate
 from orchestrator.stores.elasticsearch.connection import Server
 from orchestrator.stores.elasticsearch.faults import Fault
-from orchestrator.view.units import counted, listed, visible
+from orchestrator.view.text import counted, listed, visible
 
 _UNAUTHORIZED: Final = 401
 _NO_SSH_USER: Final = "as ~/.ssh/config says"

@@ -22,13 +22,19 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
-from orchestrator.view.jsonlines import JsonReporter, json_line
-from orchestrator.view.lines import LineReporter
-from orchestrator.view.outlet import Outlet
-from orchestrator.view.rehearsal import Narrator, Rehearsed, rehearsed_lines, rehearsed_object
-from orchestrator.view.units import counted, stamp_seconds, visible
-from orchestrator.view.waits import Pace
-from orchestrator.view.words import hold_sentence
+from orchestrator.view.phrases import hold_sentence
+from orchestrator.view.reporters import (
+    JsonReporter,
+    LineReporter,
+    Narrator,
+    Outlet,
+    Pace,
+    Rehearsed,
+    json_line,
+    rehearsed_lines,
+    rehearsed_object,
+)
+from orchestrator.view.text import counted, stamp_seconds, visible
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
 """In simulated time: a wait of eight hours takes a second, so frequent signs of life are useless."""

@@ -19,8 +19,8 @@ from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
+from orchestrator.view.text import counted, one_line, visible
 from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
-from orchestrator.view.units import counted, one_line, visible
 
 AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")
 """Name prefixes of tunables that do not affect a running process. It has already mapped its memory and has

@@ -18,8 +18,8 @@ from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
+from orchestrator.view.text import counted, one_line, visible
 from orchestrator.view.tuning import CHANGE_HEAD, Row, change_words
-from orchestrator.view.units import counted, one_line, visible
 
 
 def revert(

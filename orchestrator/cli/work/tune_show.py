@@ -12,9 +12,8 @@ from orchestrator.model.reading import Unknown
 from orchestrator.runtime.codec import encode_change
 from orchestrator.view import tuning as view
 from orchestrator.view.live import live_console, wants_live
-from orchestrator.view.table import table
+from orchestrator.view.text import table, visible
 from orchestrator.view.tuning import Found, Row
-from orchestrator.view.units import visible
 
 
 def show_states(found: Found, context: Context) -> None:

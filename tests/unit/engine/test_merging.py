@@ -21,7 +21,7 @@ from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import DisabledPredicate
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
-from orchestrator.view.merges import half_done, left_to_do
+from orchestrator.view.progress import half_done, left_to_do
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.merge_steps import POSTS, WANTED
 from tests.unit.engine.merging_play import MEGABYTE, Play, index, play

@@ -31,7 +31,7 @@ from orchestrator.model.riak import (
     SignsOfLife,
     Transfers,
 )
-from orchestrator.view.words import hold_sentence
+from orchestrator.view.phrases import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.fakes.riak_transcripts import recorded

@@ -26,7 +26,7 @@ from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Work
-from orchestrator.view.listen import Seen
+from orchestrator.view.progress import Seen
 from tests.states import state_with
 
 T0 = 1_800_000_000.0

@@ -26,10 +26,10 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import ClusterWatch, Watch
 from orchestrator.ports import ClusterReadings
-from orchestrator.view.listen import ListeningCluster, Seen
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
+from orchestrator.view.progress import ListeningCluster, Seen
 
 Golden = Callable[[str, str], None]
 

@@ -18,13 +18,13 @@ from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.merges import half_done, left_to_do, recovers_by_operations
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, panel
+from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.progress import half_done, left_to_do
 from orchestrator.view.status import status_object, status_text
-from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
-from orchestrator.view.waits import awaited
+from orchestrator.view.summary import Summary, recovers_by_operations, summary, summary_lines, summary_object
 from tests.states import state_with
 
 Golden = Callable[[str, str], None]

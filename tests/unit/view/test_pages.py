@@ -17,7 +17,7 @@ from orchestrator.view.history import PastRun, history_object, history_text, pas
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.table import table
+from orchestrator.view.text import table
 
 Golden = Callable[[str, str], None]
 

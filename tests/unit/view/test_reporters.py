@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RunFinished, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
-from orchestrator.view.jsonlines import JsonReporter
-from orchestrator.view.lines import LineReporter
-from orchestrator.view.summary import exit_code_of, not_put_back
+from orchestrator.view.progress import not_put_back
+from orchestrator.view.reporters import JsonReporter, LineReporter
 
 Golden = Callable[[str, str], None]
 

@@ -12,12 +12,12 @@ from rich.console import Console
 from orchestrator.model.event import BaselineRecorded, NodeRecovered, SecondFailure
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
-from orchestrator.view.lines import LineReporter
 from orchestrator.view.live import LiveReporter
+from orchestrator.view.phrases import awaited, product
+from orchestrator.view.reporters import LineReporter
 from orchestrator.view.status import status_text
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.waits import awaited
-from orchestrator.view.words import product, sentence
+from orchestrator.view.words import sentence
 from tests.states import state_with
 
 _OTHERS = ("copies", "copy ", "allocation", "shard", "master")

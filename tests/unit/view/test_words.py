@@ -10,10 +10,11 @@ from orchestrator.model.action import Action
 from orchestrator.model.event import ActionConfirmed, ActionSent, Event, RunStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks
-from orchestrator.view.lines import record_line
 from orchestrator.view.live import scrolls, tone
-from orchestrator.view.units import duration, listed, one_line, setting, size, stamp, visible
-from orchestrator.view.words import OUTCOMES, sentence
+from orchestrator.view.phrases import OUTCOMES
+from orchestrator.view.reporters import record_line
+from orchestrator.view.text import duration, listed, one_line, setting, size, stamp, visible
+from orchestrator.view.words import sentence
 
 Golden = Callable[[str, str], None]
 

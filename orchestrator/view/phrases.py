@@ -1,64 +1,36 @@
-"""A run's current wait in words, and how often it gets a line."""
+"""Phrases that sentences and pages share: outcomes, products, waits, holds; and the terms, explained."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final, assert_never
 
-from orchestrator.engine.limits import nearest
-from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
-from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.units import counted, duration, listed
+from orchestrator.view.text import counted, listed, one_line
 
-SIGN_OF_LIFE: Seconds = 30.0
-"""Minimum interval between two lines of an unchanged wait."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """A wait as the views show it.
-
-    Attributes:
-        awaited: the condition that the run waits for.
-        holds: why the run does not continue.
-        since: start of the wait.
-        until: when the limit is reached and the run stands down; None without a limit.
-    """
-
-    awaited: str
-    holds: tuple[Hold, ...]
-    since: Instant
-    until: Instant | None
+OUTCOMES: dict[Outcome, str] = {
+    Outcome.DONE: "done",
+    Outcome.HELD: "held: nothing is left half done",
+    Outcome.FAILED: "failed: a node or host did not come through; the run can be resumed",
+    Outcome.INTERRUPTED: "interrupted; the run can be resumed",
+    Outcome.PAUSED: "paused as asked; the run can be resumed",
+    Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
+    Outcome.RESTORED: "restored: every setting has its original value",
+    Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
+}
+"""The outcome of a run, in words."""
 
 
-def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | None:
-    """The wait at `now`, by this state and the decision made on it; None if the run waits for nothing.
-
-    Without a decision, as when only the journal is available, the phase shows the wait.
-    """
-    holds = decision.holds if decision is not None else state.in_phase.holds
-    if state.phase is Phase.ENDED:
-        return None
-    if decision is not None and decision.watch is None and not holds:
-        return None
-    said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
-    since = _holding_since(state) if holds else state.in_phase.since
-    limit = nearest(state, now)
-    until = None if limit is None else limit.until
-    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=until)
+def product(distribution: str, kind: Kind) -> str:
+    """The server's official name; for an unknown server the kind in the cluster file."""
+    return _PRODUCTS.get(distribution, kind.value)
 
 
-def _holding_since(state: RunState) -> Instant:
-    """The start of the current hold by predicates or gates; without one, the start of the phase."""
-    here = state.in_phase
-    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
-    return min(known, default=here.since)
+_PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
 
 
 def awaited(state: RunState) -> str:
@@ -124,18 +96,6 @@ def _merging(state: RunState) -> str:
     return f"the merge of {listed(names, 3)}{rest}"
 
 
-def still_recovering(state: RunState, now: Instant) -> str:
-    """Unfinished waves that made room for another (`overlap_recovery`); empty if there are none."""
-    return listed(
-        [
-            f"wave {one.wave.number} ({listed(one.wave.nodes, 3)}) still recovers, "
-            f"{duration(max(0.0, now - one.since))} so far"
-            for one in state.recovering
-        ],
-        2,
-    )
-
-
 def _down(state: RunState) -> str:
     """Nodes of the wave by the current step."""
     by_phase: dict[NodePhase, list[str]] = {}
@@ -151,38 +111,6 @@ def _down(state: RunState) -> str:
     )
 
 
-class Pace:
-    """Decides when a wait gets a line: when its kind changes, else as a sign of life.
-
-    Different numbers are the same wait: "28 of 30 nodes" after "27 of 30".
-
-    Args:
-        every: seconds between two signs of life.
-    """
-
-    def __init__(self, every: Seconds = SIGN_OF_LIFE) -> None:
-        self._every = every
-        self._shown: tuple[object, ...] | None = None
-        self._at: Instant = 0.0
-
-    def due(self, state: RunState, wait: Wait, now: Instant) -> bool:
-        """Whether to show the wait now; if so, it counts as shown."""
-        shown = (
-            state.phase,
-            state.wave.number if state.wave else 0,
-            re.sub(r"\d+", "#", wait.awaited),
-            tuple(hold.predicate for hold in wait.holds),
-        )
-        if shown == self._shown and now - self._at < self._every:
-            return False
-        self._shown, self._at = shown, now
-        return True
-
-    def reset(self, now: Instant) -> None:
-        """Record that other output was just shown, which is a sign of life too."""
-        self._at = now
-
-
 def _more(hold: Hold) -> str:
     return f" and {hold.count - 1} more" if hold.count > 1 else ""
 
@@ -192,3 +120,39 @@ def holds_in_words(holds: tuple[Hold, ...]) -> str:
     names = ", ".join(f"{hold.predicate} ({hold.subject}{_more(hold)})" for hold in holds[:3])
     more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (three are shown above)
     return f"{counted(len(holds), 'hold')}: {names}{more}"
+
+
+def hold_sentence(hold: Hold) -> str:
+    """A hold for people: the predicate's public name, its subject, the evidence."""
+    # Evidence ends with the remedy, so it is cut later than other foreign text.
+    where = f"{one_line(hold.subject)}{_more(hold)}"
+    return f"{hold.predicate} ({where}): {one_line(hold.evidence, _EVIDENCE)}"
+
+
+_EVIDENCE = 700
+"""Characters. Room for the owners of a preference list with long names, and the accepting flag."""
+
+TERMS: Final[Mapping[str, str]] = {
+    "run": (
+        "One restart of a cluster, with an id and a journal. It ends when every selected node is restarted, "
+        "or earlier; `resume` continues an unfinished run. `history` lists past runs."
+    ),
+    "wave": (
+        "The nodes that are restarted at the same time: one node with `--strategy node`, up to a whole zone "
+        "with `--strategy zone`. A wave ends when its nodes and their copies have recovered."
+    ),
+    "candidate": "A node that may go into the next wave. All predicates are checked for it before its stop.",
+    "predicate": (
+        "A named safety condition that is checked before every stop. `orchestrate explain` lists all "
+        "predicates; `--disable-predicate` disables one for a run, if that is allowed."
+    ),
+    "hold": (
+        "A predicate that is not met, with its evidence. The run waits until the hold clears, at most "
+        "`deadlines.hold`, or ends with exit code 3 if waiting cannot clear it."
+    ),
+    "stand down": (
+        "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "
+        "resumed later."
+    ),
+}
+"""Term to its meaning, in the order in which a reader meets them."""

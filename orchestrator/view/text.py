@@ -1,17 +1,22 @@
-"""Numbers, times and foreign text for people, in plain ASCII for any log."""
+"""Numbers, times, foreign text and tables as plain text."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from typing import TextIO
+
+from rich.cells import cell_len
 
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
 _SPELT_OUT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
+
 _BRIEF_SECONDS = 10
 """Below this duration a tenth of a second is still shown."""
 
@@ -98,3 +103,33 @@ def one_line(text: str, limit: int = 300) -> str:
     """Foreign text on one line, of limited length, made `visible`."""
     clean = visible(" | ".join(part.strip() for part in text.splitlines() if part.strip()))
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """A text that is safe for a stream: newlines stay, other control characters are made visible.
+
+    Characters that the stream's encoding lacks are escaped too.
+    """
+    lines = "\n".join(visible(line) for line in text.split("\n"))
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return lines.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:
+    """The lines of a table; the columns in `numbers` are right-aligned, the last column is not padded."""
+    rows = [[visible(text) for text in row] for row in rows]
+    widths = [max(cell_len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    return [
+        "  ".join(
+            _cell(text, width, right=place in numbers, last=place == len(head) - 1)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
+    blanks = " " * (width - cell_len(text))
+    if right:
+        return blanks + text
+    return text if last else text + blanks

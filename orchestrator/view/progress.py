@@ -1,0 +1,203 @@
+"""How far a run has come: its wait, what is still to do, and what it has not restored yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from orchestrator.engine.limits import nearest
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.model.action import ActionResult, ClusterAction
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Hold
+from orchestrator.model.merging import BulkView
+from orchestrator.model.observation import HealthView, Look, Recovery
+from orchestrator.model.phase import Phase
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
+from orchestrator.model.watch import ClusterWatch
+from orchestrator.ports import ClusterPort, ClusterReadings
+from orchestrator.view.phrases import awaited
+from orchestrator.view.text import counted, duration, listed, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A wait as the views show it.
+
+    Attributes:
+        awaited: the condition that the run waits for.
+        holds: why the run does not continue.
+        since: start of the wait.
+        until: when the limit is reached and the run stands down; None without a limit.
+    """
+
+    awaited: str
+    holds: tuple[Hold, ...]
+    since: Instant
+    until: Instant | None
+
+
+def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | None:
+    """The wait at `now`, by this state and the decision made on it; None if the run waits for nothing.
+
+    Without a decision, as when only the journal is available, the phase shows the wait.
+    """
+    holds = decision.holds if decision is not None else state.in_phase.holds
+    if state.phase is Phase.ENDED:
+        return None
+    if decision is not None and decision.watch is None and not holds:
+        return None
+    said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
+    since = _holding_since(state) if holds else state.in_phase.since
+    limit = nearest(state, now)
+    until = None if limit is None else limit.until
+    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=until)
+
+
+def _holding_since(state: RunState) -> Instant:
+    """The start of the current hold by predicates or gates; without one, the start of the phase."""
+    here = state.in_phase
+    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
+    return min(known, default=here.since)
+
+
+def still_recovering(state: RunState, now: Instant) -> str:
+    """Unfinished waves that made room for another (`overlap_recovery`); empty if there are none."""
+    return listed(
+        [
+            f"wave {one.wave.number} ({listed(one.wave.nodes, 3)}) still recovers, "
+            f"{duration(max(0.0, now - one.since))} so far"
+            for one in state.recovering
+        ],
+        2,
+    )
+
+
+def half_done(state: RunState) -> str:
+    """The finished part of a run's work; empty if all or nothing is finished."""
+    due = [one for one in state.merging.indices.values() if one.due]
+    merged = sum(one.ended for one in due)
+    if not (state.unfinished or state.merging.unfinished) or not (state.recovered or merged):
+        return ""
+    parts = [f"{merged} of {counted(len(due), 'index', 'indices')} merged"] if due else []
+    if state.nodes:
+        parts.append(f"{state.recovered} of {counted(len(state.nodes), 'node')} restarted")
+    return " and ".join(parts)
+
+
+def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
+    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none."""
+    merges = len(state.merging.unfinished)
+    nodes = sum(name not in without for name in state.unfinished)
+    parts = [counted(merges, "index", "indices")] if merges else []
+    parts += [counted(nodes, "node")] if nodes else []
+    return " and ".join(parts)
+
+
+def merges_in_words(state: RunState) -> str:
+    """The progress of the merges, such as `3 of 12 indices merged; …; 8 to come`; empty without any."""
+    indices = state.merging.indices.values()
+    due = [one for one in indices if one.due]
+    if not indices:
+        return ""
+    few = len(indices) - len(due)
+    parts = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
+    if state.merging.in_hand:
+        parts.append("running: " + listed([one.target.index for one in state.merging.in_hand], 3))
+    if state.merging.pending:
+        parts.append(f"{len(state.merging.pending)} to come")
+    if few:
+        parts.append(f"{few} with few enough segments before")
+    return "; ".join(parts)
+
+
+def not_put_back(state: RunState) -> tuple[str, ...]:
+    """The changes that the run has not restored yet, including nodes that it may have left down."""
+    left = [
+        f"setting {change.key} ({level.value}): "
+        f"{setting(change.found)} was found, {setting(change.wanted)} was set"
+        for (level, _), change in state.unrestored.in_order
+    ]
+    left += [
+        f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
+        for added in state.unrestored.replicas.values()
+    ]
+    if state.unrestored.excluded:
+        left.append(f"excluded from voting: {listed(sorted(state.unrestored.excluded))}")
+    left += [
+        f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
+        for node in state.nodes.values()
+        if node.phase in IN_HAND
+    ]
+    return tuple(left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The latest readings of recovery; None before the first.
+
+    Attributes:
+        recoveries_at: when `recoveries` was read.
+        health_at: when `health` was read.
+    """
+
+    recoveries: tuple[Recovery, ...] | None = None
+    recoveries_at: Instant = 0.0
+    health: HealthView | None = None
+    health_at: Instant = 0.0
+
+
+NOTHING_SEEN = Seen()
+
+
+class ListeningCluster:
+    """A `ClusterPort` that passes everything on and keeps the latest recoveries and health.
+
+    Readings are replaced as a whole, so that another thread may read `seen`.
+    """
+
+    def __init__(self, port: ClusterPort, now: Callable[[], Instant]) -> None:
+        self._port = port
+        self._now = now
+        self._recoveries: tuple[tuple[Recovery, ...] | None, Instant] = (None, 0.0)
+        self._health: tuple[HealthView | None, Instant] = (None, 0.0)
+
+    @property
+    def seen(self) -> Seen:
+        """The latest readings."""
+        (recoveries, recoveries_at), (health, health_at) = self._recoveries, self._health
+        return Seen(recoveries=recoveries, recoveries_at=recoveries_at, health=health, health_at=health_at)
+
+    def observe(self, look: Collection[Look]) -> ClusterReadings:
+        """Read the cluster, and keep the readings that show the progress of recovery."""
+        readings = self._port.observe(look)
+        if not isinstance(readings.recoveries, Unknown):
+            self._recoveries = (readings.recoveries, self._now())
+        if not isinstance(readings.health, Unknown):
+            self._health = (readings.health, self._now())
+        return readings
+
+    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
+        """Pass on."""
+        return self._port.bulk(uuids)
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        """Pass on."""
+        return self._port.perform(action)
+
+    def describe(self, action: ClusterAction) -> str:
+        """Pass on."""
+        return self._port.describe(action)
+
+    def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
+        """Pass on."""
+        return self._port.watch(watch, timeout)
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        """Pass on."""
+        self._port.avoid(nodes)
+
+    def close(self) -> None:
+        """Pass on."""
+        self._port.close()

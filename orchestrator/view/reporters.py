@@ -1,0 +1,316 @@
+"""The reporters for plain lines and for JSON lines, and the one that adds the mishaps of a rehearsal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TextIO
+
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode
+from orchestrator.model.event import Event, Record
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.ports import Reporter
+from orchestrator.view.phrases import hold_sentence, holds_in_words
+from orchestrator.view.progress import Wait, wait_of
+from orchestrator.view.summary import hold_object, refusal_object, summary, summary_lines, summary_object
+from orchestrator.view.text import counted, duration, listed, shown, stamp, stamp_seconds, visible
+from orchestrator.view.words import sentence
+
+
+class Outlet:
+    """Writes whole lines to a text stream and flushes each.
+
+    A node may be down when the reader goes away (`| head`, a lost SSH session). That must not raise an
+    exception in the run's loop, so the outlet stops writing, and `lost` says why; the journal has everything.
+
+    Attributes:
+        lost: why writing has stopped; None while it works.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost: str | None = None
+
+    def line(self, text: str) -> None:
+        """Write one line; a newline inside it is made visible too."""
+        if self.lost is not None:
+            return
+        try:
+            self._stream.write(shown(visible(text), self._stream) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            self.lost = f"{type(error).__name__}: {error}"
+
+
+SIGN_OF_LIFE: Seconds = 30.0
+"""Minimum interval between two lines of an unchanged wait."""
+
+
+class Pace:
+    """Decides when a wait gets a line: when its kind changes, else as a sign of life.
+
+    Different numbers are the same wait: "28 of 30 nodes" after "27 of 30".
+
+    Args:
+        every: seconds between two signs of life.
+    """
+
+    def __init__(self, every: Seconds = SIGN_OF_LIFE) -> None:
+        self._every = every
+        self._shown: tuple[object, ...] | None = None
+        self._at: Instant = 0.0
+
+    def due(self, state: RunState, wait: Wait, now: Instant) -> bool:
+        """Whether to show the wait now; if so, it counts as shown."""
+        shown = (
+            state.phase,
+            state.wave.number if state.wave else 0,
+            re.sub(r"\d+", "#", wait.awaited),
+            tuple(hold.predicate for hold in wait.holds),
+        )
+        if shown == self._shown and now - self._at < self._every:
+            return False
+        self._shown, self._at = shown, now
+        return True
+
+    def reset(self, now: Instant) -> None:
+        """Record that other output was just shown, which is a sign of life too."""
+        self._at = now
+
+
+def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
+    """A journal record as one line: RFC 3339 time in UTC, then what happened."""
+    return f"{stamp_seconds(record.at)} {sentence(record.event, kind)}"
+
+
+def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
+    """The current wait and its duration; each hold with its evidence on a separate line."""
+    at = stamp_seconds(now)
+    left = f", at most {duration(wait.until - now)} more" if wait.until is not None else ""
+    where = f"wave {state.wave.number}, {state.phase.value}" if state.wave else state.phase.value
+    held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
+    head = f"{at} waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
+    return [head, *(f"{at}   held by {hold_sentence(hold)}" for hold in wait.holds)]
+
+
+class LineReporter:
+    """A `Reporter` that writes plain lines.
+
+    Args:
+        stream: the output, usually standard output.
+        now: the run's clock.
+        kind: kind of cluster, which has its own words.
+        simulated: the run is a rehearsal, which cannot be resumed.
+        pace: decides which waits are worth a line.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        now: Callable[[], Instant],
+        *,
+        kind: Kind = Kind.ELASTICSEARCH,
+        simulated: bool = False,
+        pace: Pace | None = None,
+    ) -> None:
+        self._out = Outlet(stream)
+        self._kind, self._simulated = kind, simulated
+        self._now = now
+        self._pace = pace or Pace()
+        self._events: list[Event] = []
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Write one line per event."""
+        for record in records:
+            self._events.append(record.event)
+            self._out.line(record_line(record, self._kind))
+        if records:
+            self._pace.reset(self._now())
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Write the current wait if it has changed, or as a sign of life."""
+        now = self._now()
+        wait = wait_of(state, decision, now)
+        if wait is not None and self._pace.due(state, wait, now):
+            for line in waiting_lines(state, wait, now):
+                self._out.line(line)
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Write the end."""
+        end = replace(summary(state, outcome, self._events, self._now()), simulated=self._simulated)
+        for line in summary_lines(end):
+            self._out.line(line)
+
+
+Encode = Callable[[Event], Mapping[str, object]]
+"""Encodes an event as in the journal: JSON-ready, with `event`."""
+
+
+def json_line(payload: Mapping[str, object], *, at: Instant, run: str | None) -> str:
+    """An object as a line of output: `ts` and `run` first, then the payload. Printable ASCII only."""
+    line = json.dumps({"ts": stamp(at), "run": run, **payload}, separators=(", ", ": "), allow_nan=False)
+    return line.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
+
+
+def waiting_object(state: RunState, wait: Wait, now: Instant) -> dict[str, object]:
+    """The current wait. It is not a journal event, so its name differs from all events."""
+    return {
+        "event": "waiting",
+        "phase": state.phase.value,
+        "wave": state.wave.number if state.wave else None,
+        "nodes": list(state.wave.nodes) if state.wave else [],
+        "for": wait.awaited,
+        "seconds": round(max(0.0, now - wait.since), 3),
+        "seconds_at_most": None if wait.until is None else round(max(0.0, wait.until - now), 3),
+        "holds": [hold_object(hold) for hold in wait.holds],
+    }
+
+
+class JsonReporter:
+    """A `Reporter` that writes JSON lines.
+
+    Args:
+        stream: standard output.
+        now: the run's clock.
+        encode: the journal's encoder of events, so that both use the same names.
+        pace: decides which waits are worth a line.
+    """
+
+    def __init__(
+        self, stream: TextIO, now: Callable[[], Instant], encode: Encode, *, pace: Pace | None = None
+    ) -> None:
+        self._out = Outlet(stream)
+        self._now = now
+        self._encode = encode
+        self._pace = pace or Pace()
+        self._events: list[Event] = []
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Write one object per event; `sequence` is its place in the journal."""
+        for record in records:
+            self._events.append(record.event)
+            payload = {"sequence": record.sequence, **self._encode(record.event)}
+            self._out.line(json_line(payload, at=record.at, run=record.run))
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Write the current wait if it has changed, or as a sign of life."""
+        now = self._now()
+        wait = wait_of(state, decision, now)
+        if wait is not None and self._pace.due(state, wait, now):
+            self._out.line(json_line(waiting_object(state, wait, now), at=now, run=state.run or None))
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Write the summary, which is the last line."""
+        now = self._now()
+        end = summary(state, outcome, self._events, now)
+        self._out.line(json_line(summary_object(end), at=now, run=state.run or None))
+
+    def refused(self, message: str, exit_code: ExitCode) -> None:
+        """Write the summary of a command that was refused before a run began."""
+        self._out.line(json_line(refusal_object(message, exit_code), at=self._now(), run=None))
+
+
+News = Callable[[], Sequence[tuple[Instant, str]]]
+"""The mishaps since the last call: time and text."""
+
+
+class Narrator:
+    """A `Reporter` that adds the mishaps of a rehearsal to the output of another reporter.
+
+    Args:
+        run: reports the run.
+        news: the mishaps since the last call.
+        tell: writes one mishap.
+        end: called before the end of the run is reported.
+    """
+
+    def __init__(
+        self,
+        run: Reporter,
+        news: News,
+        tell: Callable[[Instant, str], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._run, self._news, self._tell, self._end = run, news, tell, end
+
+    def _catch_up(self) -> None:
+        for at, words in self._news():
+            self._tell(at, words)
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        self._catch_up()
+        self._run.events(records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made."""
+        self._catch_up()
+        self._run.waiting(state, decision)
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        self._catch_up()
+        self._end()
+        self._run.finished(state, outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """The result of a rehearsal.
+
+    Attributes:
+        seed: the same seed on the same cluster gives the same rehearsal.
+        mishaps: all mishaps, in order.
+        kills: how often the program was killed and resumed.
+        simulated: seconds of simulated time; `took`: seconds of real time.
+        not_as_found: settings that differ from before the run.
+        down: nodes that do not run.
+        against_rules: actions of the run against the program's rules, of which some are disabled.
+    """
+
+    seed: int
+    mishaps: tuple[str, ...]
+    kills: int
+    simulated: Seconds
+    took: Seconds
+    not_as_found: tuple[str, ...]
+    down: tuple[str, ...]
+    against_rules: tuple[str, ...] = ()
+
+
+def rehearsed_object(end: Rehearsed) -> dict[str, object]:
+    """The result as a line of `--output json`."""
+    return {
+        "event": "rehearsed",
+        "seed": end.seed,
+        "mishaps": list(end.mishaps),
+        "kills": end.kills,
+        "simulated_seconds": round(end.simulated, 3),
+        "seconds": round(end.took, 3),
+        "settings_not_as_found": list(end.not_as_found),
+        "nodes_down": list(end.down),
+        "against_rules": list(end.against_rules),
+    }
+
+
+def rehearsed_lines(end: Rehearsed) -> list[str]:
+    """The result for people."""
+    times = counted(len(end.mishaps), "thing")
+    killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
+    wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"
+    took = f"{duration(end.simulated)} of a simulated cluster in {duration(end.took)}"
+    against = "  against the rules, of which some are switched off (--disable-predicate):"
+    return [
+        f"rehearsed, seed {end.seed}: {took}; {wrong}",
+        f"  settings: {'as found' if not end.not_as_found else 'NOT as found'}",
+        *(f"    {each}" for each in end.not_as_found),
+        f"  nodes down: {listed(end.down) if end.down else 'none'}",
+        *([against] if end.against_rules else ()),
+        *(f"    {each}" for each in end.against_rules),
+    ]
