@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
+from docs import man_pages
 from orchestrator.cli import completion
 from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
@@ -536,6 +537,7 @@ def main() -> None:
         (FOLDER / name).write_text(page())
         sys.stdout.write(f"docs/reference/{name}\n")
     NAMES.write_text(names())
+    man_pages.write()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from docs import generate
+from docs import generate, man_pages
 from orchestrator.cli.program import app, run
 from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -28,6 +28,22 @@ def test_a_generated_page_is_what_the_code_says_now(subtests: pytest.Subtests) -
 
 def test_the_names_that_a_tab_completes_are_those_of_now() -> None:
     assert generate.NAMES.read_text() == generate.names(), "run: make docs"
+
+
+def test_the_manual_pages_are_those_of_the_commands() -> None:
+    written = {page.name: page.read_text() for page in man_pages.FOLDER.glob("*.1")}
+    assert written == man_pages.pages(), "run: make docs"
+    assert {"orchestrate.1", "orchestrate-restart.1", "orchestrate-tune-apply.1"} <= set(written)
+    assert "orchestrate-report.1" not in written, "it is not in this version"
+
+
+def test_a_line_of_a_manual_page_is_no_request_by_accident() -> None:
+    """A dot or a quote begins a request of troff; a bare hyphen is no hyphen that a shell takes."""
+    known = re.compile(r"^\.(?:TH|SH|TP|PP|B|BR)(?: |$)")
+    for page in man_pages.pages().values():
+        for line in page.splitlines():
+            assert known.match(line) or not line.startswith((".", "'")), line
+            assert line.startswith(".TH ") or not re.search(r"(?<!\\)-", line), line
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
