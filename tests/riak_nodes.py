@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -214,3 +214,11 @@ def riak_nodes(
     finally:
         for node in nodes:
             node.end()
+
+
+def wait_until(check: Callable[[], bool], what: str) -> None:
+    """Wait up to a minute for it."""
+    limit = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < limit, what
+        time.sleep(0.05)

@@ -137,7 +137,7 @@ def test_a_record_that_is_gone_is_not_made_again(port: LeasePort, first: LeaseRe
     assert port.read() is None
 
 
-def test_removing_takes_lower_epochs_along_and_leaves_higher_ones(
+def test_removing_takes_lower_epochs_and_leaves_higher_ones(
     port: LeasePort, first: LeaseRecord, other: LeaseRecord
 ) -> None:
     port.create(first)

@@ -110,6 +110,51 @@ def test_nothing_sleeps_without_saying_why() -> None:
     assert bare == []
 
 
+UNCHECKED = ("cli", "integration", "simulation", "unit/hosts", "unit/riak_double", "unit/view")
+"""Folders of tests that may still have longer names, and import from one another."""
+TEST_NAME = 60
+
+
+def _test_faults(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) if name.startswith("test_") and len(name) > TEST_NAME:
+                yield f"{name} has {len(name)} characters"
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = [*module.split("."), *(alias.name for alias in names)]
+                yield from (f"imports {each}" for each in imported if each.startswith("test_"))
+            case ast.Import(names=names):
+                dotted = [part for alias in names for part in alias.name.split(".")]
+                yield from (f"imports {each}" for each in dotted if each.startswith("test_"))
+            case _:
+                pass
+
+
+def test_names_of_tests_are_short_and_no_test_imports_another() -> None:
+    tests = ROOT / "tests"
+    paths = [path for path in sorted(tests.rglob("*.py")) if "data" not in path.parts]
+    assert len(paths) > 200
+    checked = [path for path in paths if not path.relative_to(tests).as_posix().startswith(UNCHECKED)]
+    assert len(checked) > 150
+    assert {
+        str(path.relative_to(ROOT)): found for path in checked if (found := list(_test_faults(path)))
+    } == {}
+
+
+def test_a_long_name_or_an_imported_test_would_be_seen(tmp_path: Path) -> None:
+    bad = tmp_path / "test_bad.py"
+    bad.write_text(
+        f"from tests.unit import test_one\nfrom tests.test_two import three\nimport tests.test_four\n"
+        f"from tests.fakes.clock import ManualClock\ndef test_{'x' * 56}(): ...\ndef test_{'y' * 55}(): ...\n"
+    )
+    assert list(_test_faults(bad)) == [
+        "imports test_one",
+        "imports test_two",
+        "imports test_four",
+        f"test_{'x' * 56} has 61 characters",
+    ]
+
+
 @pytest.mark.parametrize("word", ["TODO", "FIXME", "NotImplementedError", "mock.patch"])
 def test_nothing_is_left_for_later(word: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in MODULES if word in path.read_text()] == []

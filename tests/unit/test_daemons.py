@@ -27,11 +27,11 @@ begun.wait()
 """
 
 
-def test_neither_leaving_it_nor_the_end_of_the_program_waits_for_what_hangs() -> None:
+def test_neither_leaving_nor_the_end_waits_for_what_hangs() -> None:
     subprocess.run([sys.executable, "-c", HANGS], check=True, timeout=LIMIT_SECONDS)  # noqa: S603  (our own)
 
 
-def test_no_more_run_at_once_than_are_allowed_and_a_cancelled_one_never_does() -> None:
+def test_only_so_many_run_at_once_and_a_cancelled_one_never() -> None:
     go, begun, lock = threading.Event(), threading.Semaphore(0), threading.Lock()
     running, most, ran = 0, 0, []
 

@@ -36,7 +36,7 @@ def test_a_failure_of_either_is_one_of_the_whole(subtests: pytest.Subtests) -> N
 
 
 @pytest.mark.parametrize("bad", ["real", "other", "neither"])
-def test_both_are_run_and_the_last_words_are_of_the_one_that_failed(tmp_path: Path, bad: str) -> None:
+def test_both_are_run_and_the_last_words_are_of_a_failed_one(tmp_path: Path, bad: str) -> None:
     (tmp_path / "test_both.py").write_text(
         f"import pytest\n\n\n@pytest.mark.real\ndef test_real(): assert {bad != 'real'}\n\n\n"
         f"def test_other(): assert {bad != 'other'}\n"

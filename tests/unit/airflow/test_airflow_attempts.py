@@ -115,7 +115,7 @@ def test_an_end_is_waited_for_and_seen_at_once(folder: Path, start: Start, told:
     assert time.monotonic() - began < SECONDS
 
 
-def test_the_end_of_a_process_that_cannot_be_waited_for_is_seen_all_the_same(
+def test_the_end_of_a_process_that_is_no_child_is_seen(
     monkeypatch: pytest.MonkeyPatch, folder: Path, start: Start, told: Told
 ) -> None:
     """Where Linux gives no descriptor of it."""
@@ -155,9 +155,7 @@ def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Tol
     assert len(told.starts) == 1
 
 
-def test_a_starter_killed_before_the_process_is_known_leaves_no_gap(
-    folder: Path, start: Start, told: Told, tmp_path: Path
-) -> None:
+def test_a_starter_killed_early_leaves_no_gap(folder: Path, start: Start, told: Told, tmp_path: Path) -> None:
     # A Python of the launcher's that dawdles before it writes who it is; its starter is killed meanwhile.
     slow = tmp_path / "slow"
     slow.mkdir()
@@ -184,7 +182,7 @@ def test_a_starter_killed_before_the_process_is_known_leaves_no_gap(
     assert len(told.starts) == 1
 
 
-def test_an_end_that_no_task_was_told_is_found_and_once_told_the_next_try_starts_anew(
+def test_an_end_is_reported_once_and_the_next_try_starts_again(
     folder: Path, start: Start, told: Told
 ) -> None:
     told.do("go")
@@ -277,7 +275,7 @@ def test_a_run_is_stopped_by_the_programs_own_command(folder: Path, start: Start
 
 
 @pytest.mark.parametrize("because", ["no-run-yet", "stop-fails"])
-def test_a_run_that_cannot_be_asked_gets_one_signal_and_never_a_second(
+def test_a_run_that_cannot_be_asked_gets_a_single_signal(
     folder: Path, start: Start, told: Told, because: str
 ) -> None:
     told.do(because)
@@ -293,9 +291,7 @@ def test_a_run_that_cannot_be_asked_gets_one_signal_and_never_a_second(
     assert told.said("signals") == ["SIGTERM"], "a second signal leaves settings not put back"
 
 
-def test_what_was_told_to_stop_is_waited_for_and_its_end_is_not_the_next_trys(
-    folder: Path, start: Start, told: Told
-) -> None:
+def test_a_stopped_run_is_awaited_and_not_the_next_trys(folder: Path, start: Start, told: Told) -> None:
     told.do("stand-down-seconds", "1")
     first, _ = find_or_start(folder, start)
     _await(lambda: bool(first.new_lines(0)[0]))
@@ -325,7 +321,7 @@ def test_lines_are_read_whole_and_once(tmp_path: Path) -> None:
     assert attempt.new_lines(4) == (["two"], 8)
 
 
-def test_each_task_instance_has_a_folder_of_its_own_whatever_its_names() -> None:
+def test_each_task_instance_has_its_own_folder_with_any_name() -> None:
     names = {
         token("a", "b", "run"),
         token("a", "b", "run2"),

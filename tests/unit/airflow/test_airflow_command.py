@@ -61,7 +61,7 @@ def test_the_program_understands_the_step_after_a_load() -> None:
     assert (list(read["index"]), read["max_segments"]) == (["posts-*", "-odd"], 3)
 
 
-def test_the_restart_after_a_load_is_left_to_the_program_unless_said() -> None:
+def test_a_restart_after_a_load_is_the_programs_by_default() -> None:
     plain = post_bulk_index(Selection(cluster="prod"), index=["posts-*"])
     assert "--restart" not in plain
     assert "--no-restart" not in plain

@@ -73,7 +73,7 @@ def test_an_exit_code_that_is_not_known_is_no_success(code: Any) -> None:
     assert "unknown here" in found.message
 
 
-def test_a_program_without_a_summary_is_tried_again_and_its_last_words_are_told() -> None:
+def test_a_program_without_a_summary_is_tried_again() -> None:
     found = verdict(Ending(run=None, summary=None, errors="orchestrate: not found"))
     assert found.fate is Fate.RETRY
     assert "orchestrate: not found" in found.message
@@ -86,7 +86,7 @@ def _text(*lines: dict[str, Any]) -> str:
 SUMMARY = {"run": RUN, "event": "summary", "exit_code": 0}
 
 
-def test_the_summary_is_the_last_line_and_the_run_any_that_tells_it() -> None:
+def test_the_summary_is_the_last_line_and_the_run_any_line() -> None:
     text = _text({"run": None, "event": "plan"}, {"run": RUN, "event": "run_started"}, SUMMARY)
     assert ending_of(text) == Ending(run=RUN, summary=SUMMARY)
     assert run_of(_text({"run": None, "event": "plan"})) is None

@@ -183,7 +183,7 @@ def test_a_command_that_a_shell_reads_to_its_end_is_taken(subtests: pytest.Subte
             assert [hook.run for hook in spec.hooks.before_stop] == [line]
 
 
-def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> None:
+def test_all_faults_of_a_file_are_named_in_the_order_of_lines() -> None:
     text = HEAD + "expect: {nodes: 0}\ngates: []\nhosts:\n  port: x\n"
     with pytest.raises(ConfigError) as caught:
         check_cluster(parse(text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
@@ -215,7 +215,7 @@ def test_five_faults_are_shown_and_the_others_counted() -> None:
     assert said[-1] == "b.yml: and 1 more"
 
 
-def test_what_a_later_version_brings_to_a_playbook_is_refused_as_such(subtests: pytest.Subtests) -> None:
+def test_a_playbook_key_of_a_later_version_is_refused_as_such(subtests: pytest.Subtests) -> None:
     for text, message in [
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),

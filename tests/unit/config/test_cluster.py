@@ -100,7 +100,7 @@ def test_a_file_may_say_next_to_nothing() -> None:
     )
 
 
-def test_overrides_are_laid_over_each_other_globs_first_then_the_exact_name() -> None:
+def test_overrides_apply_globs_first_then_the_exact_name() -> None:
     cluster = _cluster(
         """hosts:
   sudo: false
@@ -123,7 +123,7 @@ def test_overrides_are_laid_over_each_other_globs_first_then_the_exact_name() ->
     assert cluster.host("7").connect is Connect.LOCAL
 
 
-def test_a_service_is_overridden_key_by_key_and_replaced_with_its_manager() -> None:
+def test_a_service_is_overridden_by_key_or_with_its_manager() -> None:
     cluster = _cluster(
         """hosts:
   service: {manager: command, stop: stop {node}, start: start {node}, status: status {node}}
@@ -143,7 +143,7 @@ def test_a_service_is_overridden_key_by_key_and_replaced_with_its_manager() -> N
     assert cluster.host("es4").service == ServiceSettings(manager=Manager.SYSV, unit="elasticsearch")
 
 
-def test_overrides_that_only_contradict_each_other_together_are_refused_where_they_meet() -> None:
+def test_overrides_that_contradict_each_other_are_refused() -> None:
     cluster = _cluster(
         """hosts:
   overrides:
@@ -159,7 +159,7 @@ def test_overrides_that_only_contradict_each_other_together_are_refused_where_th
     )
 
 
-def test_a_password_over_plain_http_is_warned_of_unless_it_stays_on_this_machine() -> None:
+def test_a_password_over_plain_http_to_another_machine_is_warned() -> None:
     auth = "auth: {basic: {username: op, password: env:PW}}\n"
     local = "['http://127.0.0.1:9200', 'http://localhost:9200', 'http://[::1]:9200', 'https://es1:9200']"
     assert _cluster(auth, endpoints=local).warnings == ()

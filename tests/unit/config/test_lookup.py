@@ -60,7 +60,7 @@ def test_the_first_place_that_has_the_name_wins(tmp_path: Path) -> None:
         assert find(Wanted.CLUSTER, "prod", _places(tmp_path)) == path
 
 
-def test_playbooks_are_found_among_those_shipped_last_and_clusters_never(tmp_path: Path) -> None:
+def test_shipped_playbooks_come_last_and_shipped_clusters_never(tmp_path: Path) -> None:
     _put(tmp_path / "shipped" / "book.yml", tmp_path / "examples" / "example.yml")
     assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "shipped" / "book.yml"
     _put(tmp_path / "etc" / "playbooks" / "book.yml")
@@ -146,7 +146,7 @@ def test_what_is_neither_a_name_nor_a_path_is_refused(name: str, tmp_path: Path)
         find(Wanted.CLUSTER, name, _places(tmp_path))
 
 
-def test_a_new_file_goes_into_the_first_folder_that_is_there_or_into_the_named_one(tmp_path: Path) -> None:
+def test_a_new_file_goes_into_the_first_folder_or_the_named_one(tmp_path: Path) -> None:
     places = _places(tmp_path)
     assert folder_of_new(places) == tmp_path / "configured" / "clusters"
     (tmp_path / "etc" / "clusters").mkdir(parents=True)

@@ -37,7 +37,7 @@ def _policy(flags: MergeFlags | None, playbook: str = "") -> Policy:
     )
 
 
-def test_without_the_flags_nothing_is_merged_whatever_the_playbook_says() -> None:
+def test_without_the_flags_nothing_is_merged() -> None:
     assert _policy(None, WHOLE).merge is None
 
 

@@ -158,7 +158,7 @@ def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(subtests: pytest.Sub
             assert _policy(Overrides(**flags), playbook=playbook, nodes=nodes).max_unavailable == budget
 
 
-def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
+def test_every_flag_wins_over_the_playbook() -> None:
     flags = Overrides(
         strategy="node",
         max_unavailable="20%",
@@ -197,9 +197,7 @@ def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
     ("reboot", "playbook", "seconds"),
     [(False, "", 1800), (True, "", 3600), (True, "deadlines: {withheld: 30m}\n", 1800)],
 )
-def test_allocation_may_be_off_longer_for_a_reboot_unless_the_playbook_says(
-    *, reboot: bool, playbook: str, seconds: float
-) -> None:
+def test_allocation_may_be_off_longer_for_a_reboot(*, reboot: bool, playbook: str, seconds: float) -> None:
     assert _policy(Overrides(reboot=reboot), playbook=playbook).deadlines.withheld == seconds
 
 

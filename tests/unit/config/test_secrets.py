@@ -101,7 +101,7 @@ def test_a_secret_that_is_not_there_is_named_with_its_place(tmp_path: Path) -> N
     assert _failure(resolver, "keyring:es/op") == "the key ring holds nothing for service es, user op"
 
 
-def test_a_secret_that_cannot_be_one_is_refused_without_being_shown(tmp_path: Path) -> None:
+def test_an_unusable_secret_is_refused_without_being_shown(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "huge").write_bytes(b"x" * 70_000)
     resolver = _resolver(tmp_path, EMPTY="", LINES="s3\ncret")
@@ -111,7 +111,7 @@ def test_a_secret_that_cannot_be_one_is_refused_without_being_shown(tmp_path: Pa
     assert _failure(resolver, "file:huge") == "holds more than 64 KiB"
 
 
-def test_a_key_that_no_header_takes_is_refused_without_being_shown(tmp_path: Path) -> None:
+def test_a_key_that_fits_no_header_is_refused_and_not_shown(tmp_path: Path) -> None:
     resolver = _resolver(tmp_path, KEY="ключ")
     reference = parse_reference("env:KEY", PLACE)
     with pytest.raises(ConfigError, match=r"prod.yml:5: auth.api_key: .*outside ASCII") as caught:

@@ -51,7 +51,7 @@ def test_the_example_and_the_playbook_make_the_default_policy() -> None:
     )
 
 
-def test_the_example_and_the_playbook_of_riak_make_a_policy_that_changes_one_setting_alone() -> None:
+def test_riaks_example_and_playbook_change_one_setting_alone() -> None:
     assert _policy("riak-example.yml", "riak-rolling-restart") == Policy(
         kind=Kind.RIAK,
         cluster="ring",
@@ -71,7 +71,7 @@ def test_the_example_and_the_playbook_of_riak_make_a_policy_that_changes_one_set
 
 
 @pytest.mark.parametrize("model", PLAYBOOKS.values())
-def test_a_cluster_file_that_names_no_playbook_takes_the_shipped_one_of_its_kind(model: type[Spec]) -> None:
+def test_a_cluster_file_without_a_playbook_takes_the_shipped_one(model: type[Spec]) -> None:
     (playbook,) = (name for name, each in PLAYBOOKS.items() if each is model)
     kind = playbook.partition("-")[0]
     text = f"kind: {kind}\nname: x\nendpoints: ['http://a:1']\n"

@@ -114,7 +114,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_shipped_profiles_are_found_by_name_and_every_value_has_its_reason_and_source(store: str) -> None:
+def test_every_value_of_a_shipped_profile_has_reason_and_source(store: str) -> None:
     path = find(Wanted.TUNING, store, standard_places({}, home=Path("/home/op")))
     written = [
         line.strip().rstrip(":")

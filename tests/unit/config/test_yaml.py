@@ -3,7 +3,7 @@ from __future__ import annotations
 from orchestrator.config.yaml import Text, dotted, parse
 
 
-def test_words_that_older_yaml_turns_into_something_else_stay_text() -> None:
+def test_words_with_a_meaning_in_older_yaml_stay_text() -> None:
     text = "%YAML 1.1\n---\na: off\nb: NO\nc: y\nd: 12:30\ne: 2026-11-01T00:00Z\nf: '7'\n7: g\n"
     content = parse(text, "f.yml").content
     assert content == {

@@ -125,7 +125,7 @@ def test_the_word_in_force_is_the_one_in_brackets(subtests: pytest.Subtests) -> 
             assert counters.read_chosen(text)[0] == chosen
 
 
-def test_the_columns_of_sar_go_by_their_names_in_any_language_and_version() -> None:
+def test_columns_of_sar_go_by_name_in_any_language_and_version() -> None:
     newer = (
         "07:10:01 PM  pgpgin/s pgpgout/s fault/s majflt/s pgfree/s pgscank/s pgscand/s pgsteal/s %vmeff\n"
         "07:11:01 PM    314,69     12,23  118,90     3,54   209,09      1,00  20000,00     20,00   0,10\n"

@@ -52,7 +52,7 @@ INCIDENTS = {
 HEALTHY = sorted(folder.name for folder in (DATA / "healthy").iterdir())
 
 
-def test_an_incident_is_named_with_its_numbers_and_nothing_else_is(subtests: pytest.Subtests) -> None:
+def test_only_the_incident_is_named_with_its_numbers(subtests: pytest.Subtests) -> None:
     for name, (syndrome, confidence, tunable, numbers) in INCIDENTS.items():
         with subtests.test(name=name):
             (finding,) = of_record("incidents", name).findings

@@ -197,7 +197,7 @@ def test_no_record_makes_an_exception(path: Path, data: st.DataObject) -> None:
 
 @given(st.text(max_size=300))
 @settings(max_examples=100, deadline=None)
-def test_a_text_that_is_no_record_is_refused_and_not_taken_for_healthy(text: str) -> None:
+def test_a_text_that_is_no_record_is_refused(text: str) -> None:
     try:
         found = signs_of_records(NODE, {"x.txt": text})
     except UsageError:

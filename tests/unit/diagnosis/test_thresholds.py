@@ -206,7 +206,7 @@ def test_nothing_is_found_on_a_host_that_is_well() -> None:
         (NOT_READ, 9e5, None),
     ],
 )
-def test_the_remedy_of_direct_reclaim_is_what_is_known_to_cause_it(
+def test_the_remedy_of_direct_reclaim_is_against_a_known_cause(
     mode: object, kswapd: float, tunable: str | None
 ) -> None:
     (finding,) = found(reclaim=_reclaim(1e6, 0.001, kswapd), zone_reclaim_mode=mode)
@@ -273,7 +273,7 @@ def _outliers(count: int, **ill: Any) -> list[tuple[str, str, list[str]]]:
     ]
 
 
-def test_one_host_far_off_its_peers_is_named_with_what_it_is_off_in() -> None:
+def test_a_host_far_off_its_peers_is_named_with_the_measure() -> None:
     system, recovery = "system share of the CPUs", "last stop to recovered"
     assert _outliers(6, cpu=_cpu(0.4)) == [("es1", "likely", [system])]
     assert _outliers(6, cpu=_cpu(0.4), recovery=400.0) == [("es1", "certain", [system, recovery])]
@@ -303,14 +303,14 @@ def test_nodes_of_one_machine_are_one_host() -> None:
     assert found_on == [("es1",)]
 
 
-def test_the_same_thing_on_one_machine_is_told_once_with_all_its_nodes() -> None:
+def test_a_machines_finding_is_shown_once_with_all_its_nodes() -> None:
     ill = replace(WELL, disks=_disk())
     hosts = {NodeName(name): replace(ill, node=NodeName(name)) for name in ("es1", "es2")}
     hosts[NodeName("es3")] = replace(ill, node=NodeName("es3"), machine="boot-2")
     assert [one.nodes for one in diagnose(hosts).findings] == [("es1", "es2"), ("es3",)]
 
 
-def test_a_part_that_could_not_be_read_is_told_and_never_taken_for_healthy(subtests: pytest.Subtests) -> None:
+def test_a_part_that_could_not_be_read_is_not_healthy(subtests: pytest.Subtests) -> None:
     for part, syndromes in [
         ("numad", {Syndrome.NUMAD_MOVES}),
         ("reclaim", {Syndrome.DIRECT_RECLAIM}),
@@ -327,7 +327,7 @@ def test_a_part_that_could_not_be_read_is_told_and_never_taken_for_healthy(subte
             assert not diagnosis.complete
 
 
-def test_a_host_that_could_not_be_read_is_told_beside_those_that_were() -> None:
+def test_a_host_that_could_not_be_read_is_listed_beside_others() -> None:
     gone = NodeName("es9")
     diagnosis = diagnose({WELL.node: WELL, gone: Unknown(reason="connection refused")})
     assert diagnosis.examined == (WELL.node,)

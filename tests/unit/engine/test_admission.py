@@ -42,7 +42,7 @@ def _situation(world: World, **changes: object) -> Situation:
     )
 
 
-def test_what_cannot_finish_is_said_at_once_over_every_planned_wave() -> None:
+def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     """Neither of the first two waves has anything against it; the run does not begin all the same."""
     found = admit.cannot_finish(_situation(_bare(on=("es2", "es6"))))
     (hold,) = [one for one in found if one.predicate == "zero_replica_indices"]
@@ -55,7 +55,7 @@ def test_what_cannot_finish_is_said_at_once_over_every_planned_wave() -> None:
     assert [hold.predicate for hold in held] == ["zero_replica_indices"]
 
 
-def test_begin_anyway_skips_what_is_held_at_planning_and_says_so_at_the_end() -> None:
+def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
     steps = admit.skipped_at_planning(_situation(_bare(), begin_anyway=True))
     assert [(step.node, step.to) for step in steps if isinstance(step, PhaseEntered)] == [("es2", "skipped")]
     assert admit.skipped_at_planning(_situation(cluster(6), begin_anyway=True)) == ()
@@ -67,7 +67,7 @@ def test_begin_anyway_skips_what_is_held_at_planning_and_says_so_at_the_end() ->
     assert simulation.world.violations == []
 
 
-def test_a_candidate_that_is_busy_goes_later_and_the_run_does_not_wait_for_it() -> None:
+def test_a_busy_candidate_goes_later_without_a_wait() -> None:
     situation = _situation(cluster(6))
     first = admit.next_wave_of(situation)
     assert first is not None
@@ -117,7 +117,7 @@ def _stands_down(situation: Situation) -> bool:
     return failed
 
 
-def test_a_member_is_gone_after_enough_readings_and_half_a_minute_and_a_bystander_never_is() -> None:
+def test_a_member_is_gone_after_readings_and_half_a_minute() -> None:
     most = policy().settle_consecutive
     assert _stands_down(_down(bystander=False, readings=most, since=31.0))
     assert not _stands_down(_down(bystander=False, readings=most, since=29.0)), "it may be a pause"

@@ -9,18 +9,18 @@ from orchestrator.model.cluster import CopyState
 from orchestrator.model.event import Event, GoodReading, PhaseEntered, SettingRestored
 from orchestrator.model.phase import Phase
 from orchestrator.model.reading import Unknown
-from tests.unit.engine.test_stale_readings import _decided, _read, _until
+from tests.unit.engine.stepping import decided, read, until
 
 
 def test_a_wave_has_recovered_by_readings_that_agree() -> None:
-    simulation, state = _until("restore_allocation")
+    simulation, state = until("restore_allocation")
     world = simulation.world
     assert state.phase is Phase.REASSIGNED
     world.agenda.advance(120.0)
 
     def shown(*, recovered: bool) -> tuple[Event, ...]:
         nonlocal state
-        seen, now = _read(simulation), world.agenda.now
+        seen, now = read(simulation), world.agenda.now
         view = seen.cluster
         assert not isinstance(view, Unknown)
         if not recovered:
@@ -30,7 +30,7 @@ def test_a_wave_has_recovered_by_readings_that_agree() -> None:
             )
             seen = replace(seen, cluster=replace(view, copies=copies))
         events = decide(state, seen, now).events
-        state = _decided(state, seen, now)
+        state = decided(state, seen, now)
         world.agenda.advance(1.0)
         return events
 

@@ -76,7 +76,7 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
 
 @pytest.mark.parametrize("wave", [None, Wave(number=2, nodes=(ES5,))])
 @pytest.mark.parametrize("order", [(ES2, ES5), (ES5, ES2)])
-def test_of_more_copies_on_their_way_than_are_missing_those_on_the_waves_nodes_are_meant(
+def test_of_spare_copies_those_on_the_waves_nodes_are_awaited(
     order: tuple[NodeName, NodeName], wave: Wave | None
 ) -> None:
     """Somebody has added a replica meanwhile, and it is on its way to another node."""
@@ -100,7 +100,7 @@ def test_of_more_copies_on_their_way_than_are_missing_those_on_the_waves_nodes_a
     }
 
 
-def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_the_wave_took() -> None:
+def test_a_reopened_indexs_copy_hides_none_that_the_wave_took() -> None:
     situation = _beside()
     view = situation.view
     assert view is not None
@@ -119,7 +119,7 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
 
 
-def test_a_node_that_is_back_may_be_given_to_the_copy_that_had_no_place_and_that_one_is_awaited() -> None:
+def test_an_unassigned_copy_on_a_returned_node_is_awaited() -> None:
     """Which of two copies of a shard the cluster builds there is its own affair (seen under a seed)."""
     situation = _beside()
     view = situation.view
@@ -148,7 +148,7 @@ def test_a_node_that_is_back_may_be_given_to_the_copy_that_had_no_place_and_that
     assert [copy.node for copy in missing] == [ES2]
 
 
-def test_a_copy_that_a_node_lost_does_not_pass_for_the_one_that_was_missing_before() -> None:
+def test_a_lost_copy_is_not_the_one_that_was_missing_before() -> None:
     """Which of two copies of a shard is read first is chance; the one that never had a node was missing."""
     asked = question(slow())
     view = asked.observation.cluster
@@ -166,7 +166,7 @@ def test_a_copy_that_a_node_lost_does_not_pass_for_the_one_that_was_missing_befo
 
 
 @pytest.mark.parametrize("node", [ES2, ES3])
-def test_the_primary_of_an_index_made_just_before_the_stop_is_waited_for_on_the_waves_node(
+def test_a_primary_created_just_before_the_stop_is_awaited(
     node: NodeName,
 ) -> None:
     """No reading before the stop has it; its only copy went with the node."""
@@ -183,7 +183,7 @@ def test_the_primary_of_an_index_made_just_before_the_stop_is_waited_for_on_the_
     ("before", "since", "again"),
     [(Phase.GATED, 1.0, False), (Phase.GATED, 9.0, True), (Phase.REJOINED, 1.0, True)],
 )
-def test_a_wave_that_was_waited_for_again_makes_room_only_after_a_pause(
+def test_a_wave_awaited_again_makes_room_only_after_a_pause(
     before: Phase, since: float, *, again: bool
 ) -> None:
     """Not all that is against the next wave is asked there: without it the run goes to and fro."""
@@ -220,9 +220,7 @@ def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest
 
 
 @pytest.mark.parametrize(("target", "finished"), [(ES3, True), (ES2, False)])
-def test_a_wave_with_another_one_after_it_is_done_when_the_copies_of_its_nodes_are_back(
-    target: NodeName, *, finished: bool
-) -> None:
+def test_an_earlier_wave_is_done_when_its_nodes_copies_are_back(target: NodeName, *, finished: bool) -> None:
     """The other one may be in hand, or have made room as well: what is left is waited for with that one."""
     in_hand = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,)))
     gated = _beside()
@@ -234,7 +232,7 @@ def test_a_wave_with_another_one_after_it_is_done_when_the_copies_of_its_nodes_a
         assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
 
 
-def test_a_node_that_keeps_on_coming_back_with_work_owed_ends_the_run_beside_other_waves_too() -> None:
+def test_a_node_that_keeps_returning_with_work_ends_the_run() -> None:
     situation = _beside()
     for returns, ends in ((RETURNS - 1, False), (RETURNS, True)):
         nodes = dict(situation.state.nodes)

@@ -53,7 +53,7 @@ def test_a_node_stopped_after_the_night_has_all_of_its_time() -> None:
     }
 
 
-def test_a_node_is_predicted_by_its_own_past_then_by_its_peers_then_by_what_was_published() -> None:
+def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:
     assert predict_node(ES1, {ES1: (50.0, 70.0, 60.0), ES2: (500.0,)}).likely == 60.0
     assert predict_node(ES1, {ES2: (500.0,)}).likely == 500.0
     assert predict_node(ES1, {}) == PUBLISHED.node

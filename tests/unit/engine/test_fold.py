@@ -82,7 +82,7 @@ def _hook(moment: Moment, number: int) -> RunHook:
 # Legal steps ---------------------------------------------------------------------------------------------
 
 
-def test_a_step_of_a_run_is_in_the_table_or_is_refused_and_changes_nothing() -> None:
+def test_a_step_of_a_run_is_in_the_table_or_changes_nothing() -> None:
     state, wrong = _state(), []
     for old, new in itertools.product(Phase, Phase):
         before = replace(state, phase=old)
@@ -95,7 +95,7 @@ def test_a_step_of_a_run_is_in_the_table_or_is_refused_and_changes_nothing() -> 
     assert wrong == []
 
 
-def test_a_step_of_a_node_is_in_the_table_or_is_refused_and_changes_nothing() -> None:
+def test_a_step_of_a_node_is_in_the_table_or_changes_nothing() -> None:
     state, wrong = _state(), []
     for old, new in itertools.product(NodePhase, NodePhase):
         before = _with(state, phase=old)
@@ -136,7 +136,7 @@ def test_a_replay_is_a_fold() -> None:
     assert replay(simulation.run, simulation.journal.records[:1]) != replay(simulation.run, [])
 
 
-def test_a_stronger_request_replaces_a_milder_one_and_not_the_other_way() -> None:
+def test_only_a_stronger_request_replaces_another() -> None:
     state = _after(_state(), Requested(request=Request.STOP, by="ann"))
     assert _after(state, Requested(request=Request.PAUSE, by="bob")).process.request is Request.STOP
     assert _after(state, Requested(request=Request.INTERRUPT, by="bob")).process.request is Request.INTERRUPT
@@ -145,7 +145,7 @@ def test_a_stronger_request_replaces_a_milder_one_and_not_the_other_way() -> Non
 # Owed work -----------------------------------------------------------------------------------------------
 
 
-def test_work_is_owed_from_the_start_and_later_comes_as_undo_alone() -> None:
+def test_work_is_owed_from_the_start_and_later_as_undo_alone() -> None:
     """No event of any kind adds another item: undo comes with a stop, or with a hook before it."""
     state = _state(hooks=TWO, reboot=True)
     assert state.nodes[ES1].owed == {RESTART, REBOOT, *HOOKS} == owed_by(state.begun.policy)
@@ -197,7 +197,7 @@ def test_owed_work_leaves_by_evidence_alone() -> None:
     assert wrong == []
 
 
-def test_a_node_is_ready_for_its_stop_until_all_of_its_hooks_are_undone() -> None:
+def test_a_node_is_ready_for_its_stop_until_its_hooks_are_undone() -> None:
     out = _done(_state(hooks=TWO), _hook(Moment.BEFORE_STOP, 0))
     assert out.nodes[ES1].ready == {0}
     half = _done(out, _hook(Moment.AFTER_RECOVERY, 0))
@@ -210,7 +210,7 @@ def test_a_node_is_ready_for_its_stop_until_all_of_its_hooks_are_undone() -> Non
     assert (back.ready, back.ready_since, back.undo) == (frozenset(), None, ())
 
 
-def test_how_often_a_node_came_back_with_work_owed_is_counted_for_one_attempt() -> None:
+def test_returns_with_work_owed_are_counted_for_one_attempt() -> None:
     back = _with(_state(), phase=NodePhase.REJOINED)
     again = _after(back, node_phase(ES1, NodePhase.REJOINED, NodePhase.PENDING))
     assert again.nodes[ES1].returns == 1
@@ -256,7 +256,7 @@ def test_a_verb_fails_since_its_first_failure_in_a_row() -> None:
     assert _after(state, RESUMED, at=AT + 9.0).failing_since(hook) is None
 
 
-def test_a_verb_is_in_doubt_until_it_is_refused_or_its_effect_is_seen() -> None:
+def test_a_verb_is_in_doubt_until_refused_or_its_effect_is_seen() -> None:
     stop = StopNode(node=ES1)
     sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)
     lost = Doubt(verb=Verb.STOP, since=AT)
@@ -293,7 +293,7 @@ def test_a_verb_is_in_doubt_until_it_is_refused_or_its_effect_is_seen() -> None:
     assert [what for what, is_, wanted in found if is_ != wanted] == []
 
 
-def test_a_doubt_begins_again_with_a_new_process_unless_its_reach_is_over() -> None:
+def test_a_doubt_begins_again_with_a_new_process() -> None:
     limit = policy().deadlines.stop
     for ago, accepted, kept in ((5.0, False, True), (limit + 1, False, False), (limit + 1, True, True)):
         for phase in (NodePhase.PENDING, NodePhase.STOPPED, NodePhase.RECOVERED):
@@ -335,7 +335,7 @@ def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
     assert [each.nodes[ES1].lost_at for each in (in_doubt, gone, _after(refused, back))] == [None] * 3
 
 
-def test_a_lost_stop_stays_lost_for_a_new_process_if_it_may_have_been_done_unseen() -> None:
+def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
     limit = policy().deadlines.stop
     for acted, missed, kept in ((5.0, None, True), (limit + 9, None, False), (limit + 9, limit - 1, True)):
         state = state_with(_with(_state(), lost_at=AT), acted_at=AT + acted)
@@ -345,7 +345,7 @@ def test_a_lost_stop_stays_lost_for_a_new_process_if_it_may_have_been_done_unsee
         assert again == (AT + 8000.0 if kept else None), (acted, missed)
 
 
-def test_a_rescue_or_a_late_stop_only_brings_up_until_the_node_is_back() -> None:
+def test_after_a_rescue_or_late_stop_a_node_is_only_brought_up() -> None:
     down = _with(_state(), phase=NodePhase.STOPPED)
     down = _after(down, WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={}))
     rescued = _after(down, Rescued(shards=("logs 0",)))
@@ -364,7 +364,7 @@ def test_a_rescue_or_a_late_stop_only_brings_up_until_the_node_is_back() -> None
     assert own.nodes[ES1].goal is Goal.RESTART
 
 
-def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -> None:
+def test_a_member_is_missed_in_a_row_of_readings() -> None:
     state = _after(_state(), MembersMissed(missing=(ES1,)))
     state = _after(state, MembersMissed(missing=(ES1, ES2)), at=AT + 9.0)
     assert (state.process.absent[ES1].since, state.process.absent[ES1].readings) == (AT, 2)
@@ -372,7 +372,7 @@ def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -
     assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).process.absent) == {ES2}
 
 
-def test_time_in_which_the_program_stood_still_counts_for_no_absence_and_for_no_lost_stop() -> None:
+def test_time_in_which_the_program_stood_still_does_not_count() -> None:
     state = _after(_with(_state(), lost_at=AT - 5.0), MembersMissed(missing=(ES2,), back=()))
     state = _after(state, RedExcused(count=1, subjects=("logs[0]",)))
     after = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 602.0)
@@ -447,7 +447,7 @@ def test_a_new_process_counts_every_time_from_its_own_beginning() -> None:
     assert resumed.process.absent == {}
 
 
-def test_a_failed_node_waits_for_a_person_unless_it_is_to_be_tried_again_or_skipped() -> None:
+def test_a_failed_node_waits_for_a_person() -> None:
     state = _with(_state(), phase=NodePhase.FAILED, failure="x")
     left = _after(state, RESUMED)
     assert (left.nodes[ES1].phase, left.nodes[ES1].failure) == (NodePhase.FAILED, "x")
@@ -461,7 +461,7 @@ def test_a_failed_node_waits_for_a_person_unless_it_is_to_be_tried_again_or_skip
     assert down.nodes[ES1].phase is NodePhase.STOPPED, "one that is down is brought up first"
 
 
-def test_the_table_of_steps_by_command_is_what_resume_and_restore_do() -> None:
+def test_the_steps_by_command_are_what_resume_and_restore_do() -> None:
     commands = {
         "resume --retry-failed": replace(RESUMED, retry_failed=True),
         "resume --skip": replace(RESUMED, skip=(ES1,)),
@@ -485,7 +485,7 @@ def _gave_way() -> RunState:
     return _after(state, WaveGaveWay(number=1, copies=3), run_phase(Phase.REASSIGNED, Phase.GATED))
 
 
-def test_a_wave_that_made_room_is_kept_until_it_is_finished_or_waited_for_again() -> None:
+def test_a_wave_that_made_room_is_kept_until_it_is_finished() -> None:
     state = _gave_way()
     assert state.wave is None
     assert [one.wave.number for one in state.recovering] == [1]
@@ -503,7 +503,7 @@ def test_a_wave_that_made_room_is_kept_until_it_is_finished_or_waited_for_again(
     assert [one.wave.number for one in first_done.recovering] == [1]
 
 
-def test_a_new_process_takes_what_recovers_and_what_is_down_as_one_wave() -> None:
+def test_a_new_process_takes_what_recovers_or_is_down_as_a_wave() -> None:
     state = _after(
         _gave_way(),
         WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={}),
@@ -519,7 +519,7 @@ def test_a_new_process_takes_what_recovers_and_what_is_down_as_one_wave() -> Non
     assert (resumed.phase, resumed.recovering, resumed.overlapping) == (Phase.DOWN, (), None)
 
 
-def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone() -> None:
+def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
     state = state_with(_with(_state(), "es2", phase=NodePhase.REJOINED), since=2_000_000.0)
     assert state.recovery_since == 2_000_000.0
     overlap = state_with(state, policy=policy(overlap_recovery=True))
@@ -531,7 +531,7 @@ def _taken(number: int, index: str) -> TakenDown:
     return TakenDown(number=number, indices=(one,))
 
 
-def test_what_a_wave_was_to_take_down_is_not_waited_for_once_it_is_called_off_or_finished() -> None:
+def test_a_finished_wave_is_waited_for_no_more() -> None:
     wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
     withheld = (wave, run_phase(Phase.GATED, Phase.WITHHELD), _taken(1, "logs"))
     called_off = (
@@ -547,7 +547,7 @@ def test_what_a_wave_was_to_take_down_is_not_waited_for_once_it_is_called_off_or
     assert _after(beside, WaveFinished(number=1, seconds=9.0)).taken == {}
 
 
-def test_a_wave_that_stopped_nothing_is_called_off_since_the_first_time() -> None:
+def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:
     wave = Wave(number=1, nodes=(ES1,))
     refused = (
         WaveStarted(wave=wave, incarnations={}),

@@ -66,7 +66,7 @@ def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -
             assert all(why in hold.evidence for hold, why in zip(found, closed.values(), strict=True))
 
 
-def test_one_that_is_switched_off_bars_nothing_and_is_not_told_of() -> None:
+def test_a_gate_that_is_switched_off_holds_nothing() -> None:
     off = replace(GATED, disabled_predicates=(DisabledPredicate(name="gates_open", subject=QUEUE.name),))
     seen = _seen(queue=SHUT, script=OPEN)
     assert closed_gates(off, seen) == ()
@@ -112,7 +112,7 @@ def test_gates_are_asked_as_long_as_any_index_may_be_merged(*, ended: bool, aske
     assert (Look.GATES in needed(state)[0]) is asked
 
 
-def test_the_clock_of_gates_runs_from_the_first_that_closes_until_none_is_closed() -> None:
+def test_the_clock_of_gates_runs_while_any_is_closed() -> None:
     state = _state(_closed(), _closed(SCRIPT.name), GateOpened(gate=QUEUE.name, evidence=""))
     assert state.in_phase.gates_closed_since == 100.0
     assert [hold.subject for hold in state.in_phase.holds] == [SCRIPT.name]
@@ -151,7 +151,7 @@ def _shut(seconds: float | None, *, after: float = 0.0, readable: bool = True) -
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_run_waits_for_longer_than_a_hold_and_goes_on_when_the_gate_opens(*, readable: bool) -> None:
+def test_a_run_waits_longer_for_a_gate_than_for_a_hold(*, readable: bool) -> None:
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=60.0, gate=3600.0))
     simulation, state = run(cluster(3), plan=(_shut(1800.0, readable=readable),), wanted=wanted)
     assert state.outcome is Outcome.DONE
@@ -176,7 +176,7 @@ def test_it_stands_down_at_its_own_limit_and_has_touched_nothing() -> None:
     assert not any(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
 
 
-def test_one_that_closes_at_the_last_reading_puts_allocation_back_and_is_waited_for() -> None:
+def test_a_gate_closed_at_the_last_reading_enables_allocation() -> None:
     plan = Mishap(what=mishaps.GateShut(name=QUEUE.name, seconds=300.0), verb="flush")
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=60.0, gate=600.0))
     simulation, state = run(cluster(3), plan=(plan,), wanted=wanted)
@@ -202,7 +202,7 @@ def test_neither_limit_uses_up_the_other() -> None:
     assert cleared == [False]
 
 
-def test_a_predicate_that_lets_go_beside_a_closed_gate_is_held_on_no_longer() -> None:
+def test_a_predicate_that_passes_beside_a_closed_gate_is_over() -> None:
     snapshot = Mishap(what=mishaps.SnapshotBegun(seconds=200.0), after=0.0)
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=240.0, gate=1200.0))
     simulation, state = run(cluster(3), plan=(_shut(900.0), snapshot), wanted=wanted)
@@ -219,7 +219,7 @@ def test_a_predicate_beside_a_closed_gate_keeps_its_own_limit() -> None:
     assert "held for 240 s by no_running_snapshot" in state.message
 
 
-def test_a_wait_for_a_gate_after_a_wave_was_called_off_does_not_end_the_run() -> None:
+def test_a_gate_after_a_wave_was_called_off_does_not_end_the_run() -> None:
     """Called off, the gate is closed for longer than a hold may last, and then the wave may go."""
     plan = Mishap(what=mishaps.GateShut(name=QUEUE.name, seconds=500.0), verb="flush")
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=60.0, gate=600.0))
@@ -227,7 +227,7 @@ def test_a_wait_for_a_gate_after_a_wave_was_called_off_does_not_end_the_run() ->
     assert state.outcome is Outcome.DONE
 
 
-def test_a_gate_that_closes_only_at_last_readings_is_not_waited_for_for_ever() -> None:
+def test_a_gate_closed_only_at_last_readings_ends_the_run() -> None:
     flapping = tuple(
         Mishap(what=mishaps.GateShut(name=QUEUE.name, seconds=1.0), verb="flush", nth=n)
         for n in range(1, 200)

@@ -372,7 +372,7 @@ def test_it_is_silent_about_a_step_as_it_should_be(subtests: pytest.Subtests) ->
     ],
     ids=["not all of it", "one not stopped", "one is started", "twice"],
 )
-def test_a_reboot_is_for_all_of_a_machine_that_is_down_and_comes_once(step: Step, said: str) -> None:
+def test_a_reboot_is_once_for_all_of_a_machine_that_is_down(step: Step, said: str) -> None:
     assert f"a_reboot_takes_down_only_what_is_down: {said}" in broken(step)
 
 
@@ -412,13 +412,13 @@ def test_a_part_of_a_planned_wave_is_not_wider(nodes: tuple[NodeName, ...]) -> N
     ],
     ids=["a part in one of two", "a copy unassigned", "read for another wave", "nothing read"],
 )
-def test_no_stop_beside_a_recovery_without_a_reading_that_lets_it(step: Step) -> None:
+def test_no_stop_beside_a_recovery_without_a_reading_for_it(step: Step) -> None:
     said = [wrong for rule in INVARIANTS for wrong in rule.check(step)]
     assert len(said) == 1
     assert "is stopped while" in said[0] or "has a part in the recovery of [logs][0]" in said[0]
 
 
-def test_a_wave_may_begin_beside_one_that_recovers_with_overlap_and_not_without() -> None:
+def test_a_wave_begins_beside_a_recovery_with_overlap_alone() -> None:
     for overlap in (True, False):
         before = _state(Phase.GATED, policy=policy(overlap_recovery=overlap))
         after = _state(Phase.WITHHELD, PENDING, policy=policy(overlap_recovery=overlap))
@@ -426,7 +426,7 @@ def test_a_wave_may_begin_beside_one_that_recovers_with_overlap_and_not_without(
         assert bool([wrong for rule in INVARIANTS for wrong in rule.check(step)]) is not overlap
 
 
-def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
+def test_a_run_is_done_with_every_node_ready_and_nothing_owed() -> None:
     assert broken(_done()) == ()
 
 
@@ -493,5 +493,5 @@ def test_merges_have_their_place_and_their_count(subtests: pytest.Subtests) -> N
     ],
     ids=["a stand-down has no time for it", "not back", "nothing is owed", "the other run starts it"],
 )
-def test_a_turn_is_whole_and_a_deposed_run_leaves_the_other_alone(step: Step, said: str) -> None:
+def test_a_turn_is_whole_and_a_deposed_run_leaves_others_alone(step: Step, said: str) -> None:
     assert [wrong for wrong in broken(step) if said in wrong]

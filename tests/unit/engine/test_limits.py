@@ -263,11 +263,11 @@ def _wrong(waits: Mapping[str, _Wait], ends: Callable[[Situation], bool]) -> lis
     return found
 
 
-def test_a_node_waits_as_long_as_is_written_here_and_as_a_view_shows() -> None:
+def test_a_node_waits_as_long_as_is_written_here() -> None:
     assert _wrong(NODES, _ends_for_the_node) == []
 
 
-def test_a_run_waits_as_long_as_is_written_here_and_as_a_view_shows() -> None:
+def test_a_run_waits_as_long_as_is_written_here() -> None:
     assert _wrong(RUNS, _ends) == []
 
 

@@ -74,7 +74,7 @@ def test_one_copy_with_too_many_segments_makes_an_index_due() -> None:
     assert found == {"a": True, "b": False}
 
 
-def test_a_merge_whose_end_nobody_saw_is_due_though_it_has_few_enough_segments() -> None:
+def test_a_merge_without_a_seen_end_is_due_with_few_segments() -> None:
     (one,) = targets(index("a", 5), past=PastMerges(unfinished=frozenset({"uuid-a"})))
     assert one.due
 
@@ -107,7 +107,7 @@ def test_no_node_is_due_when_nothing_was_ever_merged() -> None:
     assert due(*targets(index("a", 5))) == ()
 
 
-def test_a_node_is_due_while_it_lives_the_life_in_which_a_merge_ended() -> None:
+def test_a_node_is_due_in_the_life_in_which_a_merge_ended() -> None:
     assert due(*targets(index("a", 5)), past=ended("a", LIVES)) == ALL
     half = {**LIVES, ALL[0]: OTHERS[ALL[0]]}
     assert due(*targets(index("a", 5)), past=ended("a", half)) == ALL[1:]
@@ -136,7 +136,7 @@ def test_a_node_whose_life_is_not_told_counts_as_not_restarted() -> None:
 LOADED = {"replicas": 0, "refresh_interval": "-1", "translog_durability": "async"}
 
 
-def test_what_a_loader_left_is_found_whether_or_not_the_playbook_speaks_of_it() -> None:
+def test_a_loaders_leftover_is_found_without_a_playbook_entry() -> None:
     found = leftovers(bulk(index("a", 1, **LOADED), index("b", 1)), LoaderSettings(), VIEW)
     assert {(one.index, one.setting, one.found, one.put_right) for one in found} == {
         ("a", REPLICAS, "0", False),
@@ -155,7 +155,7 @@ def test_what_the_playbook_speaks_of_is_put_right() -> None:
     }
 
 
-def test_an_index_that_no_loader_left_so_has_no_leftover_whatever_the_playbook_says() -> None:
+def test_an_index_without_a_loader_has_no_leftover() -> None:
     right = LoaderSettings(number_of_replicas=2, refresh_interval="30s", translog_durability="request")
     assert leftovers(bulk(index("a", 1)), right, VIEW) == ()
 

@@ -128,7 +128,7 @@ def test_a_new_process_looks_for_writes_before_it_asks_again() -> None:
     assert run.now - looked_at >= 5.0
 
 
-def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
+def test_a_merge_in_doubt_is_looked_for_before_it_is_sent_again() -> None:
     run = play(index("posts"))
     run.failing[ForceMerge] = ("the connection was lost", True)
     run.until_sent()
@@ -139,7 +139,7 @@ def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
     assert run.merges == ["posts"]
 
 
-def test_an_index_that_is_written_does_not_count_as_merged_before_what_was_asked_for_can_have_come() -> None:
+def test_a_written_index_is_not_merged_before_its_merge_can_end() -> None:
     run = play(index("posts"), allow_writes=True)
     run.failing[ForceMerge] = ("the connection was lost", True)
     run.until_sent()
@@ -153,7 +153,7 @@ def test_an_index_that_is_written_does_not_count_as_merged_before_what_was_asked
     assert any(isinstance(event, IndexMerged) and "written" in event.why for event in run.events)
 
 
-def test_a_merge_in_doubt_is_not_asked_for_again_before_it_can_have_come() -> None:
+def test_a_merge_in_doubt_is_not_sent_again_too_early() -> None:
     run = play(index("posts"))
     run.failing[ForceMerge] = ("the connection was lost", True)
     run.until_sent()
@@ -190,7 +190,7 @@ def test_what_was_lost_is_not_waited_for_longer_than_a_hold() -> None:
     assert run.given_up.outcome is Outcome.HELD
 
 
-def test_an_index_whose_copy_is_away_is_not_merged_until_it_is_back() -> None:
+def test_an_index_with_a_copy_away_is_not_merged() -> None:
     run = play(index("posts"))
     run.until_sent()
     view = run.seen.cluster
@@ -208,7 +208,7 @@ def test_an_index_whose_copy_is_away_is_not_merged_until_it_is_back() -> None:
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-def test_an_index_whose_copy_comes_back_with_too_many_segments_is_merged_though_it_had_few(
+def test_an_index_is_merged_when_a_copy_returns_unmerged(
     is_written: bool,  # noqa: FBT001
 ) -> None:
     """The copy was away when the run began. Writes make segments too: with those nothing is concluded."""
@@ -260,7 +260,7 @@ def test_a_copy_that_is_never_merged_fails_the_run_and_is_named() -> None:
     assert len(run.merges) == 3
 
 
-def test_a_merge_that_is_refused_fails_the_run_with_the_clusters_words() -> None:
+def test_a_refused_merge_fails_the_run_with_the_clusters_words() -> None:
     run = play(index("posts"))
     run.failing[ForceMerge] = ("403: action [indices:admin/forcemerge] is unauthorized", False)
     run.until(Phase.STANDING_DOWN, steps=80)
@@ -277,7 +277,7 @@ def test_every_copy_counts() -> None:
     assert run.merges == ["posts", "posts"]
 
 
-def test_a_merge_that_never_ends_fails_the_run_and_is_said_to_go_on() -> None:
+def test_a_merge_that_never_ends_fails_the_run() -> None:
     run = play(index("posts"), deadline=30.0)
     run.until_sent()
     run.until(Phase.STANDING_DOWN)
@@ -299,7 +299,7 @@ def _back_with_copies_of_two(deadline: float) -> Play:
     return run
 
 
-def test_what_waits_for_its_turn_is_not_late_and_a_merge_has_its_time_from_when_it_was_asked_for() -> None:
+def test_a_merge_has_its_time_from_when_it_was_sent() -> None:
     run = _back_with_copies_of_two(deadline=3600.0)
     run.now += 3000.0  # since the first merges of both more than the deadline
     for _ in range(20):
@@ -324,7 +324,7 @@ def test_what_was_asked_for_again_and_never_ends_is_late_too() -> None:
     assert "the merge of a has not ended within 3600 s" in run.given_up.reason
 
 
-def test_what_waits_for_its_turn_is_not_late_while_a_reading_fails() -> None:
+def test_a_waiting_merge_is_not_late_while_a_reading_fails() -> None:
     run = _back_with_copies_of_two(deadline=3600.0)
     run.now += 3000.0
     seen = run.seen.bulk
@@ -388,7 +388,7 @@ def test_a_node_merges_no_more_indices_at_a_time_than_allowed() -> None:
     assert run.merges == ["a"]
 
 
-def test_a_node_that_is_back_with_copies_of_several_indices_merges_them_one_after_the_other() -> None:
+def test_a_returned_node_merges_its_indices_one_by_one() -> None:
     """Both were merged where they had copies; what es2 brings back is asked for again."""
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es2"))
     run = play(replace(a, copies=a.copies[:1]), replace(b, copies=b.copies[:1]))
@@ -408,7 +408,7 @@ def test_a_node_that_is_back_with_copies_of_several_indices_merges_them_one_afte
     run.until(Phase.FINISHING)
 
 
-def test_a_merge_on_a_node_waits_for_one_that_may_still_come_there() -> None:
+def test_a_merge_on_a_node_waits_for_one_in_doubt_there() -> None:
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es2"))
     run = play(replace(a, copies=a.copies[:1]), replace(b, copies=b.copies[:1]))
     run.until_sent(2)
@@ -432,7 +432,7 @@ def test_what_shares_no_node_is_merged_beside() -> None:
 # Rules -----------------------------------------------------------------------------------------------
 
 
-def test_an_index_that_is_written_holds_the_whole_step_before_anything_is_merged() -> None:
+def test_a_written_index_holds_the_step_before_any_merge() -> None:
     run = play(index("quiet", nodes=("es3",)), index("posts"))
     run.step()
     run.until(Phase.MERGING)
@@ -445,7 +445,7 @@ def test_an_index_that_is_written_holds_the_whole_step_before_anything_is_merged
     assert "--allow-writes" in reason
 
 
-def test_an_index_of_few_segments_that_is_written_holds_the_step_too() -> None:
+def test_a_written_index_of_few_segments_holds_the_step_too() -> None:
     run = play(index("quiet", nodes=("es3",)), index("posts", segments=2))
     run.until(Phase.MERGING)
     run.step()
@@ -453,7 +453,7 @@ def test_an_index_of_few_segments_that_is_written_holds_the_step_too() -> None:
     assert "index posts: is still written" in _held_by(run)
 
 
-def test_an_index_that_is_merged_already_and_written_is_not_said_to_be_done() -> None:
+def test_a_merged_index_that_is_written_is_not_done() -> None:
     run = play(index("posts"))  # its merge was begun by a run that did not see its end
     run.merged("posts")
     run.until(Phase.MERGING)
@@ -543,7 +543,7 @@ def test_what_is_being_merged_takes_room_too() -> None:
     run.until_sent(2)
 
 
-def test_a_merge_that_a_run_before_left_counts_towards_the_limits_before_it_is_taken_up() -> None:
+def test_a_merge_of_an_earlier_run_counts_towards_the_limits() -> None:
     """It is of the smaller index: the larger one, first in the order, waits for it on their nodes."""
     run = play(index("large", bytes_each=9 * MEGABYTE), index("small"), at_once=2, per_node=1)
     run.change("small", tasks=1)
@@ -590,7 +590,7 @@ def test_a_red_index_is_not_merged() -> None:
     assert "no copy of it is started" in run.state.in_phase.holds[0].evidence
 
 
-def test_an_index_of_which_a_shard_is_red_is_waited_for_and_counted_again() -> None:
+def test_an_index_with_a_red_shard_is_waited_for() -> None:
     """Nothing of that shard was counted: few segments of the others say nothing."""
     for segments, nodes in ((5, ("es1",)), (20, ("es1",)), (20, ())):
         run = play(index("posts", segments=segments, nodes=nodes))
@@ -616,7 +616,7 @@ def test_an_index_of_which_a_shard_is_red_is_waited_for_and_counted_again() -> N
     ],
     ids=["accepted", "disabled"],
 )
-def test_an_index_that_may_be_red_is_merged_as_far_as_it_is_there(wanted: dict[str, object]) -> None:
+def test_an_index_that_may_be_red_is_merged_where_it_is_there(wanted: dict[str, object]) -> None:
     run = play(index("posts"))
     shard = replace(run.bulk["posts-uuid"].copies[0].shard, number=1)
     red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
@@ -638,7 +638,7 @@ def test_a_reading_that_fails_holds() -> None:
     assert run.state.in_phase.holds[0].evidence == "3 shards did not answer"
 
 
-def test_a_merge_whose_index_cannot_be_read_any_more_is_waited_for_so_long() -> None:
+def test_a_merge_of_an_unreadable_index_is_waited_for_so_long() -> None:
     """The node with the only copy died: the merge is never counted, and the run does not stay for ever."""
     run = play(index("posts"), deadline=600.0)
     run.until_sent()
@@ -655,7 +655,7 @@ def test_a_merge_whose_index_cannot_be_read_any_more_is_waited_for_so_long() -> 
     assert "continues in the cluster" in run.given_up.reason
 
 
-def test_an_index_is_not_taken_as_gone_because_another_cluster_answers() -> None:
+def test_an_index_is_not_gone_because_another_cluster_answers() -> None:
     run = play(index("posts"), index("users"))
     run.until_sent()
     ours = run.seen
@@ -670,7 +670,7 @@ def test_an_index_is_not_taken_as_gone_because_another_cluster_answers() -> None
     run.until(Phase.FINISHING)
 
 
-def test_another_cluster_is_neither_refreshed_nor_set_after_the_merges() -> None:
+def test_another_cluster_gets_no_refresh_and_no_settings() -> None:
     run = play(index("posts"), put_right=LoaderSettings(refresh_interval="1s"), nodes=("es1",))
     _through(run, "posts")
     run.until(Phase.MERGED)
@@ -682,7 +682,7 @@ def test_another_cluster_is_neither_refreshed_nor_set_after_the_merges() -> None
     assert (run.state.phase, len(run.sent)) == (Phase.MERGED, before)
 
 
-def test_the_end_of_a_merge_is_told_only_with_the_lives_of_the_nodes() -> None:
+def test_the_end_of_a_merge_needs_the_lives_of_the_nodes() -> None:
     """Without them nobody would know, after a kill, which nodes are still to be restarted."""
     run = play(index("posts"))
     run.until_sent()
@@ -697,7 +697,7 @@ def test_the_end_of_a_merge_is_told_only_with_the_lives_of_the_nodes() -> None:
     run.until(Phase.FINISHING)
 
 
-def test_a_node_that_is_away_when_a_merge_ends_is_written_down_with_the_life_that_it_had() -> None:
+def test_a_node_away_at_the_end_of_a_merge_keeps_its_life() -> None:
     run = play(index("posts"))
     run.until_sent()
     ours = run.seen.cluster
@@ -724,7 +724,7 @@ def test_what_would_hold_the_restart_for_good_holds_the_merge() -> None:
     assert "selected_hosts_ready" in _held_by(run)
 
 
-def test_a_host_that_is_out_of_reach_for_seconds_holds_the_merge_and_does_not_end_it() -> None:
+def test_a_host_unreachable_for_seconds_only_holds_the_merge() -> None:
     run = play(index("posts"), nodes=("es1", "es2"))
     hosts = run.seen.hosts
     run.look(hosts={**hosts, NodeName("es2"): Unknown(reason="ssh: timed out", passes=True)})
@@ -797,7 +797,7 @@ def test_a_pause_waits_for_the_merge_in_hand_and_begins_no_other() -> None:
     assert run.merges == ["a", "b"]
 
 
-def test_a_pause_does_not_wait_for_an_index_whose_copy_has_come_back_with_too_many_segments() -> None:
+def test_a_pause_does_not_wait_for_an_index_with_many_segments() -> None:
     """It had few enough when the run began; what is left counts it, before the pause and after."""
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
     few = replace(b, copies=(replace(b.copies[0], segments=5),))
@@ -833,7 +833,7 @@ def test_a_stop_leaves_at_once_and_says_that_the_merge_goes_on() -> None:
 # After the merges ------------------------------------------------------------------------------------
 
 
-def test_what_the_loader_left_is_put_right_after_the_merge_and_its_copies_are_waited_for() -> None:
+def test_a_loaders_settings_are_restored_after_the_merge() -> None:
     right = LoaderSettings(number_of_replicas=1, refresh_interval="1s", translog_durability="request")
     loaded = index("posts", nodes=("es1",), replicas=0, refresh_interval="-1", translog_durability="async")
     run = play(loaded, put_right=right)
@@ -903,7 +903,7 @@ def test_the_first_wave_comes_after_the_merges() -> None:
     assert run.state.merging.settled
 
 
-def test_a_run_that_restores_what_another_one_left_merges_nothing() -> None:
+def test_a_run_that_restores_merges_nothing() -> None:
     """It would end as done without that: what it takes over from the record is no merge."""
     begun = Simulation(cluster(3)).begin(replace(policy(), merge=WANTED)).begun
     record = LeaseRecord(epoch=1, run="dead", owner="ann@a", process="p", started="2026-11-01T00:00:00Z")

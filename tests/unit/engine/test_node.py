@@ -110,7 +110,7 @@ def test_a_host_in_another_boot_ends_every_doubt() -> None:
         assert sight(situation(node, "gone", "absent"), node) is Sight.AWAY
 
 
-def test_a_life_whose_end_its_host_has_seen_is_in_an_old_member_list_alone() -> None:
+def test_a_life_that_its_host_saw_end_is_only_in_an_old_list() -> None:
     """Also for the process that takes the run up after a kill; until the node is back in another life."""
     asked = situation(node_in(STOPPING), "gone", "same")
     ended = [event for event in turned(asked).events if isinstance(event, PhaseEntered)]
@@ -230,7 +230,7 @@ def _differences(*, only: Row | None = None) -> Iterator[str]:
                 yield f"{phase.value} {shown.name} {goal.name} {since:.0f} s: {effect(told)!r}"
 
 
-def test_the_table_is_complete_and_every_cell_is_reached_and_does_what_is_written_here() -> None:
+def test_the_table_is_complete_and_every_cell_does_as_written() -> None:
     assert len(CELLS) == 128
     assert [(phase, shown) for phase in TABLE for shown in TABLE[phase]] == list(ROWS)
     not_reached = [
@@ -249,12 +249,12 @@ def _rows_of(*moves: Move) -> set[Cell]:
     return {(phase, shown, goal) for phase, shown, goal in CELLS if move_of(phase, shown, goal) in moves}
 
 
-def test_what_may_take_a_node_down_or_change_its_host_is_in_one_cell_each() -> None:
+def test_each_verb_that_takes_a_node_down_is_in_one_cell() -> None:
     assert _rows_of(Move.STOP) == {(PENDING, Sight.SAME, Goal.RESTART)}
     assert _rows_of(Move.WORK) == {(STOPPED, Sight.AWAY, Goal.RESTART)}
 
 
-def test_bringing_up_starts_whatever_is_down_and_does_nothing_else() -> None:
+def test_bringing_up_starts_what_is_down_and_does_nothing_else() -> None:
     wrong = []
     for phase, shown in ROWS:
         for since in (0.0, LONG):
@@ -303,7 +303,7 @@ def test_nothing_is_done_under_a_node_whose_host_does_not_answer() -> None:
     assert wrong == []
 
 
-def test_a_new_process_finds_each_node_in_the_same_cell_or_waits_for_the_doubt_first() -> None:
+def test_a_new_process_finds_each_node_in_the_same_cell() -> None:
     wrong = []
     doubts = (None, _OPEN, _CLOSED, _ACCEPTED, _REBOOT)
     for phase, service, member, open_ in product(NodePhase, SERVICES, (*LIVES, "no master"), doubts):
@@ -338,14 +338,14 @@ OURS: Final = frozenset(
 )
 
 
-def test_a_node_that_a_lost_stop_took_down_is_ours_wherever_it_should_be_up() -> None:
+def test_a_node_down_by_a_lost_stop_is_ours() -> None:
     found = {(phase, shown) for phase, shown, goal in CELLS if _is_ours(phase, shown, goal)}
     assert found == OURS | {(REJOINED, Sight.AWAY), (REJOINED, Sight.LEFT)}
     for phase, shown in OURS:
         assert _is_ours(phase, shown, Goal.BRING_UP), "a run that stands down starts it too"
 
 
-def test_a_node_that_readings_miss_is_ours_by_when_they_first_missed_it() -> None:
+def test_a_missed_node_is_ours_by_when_it_was_first_missed() -> None:
     reach = policy().deadlines.stop
     for first, ours in ((1.0, False), (5.0, True)):
         asked = situation(node_in(PENDING, lost_at=now() - reach - 3.0), "silent", "absent")
@@ -354,7 +354,7 @@ def test_a_node_that_readings_miss_is_ours_by_when_they_first_missed_it() -> Non
         assert is_ours(asked, asked.state.nodes[ES2]) is ours, first
 
 
-def test_the_word_of_its_host_is_enough_for_a_node_that_a_lost_stop_took_down() -> None:
+def test_a_hosts_word_is_enough_for_a_node_down_by_a_lost_stop() -> None:
     """The stop of the last master but one leaves no member list that could say it."""
     for service, ours in (
         ("gone", True),
@@ -481,7 +481,7 @@ def _effect(node: NodeProgress, service: str, member: str, **changed: object) ->
     return effect(turned(replace(asked, **changed)))  # type: ignore[arg-type]  # field names by keyword
 
 
-def test_only_starts_that_a_host_answered_while_the_process_was_gone_count() -> None:
+def test_only_starts_that_a_host_answered_count() -> None:
     for service, counts in (("gone", True), ("failed", True), ("silent", False), ("stops", False)):
         (start,) = turned(situation(node_in(STARTING), service, "absent")).actions
         assert isinstance(start, StartNode)
@@ -532,7 +532,7 @@ def test_no_work_is_begun_while_another_member_is_missing() -> None:
     assert effect(turned(replace(asked, state=state))) == ">starting start", "nothing to do: it is started"
 
 
-def test_no_work_is_begun_while_a_node_is_started_that_a_lost_stop_took_down() -> None:
+def test_no_work_begins_while_a_node_down_by_a_lost_stop_starts() -> None:
     asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
     other = NodeName("es5")
     for goal, wanted in ((Goal.BRING_UP, ""), (Goal.RESTART, "hook_while_stopped")):
@@ -541,7 +541,7 @@ def test_no_work_is_begun_while_a_node_is_started_that_a_lost_stop_took_down() -
         assert effect(turned(replace(asked, state=state))) == wanted, goal
 
 
-def test_what_is_owed_is_done_in_order_hook_then_reboot_then_start() -> None:
+def test_owed_work_is_in_order_hook_then_reboot_then_start() -> None:
     owed = node_in(STOPPED, owed=frozenset({RESTART, REBOOT, *node_in(STOPPED).owed}))
     (hook,) = turned(situation(owed, "gone", "absent")).actions
     assert isinstance(hook, RunHook)
@@ -552,7 +552,7 @@ def test_what_is_owed_is_done_in_order_hook_then_reboot_then_start() -> None:
     assert _effect(third, "gone", "absent") == "flip", "told three times, and the same boot each time"
 
 
-def test_a_stop_that_was_never_done_leaves_nothing_to_do_where_nothing_is_owed() -> None:
+def test_a_stop_that_was_never_done_leaves_nothing_to_do() -> None:
     assert _effect(node_in(STOPPING), "runs", "same") == ">pending"
     assert _effect(node_in(STOPPING, owed=frozenset()), "runs", "same") == ">rejoined"
 
@@ -572,7 +572,7 @@ def test_a_node_whose_life_is_new_has_that_life_accounted_for() -> None:
     assert told.sight is Sight.SAME, "the table is asked again in the same decision"
 
 
-def test_moves_that_make_a_cycle_are_a_defect_and_never_an_endless_loop(
+def test_a_cycle_of_moves_is_a_defect_and_no_endless_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = Sight.AWAY

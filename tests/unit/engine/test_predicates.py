@@ -214,7 +214,7 @@ UNKNOWN = {
 }
 
 
-def test_an_unknown_reading_is_refused_by_every_rule_that_needs_it(subtests: pytest.Subtests) -> None:
+def test_every_predicate_refuses_an_unknown_reading_it_needs(subtests: pytest.Subtests) -> None:
     for part, names in UNKNOWN.items():
         with subtests.test(part=part):
             unknown = seeing(question(), **{part: Unknown(reason="timed out")})
@@ -224,7 +224,7 @@ def test_an_unknown_reading_is_refused_by_every_rule_that_needs_it(subtests: pyt
             assert all("timed out" in text for text in evidence)
 
 
-def test_a_host_or_a_disk_that_nobody_read_is_no_good_host_or_disk() -> None:
+def test_a_host_or_disk_that_was_not_read_is_refused() -> None:
     asked = question()
     assert holding(seeing(asked, hosts={})) == ["selected_hosts_ready"]
     assert holding(seeing(asked, disks={})) == ["disk_below_watermark"]
@@ -232,7 +232,7 @@ def test_a_host_or_a_disk_that_nobody_read_is_no_good_host_or_disk() -> None:
     assert "observation_is_fresh" in holding(viewing(asked, master=None))
 
 
-def test_a_candidate_that_did_not_tell_what_runs_there_is_refused_and_no_other_one() -> None:
+def test_only_a_candidate_with_unknown_tasks_is_refused() -> None:
     asked = question()
     name, rule = asked.wave.nodes[0], "no_force_merge_or_reindex_on_candidates"
     here = replace(activity_of(asked), unread=frozenset({name}))
@@ -260,15 +260,13 @@ def test_health_red_with_every_primary_started_is_believed() -> None:
         (HostView(service=ServiceState.STOPPED, detail="inactive", may_control=True), True),
     ],
 )
-def test_hosts_are_ready_when_the_service_runs_and_may_be_controlled(
-    view: HostView, *, refused: bool
-) -> None:
+def test_a_host_is_ready_with_a_service_that_may_be_controlled(view: HostView, *, refused: bool) -> None:
     asked = question()
     hosts = {**asked.observation.hosts, NodeName("es5"): view}
     assert bool(findings(seeing(asked, hosts=hosts), "selected_hosts_ready")) is refused
 
 
-def test_the_operator_may_switch_a_rule_off_wholly_or_for_a_subject(subtests: pytest.Subtests) -> None:
+def test_a_predicate_may_be_disabled_wholly_or_for_a_subject(subtests: pytest.Subtests) -> None:
     for rule in [rule for rule in PREDICATES if rule.may_be_disabled]:
         with subtests.test(rule.name):
             name = next(p.name for p in PREDICATES if p is rule)
@@ -333,13 +331,13 @@ def _recovering_elsewhere(asked: Question) -> Question:
     )
 
 
-def test_a_recovery_that_the_candidate_has_no_part_in_does_not_hold_it() -> None:
+def test_a_recovery_without_the_candidate_does_not_hold_it() -> None:
     asked = _recovering_elsewhere(question())
     assert holding(asked) == []
     assert holding(wanting(asked, overlap_recovery=True)) == []
 
 
-def test_copies_of_new_indices_and_new_replicas_without_a_place_are_no_loss() -> None:
+def test_unassigned_copies_that_are_new_are_no_loss() -> None:
     """A copy that never was anywhere is nobody's loss; one that a node took away is."""
     lost = {
         "INDEX_CREATED": False,
@@ -355,7 +353,7 @@ def test_copies_of_new_indices_and_new_replicas_without_a_place_are_no_loss() ->
         assert holding(asked) == (["no_worse_than_baseline"] if holds_it else []), reason
 
 
-def test_what_a_wave_took_down_is_a_loss_even_where_its_copy_counts_as_new() -> None:
+def test_a_copy_that_a_wave_took_down_is_a_loss_even_if_new() -> None:
     """Auto-expand takes the replica away with the node and adds a new one when it is back."""
     asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
     gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)
@@ -364,7 +362,7 @@ def test_what_a_wave_took_down_is_a_loss_even_where_its_copy_counts_as_new() -> 
         assert holding(knowing(asked, taken=taken)) == (["no_worse_than_baseline"] if holds_it else [])
 
 
-def test_a_replica_that_follows_the_nodes_and_has_no_place_is_a_loss_like_any_other() -> None:
+def test_an_unassigned_auto_expanded_replica_is_a_loss() -> None:
     """It went with a node that left for a moment while allocation was off."""
     asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
     indices = cluster_of(asked.observation.cluster).indices
@@ -456,7 +454,7 @@ def test_the_disks_of_other_nodes_do_not_hold_a_candidate() -> None:
     assert holding(seeing(asked, disks={**disks, ES2: low})) == ["disk_below_watermark"]
 
 
-def test_one_hold_a_predicate_says_how_many_and_names_the_first_few() -> None:
+def test_one_hold_a_predicate_counts_and_names_the_first_few() -> None:
     world = cluster(6)
     for number in range(7):
         world.add_index(f"bare-{number}", replicas=0, places=["es2"])
@@ -469,7 +467,7 @@ def test_one_hold_a_predicate_says_how_many_and_names_the_first_few() -> None:
 
 
 @pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])
-def test_a_recovery_that_the_candidate_has_a_part_in_holds_it_with_overlap_too(state: CopyState) -> None:
+def test_a_recovery_with_the_candidate_holds_it_with_overlap_too(state: CopyState) -> None:
     asked = wanting(question(), overlap_recovery=True)
     shards = _shards_of_es2(asked)
     for here in (True, False):
@@ -482,7 +480,7 @@ def test_a_recovery_that_the_candidate_has_a_part_in_holds_it_with_overlap_too(s
         assert "no_recovery_on_candidates" in holding(moving)
 
 
-def test_a_copy_that_nobody_works_on_holds_with_overlap_too_unless_it_was_missing_before() -> None:
+def test_an_idle_copy_holds_with_overlap_unless_missing_before() -> None:
     asked = wanting(_yellow_elsewhere(question()), overlap_recovery=True)
     assert holding(asked) == ["no_worse_than_baseline"]
     baseline = baseline_of(cluster_of(asked.observation.cluster), {})
@@ -497,7 +495,7 @@ def test_an_index_pinned_to_the_candidate_holds() -> None:
         assert holding(pinned) == ["every_shard_keeps_started_copies"]
 
 
-def test_an_added_replica_of_our_own_exclusions_and_settings_are_not_foreign() -> None:
+def test_our_exclusions_and_settings_are_not_foreign() -> None:
     asked = question()
     assert holding(viewing(asked, voting_exclusions=("es1",))) == ["no_other_maintenance"]
     assert holding(knowing(viewing(asked, voting_exclusions=("es1",)), excluded=frozenset({"es1"}))) == []
@@ -527,7 +525,7 @@ def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtes
             assert holding(asked) == held
 
 
-def test_an_index_that_is_not_on_the_wave_may_allocate_as_it_likes() -> None:
+def test_an_index_outside_the_wave_may_allocate_as_it_likes() -> None:
     asked = question(wave=("es4",))
     view = cluster_of(asked.observation.cluster)
     elsewhere = {copy.shard.index_uuid for copy in view.copies} - {

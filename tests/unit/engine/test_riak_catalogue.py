@@ -184,7 +184,7 @@ def test_the_rules_stand_in_the_order_in_which_they_are_asked() -> None:
     ]
 
 
-def test_what_does_not_pass_with_time_and_what_a_smaller_wave_helps() -> None:
+def test_predicates_that_do_not_pass_and_those_of_the_set() -> None:
     """Nobody waits for what only an operator can mend; a wave that is too large becomes smaller."""
     assert [rule.name for rule in PREDICATES if not rule.passes_with_time] == [
         "cluster_is_the_one_named",
@@ -228,6 +228,6 @@ def test_only_the_lives_of_the_wave_have_to_be_told() -> None:
     assert "lives_are_told" not in _refusing(replace(nameless, wave=Wave(number=1, nodes=(NodeName(ONE),))))
 
 
-def test_a_reading_without_the_ring_is_refused_by_every_rule_of_the_ring() -> None:
+def test_every_predicate_of_the_ring_needs_the_ring() -> None:
     asked = _viewing(_question(), riak=None)
     assert {"ring_ready", "all_members_up", "no_transfers"} < set(_refusing(asked))

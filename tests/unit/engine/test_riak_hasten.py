@@ -157,7 +157,7 @@ def test_an_unknown_number_keeps_it_once_handoff_was_forced(what: dict[str, Any]
     )
 
 
-def test_only_timers_of_restarted_nodes_are_shortened_and_none_is_made_longer() -> None:
+def test_only_timers_of_restarted_nodes_change_and_get_shorter() -> None:
     settings = SettingsView(
         transient={
             timer_key(ONE): "10000",
@@ -185,7 +185,7 @@ def _waiting(*holders: NodeName) -> Transfers:
     return Transfers(waiting=tuple(PartitionCount(node=name, partitions=2) for name in holders))
 
 
-def test_the_others_have_handed_back_when_the_wave_alone_holds_anything() -> None:
+def test_handback_is_over_when_the_wave_alone_holds_anything() -> None:
     alone = _with(transfers={ONE: _waiting(TWO), THREE: _waiting(TWO)})
     news = home(STATE, alone, 42.0)
     assert news is not None
@@ -196,7 +196,7 @@ def test_the_others_have_handed_back_when_the_wave_alone_holds_anything() -> Non
     assert home(STATE, _with(beyond={TWO: 3}), 42.0) is not None, "by /stats"
 
 
-def test_while_another_holds_or_may_hold_something_it_is_not_told(subtests: pytest.Subtests) -> None:
+def test_handback_is_not_over_while_another_may_hold_something(subtests: pytest.Subtests) -> None:
     for case, seen in zip(
         ["another holds", "unread by one", "one down", "nobody asked", "unread", "by stats", "one sends"],
         [
@@ -265,7 +265,7 @@ def test_handoff_of_3_2_can_be(version: str) -> None:
     assert impossible(version) is None
 
 
-def test_it_is_given_up_once_riak_itself_has_started_every_vnode_since_the_last_force() -> None:
+def test_hastening_ends_once_every_vnode_has_started() -> None:
     force = ForceHandoff()
     state = _after(_known_ring(STATE), ActionSent(action=force), ActionConfirmed(action=force))
     assert unstarted(state, _riak(two=SILENT)) is not None
@@ -290,13 +290,13 @@ def test_a_manager_that_never_lists_its_vnodes_is_given_up_too() -> None:
     assert unstarted(_after(state, event), _riak(two=empty)) is None
 
 
-def test_a_force_that_can_be_sent_again_makes_an_unknown_number_count_again() -> None:
+def test_a_repeatable_force_makes_an_unknown_number_count_again() -> None:
     force = ForceHandoff()
     state = _after(_known_ring(STATE), SAID, ActionSent(action=force), ActionConfirmed(action=force))
     assert unstarted(state, _riak(two=SILENT)) is not None
 
 
-def test_a_process_that_resumes_in_this_phase_does_not_know_of_a_force_before_it() -> None:
+def test_a_resumed_process_knows_of_no_force_before_it() -> None:
     resumed = replace(STATE, process=replace(STATE.process, resumed=True))
     assert unstarted(resumed, _riak(two=SILENT)) is not None
     later = replace(resumed, in_phase=replace(resumed.in_phase, before=Phase.REJOINED))
@@ -316,7 +316,7 @@ def test_what_was_not_hastened_is_told_when_the_wave_is_done() -> None:
     assert missed(STATE, SEEN, NOT_READ, 100.0) is None
 
 
-def test_a_force_that_failed_is_told_unless_it_was_accepted_a_moment_ago() -> None:
+def test_a_failed_force_is_named_unless_one_was_just_accepted() -> None:
     force = ForceHandoff()
     fails = (ActionSent(action=force), ActionFailed(action=force, reason="sudo refuses it", in_doubt=False))
     never = missed(_after(STATE, *fails), SEEN, SHORT, 100.0)

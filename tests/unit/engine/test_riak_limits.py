@@ -69,7 +69,7 @@ def test_no_limit_is_touched_without_a_wish() -> None:
 
 
 @pytest.mark.parametrize("has", [8, 16])
-def test_a_higher_one_is_never_lowered_and_noted_before_its_node_forgets_it(has: int) -> None:
+def test_a_higher_limit_is_never_lowered_and_is_recorded_first(has: int) -> None:
     assert _wanted(_state(), {TWO: has}) == {TWO: (str(has), str(has))}
     assert _wanted(_owing(_state(), TWO, has, has), {TWO: has}) == {}, "it is noted already"
     assert _wanted(_state(phase=NodePhase.RECOVERED), {TWO: has}) == {}, "nothing will make it forget"
@@ -90,7 +90,7 @@ def test_what_is_no_limit_of_a_node_is_left() -> None:
     assert limit_changes(_state(), others, riak_policy()) == ()
 
 
-def test_a_restarted_node_of_which_nothing_is_owed_any_more_is_raised_from_what_it_shows() -> None:
+def test_a_restarted_node_without_debt_is_raised_from_its_limit() -> None:
     """As when a run was put back by `restore`, and is taken up again afterwards."""
     restarted = _state(phase=NodePhase.RECOVERED, stopped_at=AT)
     assert restarted.forgetful == {TWO}
@@ -159,7 +159,7 @@ def test_nothing_owed_is_nothing_to_do() -> None:
     assert _restore_settings(_state(), {TWO: 2}) is None
 
 
-def test_a_limit_is_written_as_it_was_found_and_counts_when_it_is_read_so() -> None:
+def test_a_limit_is_restored_when_it_is_read_as_it_was_found() -> None:
     state = _owing(_state(), TWO, 4, 8)
     first = _restore_settings(state, {TWO: 8})
     assert _written(first) == {TWO: "4"}
@@ -170,7 +170,7 @@ def test_a_limit_is_written_as_it_was_found_and_counts_when_it_is_read_so() -> N
     assert _restored(_restore_settings(state, {TWO: 8})) == {}, "not read back yet"
 
 
-def test_a_restarted_node_that_shows_what_its_files_say_gets_what_it_had() -> None:
+def test_a_restarted_node_with_its_files_limit_gets_what_it_had() -> None:
     state = _owing(_state(phase=NodePhase.RECOVERED, stopped_at=AT), TWO, 4, 8)
     assert _written(_restore_settings(state, {TWO: 2})) == {TWO: "4"}
 
@@ -199,7 +199,7 @@ def test_the_limit_of_a_node_that_stays_down_is_gone_with_it() -> None:
 
 
 @pytest.mark.parametrize("phase", [NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING])
-def test_the_limit_of_a_node_on_its_way_waits_for_it_and_the_others_do_not(phase: NodePhase) -> None:
+def test_only_the_limit_of_a_node_that_starts_waits(phase: NodePhase) -> None:
     """A run that stands down puts back what it can at once; this one it can only when the node is up."""
     state = _owing(_state(phase=phase, stopped_at=AT), TWO, 4, 8)
     alone = _restore_settings(state, {ONE: 2}, away=(TWO,))

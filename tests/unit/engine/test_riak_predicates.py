@@ -206,7 +206,7 @@ def test_only_this_rule_stands_in_the_way(subtests: pytest.Subtests) -> None:
             assert all(evidence for _, evidence in found[name])
 
 
-def test_two_nodes_that_share_a_list_are_too_many_and_two_that_do_not_are_not() -> None:
+def test_two_nodes_are_too_many_where_they_share_a_list() -> None:
     sixteen = names(16)
     view = RiakView(
         members=tuple(member(node) for node in sixteen),
@@ -256,7 +256,7 @@ def test_the_evidence_names_who_is_meant() -> None:
     assert said(stranger, "ring_ready") == [f"{names(9)[8]} agreed or belong, but not both"]
 
 
-def test_a_member_that_keeps_its_share_while_others_change_theirs_is_not_named() -> None:
+def test_a_member_that_keeps_its_share_is_not_named() -> None:
     others = with_members(member(TWO, pending_share=20.0), member(FIVE, pending_share=0.0))
     assert [subject for subject, _ in refusals(others)["no_pending_ownership_change"]] == [FIVE]
 
@@ -333,7 +333,7 @@ def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None
             assert any(evidence in each for each in told), told
 
 
-def test_the_recorded_ring_is_ready_by_ringready_while_the_claimant_says_no() -> None:
+def test_ringready_may_say_ready_where_the_claimant_does_not() -> None:
     """Why `ringready` alone is not asked."""
     view = seen("joining2")
     assert isinstance(view.ring_ready, RingReady)
@@ -363,7 +363,7 @@ def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
     assert [(subject, "--disable-predicate" in evidence) for subject, evidence in few] == [(ONE, False)]
 
 
-def test_what_to_do_about_it_is_shown_to_its_end_whatever_the_names() -> None:
+def test_the_remedy_is_shown_to_its_end_with_any_names() -> None:
     long = [NodeName(f"riak@ip-10-200-100-{at}.eu-central-1.compute.internal") for at in (101, 102, 103)]
     owners = tuple(long[at % 3] for at in range(16))
     cluster = ClusterStatus(ring_ready=True, members=tuple(map(status_of, long)))
@@ -377,7 +377,7 @@ def test_what_to_do_about_it_is_shown_to_its_end_whatever_the_names() -> None:
     assert hold_sentence(hold).endswith(f"preference_lists_keep_quorum={long[0]} accepts it")
 
 
-def test_the_quorum_alone_is_of_the_set_and_does_not_come_back_with_time() -> None:
+def test_the_quorum_alone_is_of_the_set_and_does_not_pass() -> None:
     """A smaller wave is looked for, and nobody waits for a ring that will be the same in an hour."""
     found = of_the_ring()
     assert [rule.name for rule in found if rule.about_wave] == ["preference_lists_keep_quorum"]

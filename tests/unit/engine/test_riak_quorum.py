@@ -77,7 +77,7 @@ def test_a_ring_that_is_spaced_can_lose_any_one_node(nodes: int, sizes: tuple[in
         assert all(not breaches(found, [3], {node}) for node in names(nodes))
 
 
-def test_on_a_spaced_ring_two_nodes_may_go_unless_they_share_a_list() -> None:
+def test_on_a_spaced_ring_two_nodes_that_share_no_list_may_go() -> None:
     found = claimed(16, 64)
     assert spaced(found, 4)
     for one, other in combinations(names(16), 2):
@@ -88,7 +88,7 @@ def test_on_a_spaced_ring_two_nodes_may_go_unless_they_share_a_list() -> None:
     assert together(found, [2, 3], names(1)[0]) == together(found, [3], names(1)[0])
 
 
-def test_three_nodes_on_sixteen_partitions_wrap_badly_and_that_is_told() -> None:
+def test_three_nodes_on_sixteen_partitions_wrap_badly() -> None:
     """16 is no multiple of three: as on the recorded cluster, a node has two partitions of some list."""
     found = claimed(3, 16)
     broken = {node: breaches(found, [3], {node}) for node in names(3)}

@@ -129,7 +129,7 @@ def test_each_sign_that_is_missing_alone_says_so(subtests: pytest.Subtests) -> N
             assert found.startswith(said)
 
 
-def test_as_many_vnodes_as_partitions_are_enough_and_fallbacks_may_run_beside() -> None:
+def test_a_vnode_for_each_partition_is_enough_beside_fallbacks() -> None:
     owned = _stats(TWO).ownership[TWO]
     assert owned == 13
     assert not_back(_with(_counting(TWO, kv_vnodes=owned + 7)), TWO) is None
@@ -149,7 +149,7 @@ def test_a_node_that_owns_nothing_is_back_without_a_vnode() -> None:
     assert not_back(_with(_owning_nothing(TWO)), TWO) is None
 
 
-def test_a_member_list_that_was_not_read_is_not_asked_who_owns_what() -> None:
+def test_an_unread_member_list_is_not_asked_who_owns_what() -> None:
     assert not_back(_with(lambda riak: replace(riak, cluster=SILENT)), TWO) is None
     alone = _counting(TWO, kv_vnodes=12)
     short = not_back(_with(lambda riak: alone(replace(riak, cluster=SILENT))), TWO)

@@ -20,7 +20,7 @@ from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
 POLICY = riak_policy()
 
 
-def test_a_ring_of_64_takes_about_four_minutes_a_node_and_the_plan_says_why() -> None:
+def test_a_ring_of_64_takes_about_four_minutes_a_node() -> None:
     plan = plan_of(ringed(5, 64), riak_policy())
     assert {round(wave.predicted.likely / 60) for wave in plan.waves} == {4}
     measured = (200.0, 249.0)
@@ -34,7 +34,7 @@ def test_a_ring_of_64_takes_about_four_minutes_a_node_and_the_plan_says_why() ->
 
 
 @pytest.mark.parametrize(("size", "minutes"), [(64, 80 / 60), (256, 320 / 60), (1024, 1280 / 60)])
-def test_a_larger_ring_takes_as_much_longer_as_its_vnodes_take_to_start(size: int, minutes: float) -> None:
+def test_a_larger_ring_takes_longer_to_start_its_vnodes(size: int, minutes: float) -> None:
     """By Riak's own timers about 5 minutes of it at 256 partitions, and 21 at 1024."""
     usual = usual_restart(plan_view(size), POLICY).node
     apart = usual.likely - usual_restart(plan_view(64), POLICY).node.likely
@@ -65,14 +65,14 @@ def test_past_runs_go_before_the_timers() -> None:
     assert "no restart of this cluster is on record" in rests_on({}, usual)
 
 
-def test_hastened_handoff_takes_a_minute_and_says_what_that_rests_on() -> None:
+def test_hastened_handoff_takes_a_minute_with_its_reason() -> None:
     usual, hastened = usual_restart(None, POLICY), usual_restart(None, riak_policy(hasten_handoff=True))
     assert hastened.node.likely < usual.node.likely / 3
     assert hastened.node.low < hastened.node.likely < hastened.node.high
     assert hastened.rests_on.startswith("hastened handoff")
 
 
-def test_a_version_that_cannot_be_hastened_is_promised_no_minute_and_told_why() -> None:
+def test_a_version_that_cannot_be_hastened_has_no_such_estimate() -> None:
     wanted = riak_policy(hasten_handoff=True)
     older = replace(plan_view(64), version="3.0.16")
     usual = usual_restart(older, wanted)

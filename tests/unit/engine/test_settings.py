@@ -36,7 +36,7 @@ def _view(
     return SettingsView(persistent=persistent, transient=transient, files={**DEFAULTS, **files})
 
 
-def test_withholding_writes_persistently_and_where_a_transient_value_shadows(
+def test_disabling_writes_persistent_and_shadowing_transient(
     subtests: pytest.Subtests,
 ) -> None:
     for persistent, transient, changes in [
@@ -156,7 +156,7 @@ def _layers(
     return SettingsView(persistent=persistent, transient=transient or {}, files=files or {})
 
 
-def test_zones_go_by_the_clusters_own_awareness_unless_the_file_says(subtests: pytest.Subtests) -> None:
+def test_zones_go_by_the_clusters_awareness_unless_the_file_says(subtests: pytest.Subtests) -> None:
     for settings, chosen, attribute, attributes, forced in [
         (SettingsView(), None, None, (), ()),
         (SettingsView(files={ATTRIBUTES: ()}), None, None, (), ()),

@@ -47,7 +47,7 @@ def _hosts(asked: Question, **at: tuple[str, str]) -> Question:
     return seeing(asked, hosts=hosts)
 
 
-def test_a_node_of_the_machine_that_is_not_in_the_wave_holds_a_reboot() -> None:
+def test_a_node_of_the_machine_outside_the_wave_holds_a_reboot() -> None:
     asked = _hosts(wanting(question(), reboot=True), es2=("m", "b"), es5=("m", "b"))
     assert findings(asked, "selected_hosts_ready") == [
         (
@@ -71,7 +71,7 @@ def test_nodes_of_another_machine_will_have_their_turn_together() -> None:
     assert findings(asked, "selected_hosts_ready") == []
 
 
-def test_one_that_was_restarted_already_holds_a_reboot_of_its_machine() -> None:
+def test_a_node_restarted_already_holds_a_reboot_of_its_machine() -> None:
     asked = _hosts(
         wanting(question(), reboot=True), es2=("m", "b"), es5=("m", "b"), es3=("n", "b"), es6=("n", "b")
     )
@@ -88,7 +88,7 @@ def test_never_together_holds_every_reboot_of_a_shared_machine() -> None:
     assert all("set `hosts.together: reboot`" in evidence for _, evidence in told)
 
 
-def test_a_host_that_is_silent_now_is_on_the_machine_that_it_was_on() -> None:
+def test_an_unreachable_host_is_on_the_machine_that_it_was_on() -> None:
     """With another address as well, nothing but what was read when the run began tells of it."""
     asked = wanting(question(), reboot=True)
     seen = {name: host for name, host in asked.observation.hosts.items() if name != ES5}
@@ -231,7 +231,7 @@ def _did(situation: Situation, node: NodeProgress) -> str:
     return " ".join([*steps, *(f"{action_name(one)} {action_target(one)}" for one in told.actions)])
 
 
-def test_a_machine_is_rebooted_once_and_only_while_all_of_its_nodes_are_down() -> None:
+def test_a_machine_is_rebooted_once_with_all_of_its_nodes_down() -> None:
     wrong = []
     for what, situation, wanted in MACHINES:
         did = [_did(situation, node) for node in situation.state.wave_nodes]
@@ -256,7 +256,7 @@ def _resumed(state: RunState) -> RunState:
     return evolve(state, Record(run=state.run, sequence=99, at=NOW + 7.0, event=resumed))
 
 
-def test_a_reboot_under_way_when_the_program_was_killed_is_in_doubt_for_every_node_it_is_for() -> None:
+def test_after_a_kill_a_reboot_is_in_doubt_for_all_of_its_nodes() -> None:
     state = _situation(DOWN, DOWN, SILENT, SILENT).state
     sent = ActionSent(action=RebootHost(node=ES2, also=(ES5,)))
     state = evolve(state, Record(run=state.run, sequence=98, at=NOW, event=sent))

@@ -102,7 +102,7 @@ def test_selection(subtests: pytest.Subtests) -> None:
             assert " ".join(node.name for node in selected(view, selection, "zone")) == names
 
 
-def test_a_node_whose_start_nobody_knows_is_not_older_than_anything() -> None:
+def test_a_node_with_an_unknown_start_is_not_older() -> None:
     nameless = replace(_node("es1", D), incarnation=Incarnation(ephemeral_id="x"))
     view = _view(nameless, _node("es2", D, started=9_000))
     assert [node.name for node in selected(view, Selection(started_before=1e12), None)] == ["es2"]
@@ -131,7 +131,7 @@ def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
     assert next_wave(replace(state, nodes=done), view, _anything) is None
 
 
-def test_a_pending_node_that_is_away_keeps_its_place_behind_those_present() -> None:
+def test_an_absent_pending_node_goes_behind_those_present() -> None:
     world = cluster(3)
     state, view = Simulation(world).begin(policy()), views.cluster(world)
     without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es2"))
@@ -274,7 +274,7 @@ def test_the_next_zone(subtests: pytest.Subtests) -> None:
 FOUR = tuple(_node(f"es{n}", D, M, zone="a") for n in range(1, 5))
 
 
-def test_a_zone_is_made_smaller_in_order_and_says_what_made_it_so(subtests: pytest.Subtests) -> None:
+def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtests) -> None:
     for refused, most, nodes, why in [
         ((), None, "es1 es2 es3 es4", "all of zone a"),
         (("es1+es2",), None, "es1 es3 es4", "zone a without es2 (rule: index es1+es2: two copies)"),
@@ -385,7 +385,7 @@ def _against(*names: str) -> Ask:
     return ask
 
 
-def test_a_node_that_is_busy_is_passed_over_within_its_rank_and_no_further() -> None:
+def test_a_busy_node_is_passed_over_within_its_rank() -> None:
     """b and c are data nodes, d has a vote, e is the elected master: neither of these goes before b and c."""
     world = tuple(_node(name, D) for name in "bc") + tuple(_node(name, D, M) for name in "de")
     for busy, goes in (("", "b"), ("b", "c"), ("c", "b"), ("bc", "b"), ("bcd", "b")):
@@ -417,7 +417,7 @@ def test_a_machine_is_passed_over_whole() -> None:
     assert node_wave(choice).nodes == ("c",)
 
 
-def test_the_first_of_a_zone_is_passed_over_too_and_the_wave_says_so() -> None:
+def test_the_first_of_a_zone_is_passed_over_too() -> None:
     nodes = tuple(_node(name, D) for name in "abc")
     choice = Choice(
         number=1,

@@ -62,7 +62,7 @@ def test_two_loads_hold_the_same_documents() -> None:
     assert first["posts-01"] != first["posts-02"]
 
 
-def test_the_merge_policy_goes_back_after_the_flush_and_loading_waits_for_the_copies() -> None:
+def test_the_merge_policy_is_restored_after_the_flush() -> None:
     asked = [(method, path) for method, path, _ in loaded().asked]
     steps = ["_bulk", "_flush", "_settings", "_cluster/health"]
     places = [max(at for at, (_, path) in enumerate(asked) if step in path) for step in steps]

@@ -69,7 +69,7 @@ def test_settings_are_compared_level_by_level() -> None:
     )
 
 
-def test_the_summary_is_good_only_if_nothing_is_missing_and_nothing_left() -> None:
+def test_the_summary_is_good_only_with_nothing_missing_or_left() -> None:
     tally = Tally()
     tally.acknowledge(["d1", "d2"])
 

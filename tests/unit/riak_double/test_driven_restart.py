@@ -24,9 +24,8 @@ from orchestrator.stores.riak.parse_node import (
     parse_versions,
 )
 from orchestrator.stores.riak.parse_ring import ring_of
-from tests.riak_nodes import RIAK_COMMANDS, RiakNode, name_of, riak_nodes
+from tests.riak_nodes import RIAK_COMMANDS, RiakNode, name_of, riak_nodes, wait_until
 from tests.unit.riak_double.runner import admin_of
-from tests.unit.riak_double.test_processes import wait_until
 from tests.unit.riak_double.world import World
 
 PACE = 0.02

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,18 +19,11 @@ import pytest
 
 from tests.doubles.riak_double.daemon import Node
 from tests.doubles.riak_double.settings import read_own, read_riaks
-from tests.riak_nodes import LAUNCHER, PYTHON, RiakCommand, RiakNode, riak_nodes
+from tests.riak_nodes import LAUNCHER, PYTHON, RiakCommand, RiakNode, riak_nodes, wait_until
 from tests.riak_transcripts import STATS, wrapper_recordings
 
 PACE = 0.02
 ROOT = Path(__file__).parents[3]
-
-
-def wait_until(check: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < limit, what
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

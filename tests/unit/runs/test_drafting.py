@@ -98,7 +98,7 @@ def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
             )
 
 
-def test_nodes_with_one_reason_are_named_together_and_many_reasons_counted() -> None:
+def test_nodes_with_one_reason_are_named_together() -> None:
     reasons = {NodeName(f"es{number}"): f"why {number // 2}" for number in range(14)}
     said = with_reasons("no endpoint of", reasons)
     assert said[0] == "no endpoint of es0, es1: why 0"

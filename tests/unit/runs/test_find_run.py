@@ -44,7 +44,7 @@ def test_the_unfinished_run_is_meant(store: StateStore, fill: Fill, outcome: Out
 
 
 @pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.RESTORED])
-def test_a_finished_run_is_not_taken_up_and_covers_what_was_before(
+def test_a_finished_run_is_not_resumed_and_covers_earlier_ones(
     store: StateStore, fill: Fill, outcome: Outcome
 ) -> None:
     fill("prod", None, Outcome.FAILED, outcome)
@@ -55,9 +55,7 @@ def test_a_finished_run_is_not_taken_up_and_covers_what_was_before(
             find_run(store, wanted)
 
 
-def test_what_a_restored_run_left_to_do_can_be_resumed_until_another_run_is_done(
-    store: StateStore, fill: Fill
-) -> None:
+def test_a_restored_run_can_be_resumed_until_another_is_done(store: StateStore, fill: Fill) -> None:
     fill("prod", None, Outcome.RESTORED)
     assert found(store, Wanted.RESUME) == 2
     fill("prod", Outcome.DONE)
@@ -153,7 +151,7 @@ def test_a_resumed_run_is_under_way_again(store: StateStore, fill: Fill) -> None
 
 @pytest.mark.parametrize("wanted", Wanted)
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_run_that_was_gone_on_with_is_newer_than_one_that_was_done_in_between(
+def test_a_resumed_run_is_newer_than_one_done_in_between(
     store: StateStore, fill: Fill, wanted: Wanted, *, killed: bool
 ) -> None:
     fill("prod", Outcome.PAUSED, Outcome.DONE)
@@ -167,9 +165,7 @@ def test_a_run_that_was_gone_on_with_is_newer_than_one_that_was_done_in_between(
     assert find_run(store, wanted).run == run
 
 
-def test_an_older_run_with_nodes_left_is_named_where_a_later_one_is_done(
-    store: StateStore, fill: Fill
-) -> None:
+def test_an_older_run_with_nodes_left_is_named(store: StateStore, fill: Fill) -> None:
     fill("prod", Outcome.PAUSED, Outcome.DONE)
     with pytest.raises(UsageError, match=r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1`"):
         find_run(store, Wanted.RESUME)

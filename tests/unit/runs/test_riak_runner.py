@@ -71,7 +71,7 @@ def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None
     assert logged(tmp_path) == []
 
 
-def test_what_needs_roots_rights_goes_through_sudo_and_nothing_else_does(tmp_path: Path) -> None:
+def test_only_what_needs_roots_rights_goes_through_sudo(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     with running(tmp_path, sudo=Sudo.PASSWORDLESS) as run:
         assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
@@ -80,7 +80,7 @@ def test_what_needs_roots_rights_goes_through_sudo_and_nothing_else_does(tmp_pat
         assert logged(tmp_path) == [f"-n {riak} ping"]
 
 
-def test_a_password_goes_in_on_standard_input_and_never_on_the_command_line(tmp_path: Path) -> None:
+def test_a_password_goes_to_standard_input_alone(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     secret = {"sudo": Sudo.PASSWORD, "sudo_password": lambda: PASSWORD}
     with running(tmp_path, **secret) as run:
@@ -90,7 +90,7 @@ def test_a_password_goes_in_on_standard_input_and_never_on_the_command_line(tmp_
     assert PASSWORD not in logged(tmp_path)[0]
 
 
-def test_a_command_that_does_not_end_is_ended_on_its_host_and_has_no_exit_code(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_ended_on_its_host(tmp_path: Path) -> None:
     riak = script(tmp_path, f"echo begun; echo $$ >{tmp_path}/pid; exec sleep 60")
     began = time.monotonic()
     try:
@@ -114,7 +114,7 @@ def test_an_output_that_is_too_long_has_no_exit_code(tmp_path: Path) -> None:
     assert done.exit is None
 
 
-def test_a_machine_that_cannot_be_reached_is_unknown_and_the_command_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_machine_is_unknown_with_the_command(tmp_path: Path) -> None:
     closed = {
         "connect": Connect.SSH,
         "address": "127.0.0.1",

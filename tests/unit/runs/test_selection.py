@@ -86,7 +86,7 @@ def test_one_node_with_a_zone_is_enough() -> None:
     require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")
 
 
-def test_the_zones_of_riak_are_locations_and_without_one_they_are_refused() -> None:
+def test_the_zones_of_riak_are_locations_or_are_refused() -> None:
     wanted = policy(kind=Kind.RIAK, strategy=Strategy.ZONE, zone_attribute=LOCATION)
     view = _view()
     with pytest.raises(UsageError) as caught:
@@ -108,7 +108,7 @@ def test_a_zone_that_is_not_there_is_refused_with_those_that_are() -> None:
         _started(SettingsView(), wanted)
 
 
-def test_a_predicate_of_merging_can_be_switched_off_on_elasticsearch() -> None:
+def test_a_predicate_of_merging_can_be_disabled() -> None:
     names = predicate_names(Kind.ELASTICSEARCH)
     assert {rule.name for rule in (*kind_of(Kind.ELASTICSEARCH).predicates, *OWN_RULES)} == set(names.known)
     assert "lease_is_held" in names.always_on

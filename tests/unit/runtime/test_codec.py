@@ -178,7 +178,7 @@ def test_the_table_of_verbs_is_the_union() -> None:
     assert sorted(codec._VERBS) == sorted(ACTION_NAMES)
 
 
-def test_no_union_of_dataclasses_but_the_tagged_ones_is_left_to_guessing() -> None:
+def test_every_union_of_dataclasses_is_tagged() -> None:
     """Pydantic would have to guess which of several classes was meant; only these four have tags."""
     seen: set[Any] = set()
 
@@ -319,7 +319,7 @@ def test_a_gate_of_an_unknown_kind_is_damage() -> None:
         codec.decode_policy({**data, "gates": [{"gate": "oracle", "name": "x"}]})
 
 
-def test_a_baseline_of_a_version_that_did_not_write_the_size_of_the_ring_has_none() -> None:
+def test_an_earlier_baseline_has_no_size_of_the_ring() -> None:
     written = codec.encode_event(BaselineRecorded(missing=(), incarnations={}, partitions=64))
     assert codec.decode_event(written) == BaselineRecorded(missing=(), incarnations={}, partitions=64)
     del written["partitions"]

@@ -92,7 +92,7 @@ def test_an_answer_has_a_largest_size(server: ScriptedServer, more: int) -> None
         assert not isinstance(answer, Unknown)
 
 
-def test_an_answer_without_an_end_is_read_no_further_than_its_largest_size(server: ScriptedServer) -> None:
+def test_an_endless_answer_is_read_to_its_largest_size(server: ScriptedServer) -> None:
     head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
     server.on(PATH, raw(head + chunk * 40))
@@ -165,7 +165,7 @@ def test_tls_where_none_is_spoken_is_told(server: ScriptedServer) -> None:
     assert ": TLS: " in said
 
 
-def test_a_denied_account_is_asked_for_again_and_shown_by_its_reference(server: ScriptedServer) -> None:
+def test_a_denied_account_is_read_again_and_named_by_reference(server: ScriptedServer) -> None:
     server.on(PATH, reply({"error": SECRET}, status=401), reply({"ok": True}))
     secrets = iter([SECRET, "watcher:changed"])
     access = HttpAccess(url=server.url, basic="env:MQ_AUTH")

@@ -53,17 +53,17 @@ def test_with_the_lease_and_its_record_everything_is_sent() -> None:
     assert kept() == []
 
 
-def test_without_its_record_nothing_is_sent_that_another_bastion_could_not_restore() -> None:
+def test_without_its_record_nothing_lasting_is_sent() -> None:
     """Starts and restores of the same decision are sent: they wait for nothing."""
     for record in (Refused(reason="no master"), InDoubt(reason="timed out")):
         assert kept(record=record) == list(DISRUPTIVE)
 
 
-def test_while_another_process_may_have_taken_over_nothing_lasting_is_sent_but_starts_are() -> None:
+def test_after_a_possible_takeover_only_starts_are_sent() -> None:
     assert kept(lease=UNREAD) == [*DISRUPTIVE, RebootHost(node=ES1), *RESTORES]
 
 
-def test_a_deposed_process_starts_nodes_that_are_not_its_successors_and_does_nothing_else() -> None:
+def test_a_deposed_process_only_starts_its_own_nodes() -> None:
     deposed = Deposed(successor="run-2", owner="ben@bastion2", epoch=2, in_hand=(ES2,))
     assert [action for action in ALL if action not in kept(deposed=deposed)] == [StartNode(node=ES1)]
 

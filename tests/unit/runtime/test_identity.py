@@ -50,7 +50,7 @@ def test_a_process_that_ended_is_gone_as_a_zombie_already() -> None:
     assert provably_gone(identity)
 
 
-def test_a_suspended_process_is_alive_and_named_until_it_continues() -> None:
+def test_a_suspended_process_is_alive_and_named() -> None:
     process = child()
     identity = str(replace(current_process(), pid=process.pid, started=started(process.pid)))
     assert suspended_pid(identity) is None

@@ -266,7 +266,7 @@ def test_a_commit_in_doubt_is_looked_into_and_gone_on_from(
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_commit_in_doubt_while_the_server_is_away_is_looked_into_later(
+def test_a_commit_in_doubt_is_checked_when_the_server_is_back(
     store: StateStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """Its events come first in the next call; those that are there keep the moment that they were given."""
@@ -284,7 +284,7 @@ def test_a_commit_in_doubt_while_the_server_is_away_is_looked_into_later(
     assert line.outcome is Outcome.FAILED
 
 
-def test_what_another_process_wrote_is_never_taken_for_a_commit_in_doubt(
+def test_a_record_of_another_process_is_no_commit_in_doubt(
     store: StateStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = store.create_run(entry())
@@ -309,9 +309,7 @@ def test_a_run_that_another_run_restored_is_written_to_no_more(store: StateStore
     assert line.outcome is Outcome.RESTORED
 
 
-def test_a_process_that_another_replaced_in_the_line_of_the_run_writes_no_more(
-    store: StateStore, entry: Entry, url: str
-) -> None:
+def test_a_process_that_was_replaced_writes_no_more(store: StateStore, entry: Entry, url: str) -> None:
     journal = store.create_run(entry())
     journal.append((STARTED,), 1.0)
     raw = sqlite3.connect(url.removeprefix("sqlite:///"))

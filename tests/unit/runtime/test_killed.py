@@ -69,7 +69,7 @@ def test_a_kill_at_the_commit_leaves_all_of_the_step_or_nothing(  # noqa: PLR091
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(
+def test_a_kill_at_any_moment_loses_nothing_acknowledged(
     store: StateStore, url: str, entry: Entry, start: Start, seed: int
 ) -> None:
     store.create_run(entry())
@@ -119,7 +119,7 @@ def test_of_several_processes_one_takes_the_lease_of_a_dead_one(
 
 
 @pytest.mark.usefixtures("store")
-def test_a_killed_holder_elsewhere_is_outlasted_and_a_living_one_is_not(url: str, start: Start) -> None:
+def test_only_a_killed_holder_elsewhere_is_outlasted(url: str, start: Start) -> None:
     """The first holder says it is on another machine: only its heartbeat tells of it."""
     holder, other, heir = (start("take", url, name, "1.5") for name in ("holder", "other", "heir"))
     assert holder.stdin is not None

@@ -117,7 +117,7 @@ def test_a_heartbeat_seen_while_watching_means_alive() -> None:
     assert sum(bench.clock.waits) < 20
 
 
-def test_a_lease_that_stands_still_for_90_seconds_is_taken_over_and_not_before() -> None:
+def test_a_lease_without_a_beat_is_taken_after_90_seconds() -> None:
     bench = Bench(FakeLeasePort({4: THEIRS}))
     taken = bench.lease.acquire(bench.watcher)
     assert sum(bench.clock.waits) == pytest.approx(90)
@@ -161,7 +161,7 @@ def test_a_takeover_carries_the_debts_on() -> None:
     assert bench.clock.waits == []
 
 
-def test_what_was_carried_on_is_still_the_other_runs_when_its_own_taker_died_before_a_record() -> None:
+def test_changes_stay_the_other_runs_until_a_taker_records_them() -> None:
     """Killed right after the takeover, `r2` takes its own lease again: what stands there is not its own."""
     bench = Bench(FakeLeasePort({4: THEIRS}))
     bench.gone |= {THEIRS.process, US.process}
@@ -184,7 +184,7 @@ def test_another_runs_leftovers_go_before_our_own() -> None:
     assert (taken.record.epoch, taken.takeover, taken.previous) == (8, True, THEIRS)
 
 
-def test_a_run_takes_its_own_lease_back_from_its_dead_process_at_once() -> None:
+def test_a_run_takes_its_lease_from_its_dead_process_at_once() -> None:
     bench = Bench(FakeLeasePort({4: replace(THEIRS, run="r2")}))
     bench.gone.add(THEIRS.process)
     taken = bench.lease.acquire(bench.watcher)
@@ -214,7 +214,7 @@ def test_an_interruption_ends_the_watch_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("answers_lost", [0, 1])
-def test_a_request_that_comes_while_the_lease_is_created_gives_it_back(answers_lost: int) -> None:
+def test_a_request_during_the_creation_releases_the_lease(answers_lost: int) -> None:
     first, second = FakeLeasePort(), FakeLeasePort(answers_lost=answers_lost)
     bench = Bench(first, second)
 
@@ -229,7 +229,7 @@ def test_a_request_that_comes_while_the_lease_is_created_gives_it_back(answers_l
     assert not held(bench.lease)
 
 
-def test_a_request_that_comes_while_a_dead_runs_lease_is_replaced_leaves_what_that_run_owes() -> None:
+def test_a_request_during_a_takeover_leaves_the_pending_changes() -> None:
     bench = Bench(FakeLeasePort({4: THEIRS}))
     bench.gone.add(THEIRS.process)
 
@@ -294,7 +294,7 @@ def test_the_first_place_is_given_back_when_the_second_refuses() -> None:
     assert not held(bench.lease)
 
 
-def test_debts_taken_over_in_the_first_place_outlast_a_refusal_of_the_second() -> None:
+def test_changes_taken_over_first_outlast_a_later_refusal() -> None:
     """A second try of the same process finds its own record, with what the first had taken over."""
     second = FakeLeasePort(offline="no master")
     bench = Bench(FakeLeasePort({4: THEIRS}), second)
@@ -308,7 +308,7 @@ def test_debts_taken_over_in_the_first_place_outlast_a_refusal_of_the_second() -
     assert taken.previous.debts == THEIRS.debts
 
 
-def test_the_first_place_is_kept_alive_while_the_second_is_watched() -> None:
+def test_the_first_place_has_beats_while_the_second_is_watched() -> None:
     bench = Bench(FakeLeasePort(), FakeLeasePort({4: THEIRS}))
     taken = bench.lease.acquire(bench.watcher)
     assert taken.record.epoch == 5
@@ -346,7 +346,7 @@ def test_a_vanished_record_is_a_loss() -> None:
     assert bench.port.records == {}
 
 
-def test_a_foreign_record_of_our_own_epoch_is_seen_after_a_long_sleep_and_left_alone() -> None:
+def test_a_foreign_record_of_our_epoch_is_left_alone() -> None:
     """Suspended for long: taken over, given back, and taken anew from the first epoch on."""
     port = FakeLeasePort()
     bench = Bench(port)
@@ -359,7 +359,7 @@ def test_a_foreign_record_of_our_own_epoch_is_seen_after_a_long_sleep_and_left_a
     assert port.records == {1: replace(THEIRS, epoch=1)}
 
 
-def test_without_a_refresh_it_is_held_for_60_seconds_and_again_after_one() -> None:
+def test_without_a_refresh_it_is_held_for_60_seconds() -> None:
     bench = Bench(FakeLeasePort())
     bench.lease.acquire(bench.watcher)
     bench.port.offline = "connection refused"
@@ -402,7 +402,7 @@ def test_a_state_is_published_only_when_its_record_differs() -> None:
     assert bench.port.records[1].debts == (DEBT,)
 
 
-def test_what_could_not_be_published_is_published_by_the_next_beat() -> None:
+def test_the_next_beat_publishes_what_could_not_be() -> None:
     bench = Bench(FakeLeasePort())
     bench.lease.acquire(bench.watcher)
     bench.port.offline = "timed out"
@@ -470,7 +470,7 @@ def test_the_thread_keeps_it_and_leaving_ends_that() -> None:
     clock.close()
 
 
-def test_a_record_that_stands_already_is_not_waited_for_behind_a_heartbeat_that_hangs() -> None:
+def test_a_written_record_waits_for_no_heartbeat_that_hangs() -> None:
     port = FakeLeasePort()
     bench = Bench(port)
     bench.lease.acquire(bench.watcher)
@@ -494,7 +494,7 @@ def test_a_record_that_stands_already_is_not_waited_for_behind_a_heartbeat_that_
     beat.join(30)
 
 
-def test_a_successor_is_named_with_what_it_has_in_hand_and_its_record_is_never_touched() -> None:
+def test_a_successor_is_named_and_its_record_left_alone() -> None:
     """Suspended and woken: the thread has not run yet, and what is about to be written asks first."""
     second = FakeLeasePort()
     bench = Bench(FakeLeasePort(), second)
@@ -516,7 +516,7 @@ def test_a_successor_is_named_with_what_it_has_in_hand_and_its_record_is_never_t
     assert second.records[4] == theirs
 
 
-def test_a_refresh_that_fails_and_a_record_that_is_gone_are_no_successors() -> None:
+def test_a_failed_refresh_or_missing_record_is_no_successor() -> None:
     bench = Bench(FakeLeasePort())
     bench.lease.acquire(bench.watcher)
     bench.clock.time += 61
@@ -532,7 +532,7 @@ def test_a_refresh_that_fails_and_a_record_that_is_gone_are_no_successors() -> N
     assert (gone.held, gone.successor) == (False, None)
 
 
-def test_a_process_whose_record_is_gone_sees_who_takes_the_lease_later() -> None:
+def test_a_process_without_its_record_sees_a_later_holder() -> None:
     bench = Bench(FakeLeasePort())
     bench.lease.acquire(bench.watcher)
     bench.port.records.clear()

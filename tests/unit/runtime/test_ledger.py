@@ -92,7 +92,7 @@ def test_what_is_owed_is_undone_in_the_reverse_of_its_order(ledger: Ledger) -> N
     assert {(one.operator, one.nodes) for one in owed} == {("anna", (ES1,))}
 
 
-def test_what_was_found_at_first_comes_back_and_every_value_of_ours_is_known(ledger: Ledger) -> None:
+def test_the_ledger_has_the_original_value_and_each_of_ours(ledger: Ledger) -> None:
     """A second profile found what the first one had written: that is not what stood there before us."""
     ledger.record(tuning(value("always", "madvise")), 1.0)
     ledger.record(tuning(value("madvise", "never"), tunable="thp again"), 2.0)
@@ -141,7 +141,7 @@ def test_the_nodes_of_one_machine_share_what_is_owed(ledger: Ledger) -> None:
     assert ledger.owed() == {}
 
 
-def test_a_restart_writes_what_it_is_about_to_tune_with_its_journal(store: StateStore, entry: Entry) -> None:
+def test_a_restart_writes_its_tuning_with_the_journal(store: StateStore, entry: Entry) -> None:
     journal = store.create_run(entry())
     tune = TuneHost(node=ES1, tunable="thp", changes=(value("always", "never"),))
     journal.append((GoodReading(count=1), ActionSent(action=tune)), 7.0)
@@ -216,7 +216,7 @@ def _without_table(file: Path) -> None:
     database.close()
 
 
-def test_a_database_of_an_earlier_version_gets_its_ledger_when_it_is_written(
+def test_an_earlier_database_gets_its_ledger_when_written(
     store: StateStore, url: str, tmp_path: Path, entry: Entry
 ) -> None:
     store.create_run(entry()).append((GoodReading(count=1),), 1.0)

@@ -101,9 +101,7 @@ def test_a_reading_that_is_unwanted_is_left_while_it_still_waits(hangs: str) -> 
     ("order", "first", "second"),
     [(Order.CLUSTER_FIRST, "cluster", "hosts"), (Order.HOSTS_FIRST, "hosts", "cluster")],
 )
-def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable(
-    order: Order, first: str, second: str
-) -> None:
+def test_in_turn_there_is_no_second_thread(order: Order, first: str, second: str) -> None:
     seen: list[tuple[str, int]] = []
 
     def noting(what: str, found: Any) -> Callable[..., Any]:
@@ -117,7 +115,7 @@ def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable
     assert seen == [(first, threading.get_ident()), (second, threading.get_ident())]
 
 
-def test_a_cluster_state_that_is_older_than_one_read_before_is_unknown_for_two_minutes() -> None:
+def test_an_older_cluster_state_is_unknown_for_two_minutes() -> None:
     """Endpoints may disagree; one that stays behind belongs to a cluster that was built anew."""
     simulation = Simulation(cluster(3))
     state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))

@@ -80,9 +80,7 @@ def test_a_later_run_that_saw_the_end_settles_it(store: StateStore, write: Write
     assert told(store, "i1") == (set(), {"i1": "b"})
 
 
-def test_a_merge_begun_anew_is_unfinished_again_and_the_last_end_stands(
-    store: StateStore, write: Write
-) -> None:
+def test_a_merge_that_began_again_is_unfinished_again(store: StateStore, write: Write) -> None:
     write(begun("i1"), merged("i1", "a"))
     write(begun("i1"), merged("i1", "b"), begun("i1"))
     assert told(store, "i1") == ({"i1"}, {"i1": "b"})

@@ -77,7 +77,7 @@ def test_the_first_signal_is_a_request_and_ends_the_wait(start: Start, number: s
     ],
     ids=str,
 )
-def test_a_second_signal_leaves_at_once_wherever_the_run_is_stuck(
+def test_a_second_signal_leaves_at_once_wherever_it_is_stuck(
     start: Start, tmp_path: Path, stuck: str, second: signal.Signals
 ) -> None:
     lock = sqlite3.connect(tmp_path / "x.db", isolation_level=None)

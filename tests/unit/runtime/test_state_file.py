@@ -90,9 +90,7 @@ def test_without_the_shared_folder_it_is_in_the_home(tmp_path: Path) -> None:
     assert found({"XDG_STATE_HOME": "x"}) == str(tmp_path / ".local/state/orchestrate/state.db")
 
 
-def test_the_shared_folder_goes_before_the_home_and_decides_on_the_group(
-    tmp_path: Path, entry: Entry
-) -> None:
+def test_the_shared_folder_goes_before_the_home(tmp_path: Path, entry: Entry) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o2770)
@@ -229,9 +227,7 @@ def test_a_lock_that_is_kept_is_named(store: StateStore, tmp_path: Path, entry: 
     assert [record.sequence for record in journal.append((GoodReading(count=1),), 2.0)] == [1]
 
 
-def test_a_full_database_writes_nothing_and_goes_on_when_there_is_room(
-    store: StateStore, entry: Entry
-) -> None:
+def test_a_full_database_writes_again_when_there_is_room(store: StateStore, entry: Entry) -> None:
     journal = store.create_run(entry())
     journal.append((GoodReading(count=1),), 1.0)
     with store._engine.connect() as connection:
@@ -346,7 +342,7 @@ except JournalError as error:
 """
 
 
-def test_an_account_that_may_only_read_can_look_and_is_told_why_it_cannot_write(entry: Entry) -> None:
+def test_an_account_that_may_only_read_learns_why(entry: Entry) -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders shut other accounts out
         folder = Path(name)
         url = f"sqlite:///{folder}/state.db"
@@ -387,7 +383,7 @@ def test_the_words_of_a_driver_are_shown_without_its_advice(error: str, words: s
 
 
 @pytest.mark.parametrize("url", ["postgresql+pg8000://u:secret@h/db", "nodb://u:secret@h/db"])
-def test_an_unusable_kind_of_database_shows_no_words_of_the_library(tmp_path: Path, url: str) -> None:
+def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path, url: str) -> None:
     with pytest.raises(JournalError) as caught:
         open_store(url, {}, access=Access.WRITE, home=tmp_path)
     assert "postgresql+psycopg://HOST/NAME" in str(caught.value)

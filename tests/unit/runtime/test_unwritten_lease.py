@@ -42,7 +42,7 @@ def test_it_is_what_stands_there_until_it_is_taken() -> None:
     assert lease.read() == replace(OURS, heartbeat=1)
 
 
-def test_what_was_taken_over_is_not_there_any_more_once_it_is_removed() -> None:
+def test_a_record_taken_over_is_gone_once_removed() -> None:
     lease = UnwrittenLease(ReadOnly())
     lease.create(OURS)
     assert lease.remove(OURS.epoch) == Done()
@@ -72,7 +72,7 @@ def test_somebody_who_can_write_after_all_is_seen() -> None:
     assert lease.read() == there.record
 
 
-def test_ours_that_was_written_while_there_was_room_is_ours_still() -> None:
+def test_our_record_written_while_there_was_room_is_still_ours() -> None:
     """The lease was taken, and then the disk had no space for the journal."""
     there = ReadOnly(OURS)
     lease = UnwrittenLease(there)

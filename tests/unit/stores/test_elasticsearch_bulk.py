@@ -221,7 +221,7 @@ def merges_in(version: str, moment: str) -> tuple[RunningMerge, ...]:
 
 
 @each_version
-def test_each_request_is_one_merge_however_many_nodes_carry_it_out(version: str) -> None:
+def test_each_request_is_one_merge_on_any_number_of_nodes(version: str) -> None:
     assert merges_in(version, "loaded") == ()
     named = [merge.named for merge in merges_in(version, "merging")]
     assert sorted(map(repr, named)) == sorted(map(repr, [("many",), ("lots",), ("ma*", "people"), ()]))
@@ -315,7 +315,7 @@ def test_names_of_real_nodes(version: str) -> None:
     assert names[found.open[3].uuid] == {"posts", "all-posts"}
 
 
-def test_names_are_asked_for_in_parts_that_a_request_line_carries() -> None:
+def test_names_are_asked_for_in_parts_that_fit_a_request_line() -> None:
     names = [f"{number:03}-{'ü' * 90}" for number in range(30)]
     parts = list(calls.request_lines(names))
     assert [name for part in parts for name in part] == names

@@ -297,9 +297,7 @@ def test_a_host_that_does_not_resolve(client: Open) -> None:
     assert "does not resolve" in outcome.reason
 
 
-def test_the_first_contact_names_what_is_wrong_with_each_endpoint(
-    server: ScriptedServer, client: Open
-) -> None:
+def test_the_first_contact_has_a_reason_for_each_endpoint(server: ScriptedServer, client: Open) -> None:
     """It named the one that was tried last, and the others were looked for in vain."""
     closed = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
     unknown, refusing = "http://nobody.invalid:9200", server.url
@@ -392,7 +390,7 @@ def test_a_node_that_goes_down_is_sent_nothing(client: Open) -> None:
         assert len(first.asked) == count + 1
 
 
-def test_other_nodes_are_found_by_the_addresses_that_they_publish(client: Open) -> None:
+def test_other_nodes_are_found_by_published_addresses(client: Open) -> None:
     with ScriptedServer() as listed, ScriptedServer() as unlisted:
         listed.on(PROBE, reply(node("es1", address=f"127.0.0.1:{listed.port}")))
         both = node("es1", address=f"127.0.0.1:{listed.port}")
@@ -441,7 +439,7 @@ def test_bad_endpoints(clock: RealClock, url: str, message: str) -> None:
     assert "p@" not in str(caught.value)
 
 
-def test_a_missing_certificate_file_is_a_fault_of_the_configuration(clock: RealClock) -> None:
+def test_a_missing_certificate_file_is_a_configuration_fault(clock: RealClock) -> None:
     with pytest.raises(ConfigError, match=r"tls\.ca: /nowhere/ca\.pem cannot be used"):
         ElasticsearchClient(Access(endpoints=("https://es1:9200",), ca="/nowhere/ca.pem"), clock=clock)
 
@@ -552,9 +550,7 @@ def test_a_server_that_cannot_be_reached_refuses_for_now(client: Open) -> None:
     assert done.passes
 
 
-def test_a_master_that_is_never_done_does_not_hold_readings_for_ever(
-    server: ScriptedServer, client: Open
-) -> None:
+def test_a_busy_master_does_not_hold_readings_for_ever(server: ScriptedServer, client: Open) -> None:
     """Its queue takes higher priorities first, so a wait for the lowest one never ends."""
     busy = {"status": "green", "timed_out": True, "number_of_nodes": 3, "active_shards": 1}
     busy |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)

@@ -226,7 +226,7 @@ def test_what_became_of_its_task(
 
 
 @pytest.mark.parametrize(("after", "result"), [(tasks("posts"), Done), (tasks(), InDoubt)])
-def test_a_lost_connection_is_looked_into_and_nothing_is_sent_again(
+def test_after_a_lost_connection_nothing_is_sent_again(
     server: ScriptedServer, port: ElasticsearchCluster, after: Any, result: type[ActionResult]
 ) -> None:
     server.on(CALL, cut(b""))

@@ -174,7 +174,7 @@ def test_reindexes_are_told_by_their_action() -> None:
     assert activity.snapshots == ("r/s",)
 
 
-def test_a_member_that_does_not_tell_its_tasks_is_unread_and_nobody_else() -> None:
+def test_only_a_member_without_its_tasks_is_unread() -> None:
     failure = {"type": "failed_node_exception", "reason": "Failed node [x3]", "node_id": "x3"}
     task = {"name": "es2", "tasks": {"x:1": {"action": "indices:data/write/update/byquery"}}}
     answer = {"node_failures": [failure], "nodes": {"x2": task}}

@@ -30,7 +30,7 @@ COLD, FROZEN = frozenset({Role.DATA_COLD}), frozenset({Role.DATA_FROZEN})
 HOT = frozenset({Role.DATA_HOT, Role.DATA_CONTENT})
 
 
-def test_the_default_of_a_dedicated_cold_or_frozen_node_goes_by_its_memory() -> None:
+def test_the_default_of_a_cold_or_frozen_node_goes_by_its_memory() -> None:
     """As in Elasticsearch's `RecoverySettings`."""
     table = {
         4 * GB: 40,
@@ -72,7 +72,7 @@ def test_what_a_nodes_file_says_goes_before_its_default() -> None:
             own(damaged)
 
 
-def test_the_limit_is_raised_above_the_fastest_node_or_not_at_all(subtests: pytest.Subtests) -> None:
+def test_the_limit_is_above_the_fastest_node_or_not_raised(subtests: pytest.Subtests) -> None:
     for rates, raised in [
         ((40 * MB, 40 * MB), True),
         ((40 * MB, 90 * MB), True),
@@ -142,7 +142,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.mark.parametrize(("memory", "rate"), [(16 * GB, 90 * MB), (64 * GB, 250 * MB), (None, 250 * MB)])
-def test_the_rate_of_another_node_than_the_one_that_answers_counts(
+def test_the_rate_of_a_node_that_does_not_answer_counts(
     server: ScriptedServer, memory: int | None, rate: int
 ) -> None:
     path = "/_nodes/id-cold1/stats/os"

@@ -27,7 +27,7 @@ from orchestrator.stores.riak.parse_ring import ring_of
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.riak_rings import claimed, names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.stores.test_riak_versions import V20, V29, V30, owned, partitions_text
+from tests.unit.stores.riak_outputs import V20, V29, V30, owned, partitions_text
 
 DEV1 = NodeName("dev1@127.0.0.1")
 DEV2 = NodeName("dev2@127.0.0.1")
@@ -87,7 +87,7 @@ def test_a_wait_that_our_limit_ends_is_not_up() -> None:
     )
 
 
-def test_a_limit_that_was_not_set_is_told_though_the_term_says_ok() -> None:
+def test_a_limit_that_was_not_set_is_found_beside_the_term_ok() -> None:
     dev9 = NodeName("dev9@127.0.0.1")
     assert admin(of("misc")).set_transfer_limit(DEV1, dev9, 4) == LimitSet(
         limit=None, node=dev9, failed=(dev9,)
@@ -125,7 +125,7 @@ def test_the_words_of_each_version() -> None:
     )
 
 
-def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -> None:
+def test_the_shipped_sudoers_allow_the_commands_and_no_others() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak").read_text()
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     found = re.findall(r"/usr/sbin/riak (?:[^,\n\\]|\\[\[\],])+", lines)

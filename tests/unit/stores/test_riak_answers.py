@@ -14,7 +14,7 @@ from orchestrator.stores.riak.parse_node import parse_pid, parse_ping, parse_ver
 from orchestrator.stores.riak.parse_stats import parse_stats
 from tests.fakes.riak_rings import names
 from tests.riak_transcripts import STATS
-from tests.unit.stores.test_riak_versions import V29, V32, out
+from tests.unit.stores.riak_outputs import V29, V32, out
 
 ONE, TWO, THREE = names(3)
 RULE = f"{'-' * 79}\n"

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
-from tests.unit.stores.test_riak_versions import V29, V30, V32, out
+from tests.unit.stores.riak_outputs import V29, V30, V32, out
 
 LIST = "default (active)\nwide (not active)\nlast (active)\n"
 NAMES = ("default", "wide", "last")
@@ -45,7 +45,7 @@ def status(*lines: str, head: str = "wide is active") -> str:
 
 
 @pytest.mark.parametrize("head", ["wide is active", "wide has been created and may be activated"])
-def test_the_n_val_may_be_the_first_property_or_the_one_before_the_end(head: str) -> None:
+def test_the_n_val_may_be_the_first_or_last_property(head: str) -> None:
     """Where it stands is by chance."""
     assert parse_n_val(out(status("n_val: 5", "ok", head=head)), "wide") == 5
     assert parse_n_val(out(status("r: quorum", "n_val: 1", "w: quorum", head=head)), "wide") == 1

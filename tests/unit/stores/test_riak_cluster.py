@@ -57,7 +57,7 @@ def write(**limits: str) -> WriteSettings:
     return WriteSettings(changes=changes, purpose=Purpose.RAISE_LIMITS)
 
 
-def test_a_look_at_the_cluster_reads_its_members_their_lives_and_the_claimant(stage: Staged) -> None:
+def test_a_look_at_the_cluster_reads_members_and_claimant(stage: Staged) -> None:
     view = cluster(stage, Look.CLUSTER)
     found = view.riak
     assert (view.name, view.uuid, view.version, view.master) == ("ring", "riak:ring", "3.2.1", DEV1)
@@ -139,7 +139,7 @@ def test_a_member_that_does_not_answer_is_passed_over(stage: Staged) -> None:
     assert stage.runner.on("admin", "cluster", "status")[-2:] == [DEV1, DEV2]
 
 
-def test_where_no_member_answers_everything_is_unknown_with_what_each_said(stage: Staged) -> None:
+def test_where_no_member_answers_all_is_unknown_with_reasons(stage: Staged) -> None:
     stage.cluster.observe({Look.CLUSTER})
     for node in NAMES:
         stage.world.stop(node)
@@ -156,7 +156,7 @@ def test_a_node_whose_process_cannot_be_told_has_no_life(stage: Staged) -> None:
     assert lives == {DEV1: f"{BOOT} 100 1000", DEV2: None, DEV3: None}
 
 
-def test_another_node_that_answers_at_its_port_is_no_sign_of_life(stage: Staged) -> None:
+def test_another_node_at_its_port_is_no_sign_of_life(stage: Staged) -> None:
     """As where nodes share a machine, and the endpoints name the port of one of them only."""
     stage.cluster.observe({Look.CLUSTER})
     first = stage.ports[DEV1].answers["/stats"][-1]
@@ -166,7 +166,7 @@ def test_another_node_that_answers_at_its_port_is_no_sign_of_life(stage: Staged)
     assert DEV1 in stats.reason
 
 
-def test_a_node_that_was_down_at_first_is_found_at_its_own_endpoint_when_it_is_back(stage: Staged) -> None:
+def test_a_node_that_was_down_is_found_at_its_own_endpoint(stage: Staged) -> None:
     stage.world.stop(DEV3)
     cluster(stage, Look.CLUSTER)
     stage.world.start(DEV3)
@@ -194,7 +194,7 @@ def test_limits_are_written_node_by_node_by_one_that_is_up(stage: Staged) -> Non
     assert stage.runner.on("admin", "transfer-limit", DEV3, "4") == [DEV2]
 
 
-def test_a_limit_that_is_refused_at_first_is_refused_and_later_in_doubt(stage: Staged) -> None:
+def test_a_limit_refused_after_another_was_set_is_in_doubt(stage: Staged) -> None:
     said = "Failed to set transfer limit for '{}'\nok\n"
     stage.runner.instead[DEV1, f"admin transfer-limit {DEV2} 8"] = CommandOutput(
         exit=0, stdout=said.format(DEV2)
@@ -297,7 +297,7 @@ def test_a_verb_of_elasticsearch_is_refused_by_name(stage: Staged) -> None:
     assert stage.cluster.describe(Flush()) == "(no verb of Riak: Flush)"
 
 
-def test_health_counts_the_members_that_are_up_and_each_part_is_read_when_it_is_asked_for(
+def test_health_counts_members_up_and_reads_only_what_is_asked(
     stage: Staged,
 ) -> None:
     stage.cluster.observe({Look.CLUSTER})
@@ -321,7 +321,7 @@ def test_a_probe_is_refused_where_the_limits_are_not_told(stage: Staged, silent:
     assert [line for _, line in stage.runner.asked if line.startswith("admin transfer-limit ")] == []
 
 
-def test_a_probe_is_refused_where_the_node_that_is_asked_does_not_tell_its_own(stage: Staged) -> None:
+def test_a_probe_is_refused_by_a_node_without_its_own_limit(stage: Staged) -> None:
     others = stage.world.ask(DEV1, "admin transfer-limit").replace(f"'{DEV1}'", "'dev9@127.0.0.1'")
     stage.runner.instead[DEV1, "admin transfer-limit"] = CommandOutput(exit=0, stdout=others)
     done = stage.cluster.perform(ProbeSettings())
@@ -353,7 +353,7 @@ def test_what_riak_does_not_tell_is_unknown(stage: Staged) -> None:
     assert isinstance(stage.cluster.bulk(["uuid"]), Unknown)
 
 
-def test_an_endpoint_that_does_not_answer_is_named_with_what_is_wrong(stage: Staged) -> None:
+def test_an_endpoint_without_an_answer_is_named_with_a_reason(stage: Staged) -> None:
     stage.world.stop(DEV2)
     wrong = stage.cluster.endpoints()
     assert [url for url, what in wrong.items() if what is not None] == [stage.ports[DEV2].url]
@@ -368,7 +368,7 @@ def test_a_release_before_3_0_is_asked_by_its_own_word(stage: Staged) -> None:
     assert stage.runner.on("version") == [DEV1]
 
 
-def test_a_release_that_neither_word_tells_is_unknown_with_both_answers(stage: Staged) -> None:
+def test_a_release_that_no_command_tells_is_unknown(stage: Staged) -> None:
     for name in NAMES:
         for word in ("versions", "version"):
             stage.runner.instead[name, word] = CommandOutput(exit=1, stdout=f"no {word}\n")

@@ -57,7 +57,7 @@ def _hits(stage: Staged, node: NodeName) -> int:
     return len(stage.ports[node].asked)
 
 
-def test_each_endpoint_is_asked_once_and_members_are_those_of_all_answers(stage: Staged) -> None:
+def test_each_endpoint_is_asked_once_for_its_members(stage: Staged) -> None:
     contacts = _contacts(stage, DEV1, DEV3)
     assert _told(contacts) is _told(contacts)
     assert _told(contacts).members == NAMES
@@ -75,16 +75,14 @@ def test_an_endpoint_that_is_a_node_is_where_it_is_asked(stage: Staged) -> None:
 
 
 @pytest.mark.parametrize(("at", "host"), [("127.0.0.9", "127.0.0.9"), ("::1", "[::1]")])
-def test_a_member_without_an_endpoint_has_the_port_of_the_first_one_on_its_machine(
-    stage: Staged, at: str, host: str
-) -> None:
+def test_a_member_without_endpoint_has_its_machines_first_port(stage: Staged, at: str, host: str) -> None:
     contacts = _contacts(stage, DEV1, DEV3, at=at)
     _told(contacts)
     assert _why(contacts.http(DEV2).ping()).startswith(f"http://{host}:{stage.ports[DEV1].port}/ping: ")
     assert _hits(stage, DEV1) == 1, "nothing that is known is asked again"
 
 
-def test_another_node_that_answers_where_one_is_looked_for_is_not_taken_for_it(stage: Staged) -> None:
+def test_another_node_at_an_endpoint_is_not_taken_for_it(stage: Staged) -> None:
     contacts = _contacts(stage, DEV1)
     _told(contacts)
     assert _why(contacts.stats(DEV2)) == (
@@ -92,7 +90,7 @@ def test_another_node_that_answers_where_one_is_looked_for_is_not_taken_for_it(s
     )
 
 
-def test_a_node_of_the_same_machine_that_was_down_is_found_when_it_is_up(stage: Staged) -> None:
+def test_a_second_node_of_a_machine_is_found_when_it_is_up(stage: Staged) -> None:
     stage.world.stop(DEV2)
     contacts = _contacts(stage, DEV1, DEV2)
     _told(contacts)
@@ -132,7 +130,7 @@ def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged, code: i
     assert not contact.admin.dialect.returns_term
 
 
-def test_where_one_node_does_not_tell_its_version_the_next_one_does(stage: Staged) -> None:
+def test_the_next_node_is_asked_for_a_version_that_one_lacks(stage: Staged) -> None:
     stage.runner.instead[DEV1, "versions"] = stage.runner.instead[DEV1, "version"] = NOT_KNOWN
     assert _told(_contacts(stage, DEV1, DEV2)).version == "3.2.1"
     why = _why(_contacts(stage, DEV1).find())
@@ -151,7 +149,7 @@ def test_what_was_not_found_is_looked_for_again(stage: Staged) -> None:
     assert _told(contacts).version == "3.2.1"
 
 
-def test_where_none_answers_what_is_wrong_with_each_endpoint_is_said(stage: Staged) -> None:
+def test_where_none_answers_each_endpoint_has_its_reason(stage: Staged) -> None:
     for node in NAMES:
         stage.world.stop(node)
     reasons = _why(_contacts(stage, DEV1, DEV2, DEV3).find()).split("; ")
@@ -191,7 +189,7 @@ def test_those_that_go_down_are_asked_last() -> None:
         (Programs(riak=("/usr/sbin/riak",), admin=("riak", "admin")), "riak admin", "admin"),
     ],
 )
-def test_where_one_command_reaches_another_node_of_the_machine_the_key_that_helps_is_named(
+def test_one_command_for_two_nodes_names_the_key_that_helps(
     stage: Staged, programs: Programs, line: str, key: str
 ) -> None:
     """No address can correct that: `hosts.nodes` and `hosts.overrides` alone were named before."""

@@ -137,7 +137,7 @@ def test_limits_that_lack_lines_are_fewer_and_never_other_ones() -> None:
             assert set(found.offline) <= set(whole.offline)
 
 
-def test_a_command_that_did_not_end_is_no_good_news_whatever_it_printed(subtests: pytest.Subtests) -> None:
+def test_a_command_that_did_not_end_is_no_good_news(subtests: pytest.Subtests) -> None:
     for record in BAD:
         with subtests.test(str(record)):
             assert not is_good(replace(record, exit=None), record.text)
@@ -169,7 +169,7 @@ def test_good_news_with_a_bad_exit_code_or_term_is_unknown(subtests: pytest.Subt
                     assert not is_good(record, f"{term}\n{record.text}")
 
 
-def test_good_news_beside_the_word_that_the_node_is_down_is_unknown(subtests: pytest.Subtests) -> None:
+def test_good_news_of_a_node_that_is_down_is_unknown(subtests: pytest.Subtests) -> None:
     for record in GOOD:
         with subtests.test(str(record)):
             if record.command.startswith("riak admin wait"):

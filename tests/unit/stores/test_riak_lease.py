@@ -84,7 +84,7 @@ def test_the_record_is_on_every_host_for_every_account_to_read(three: LeaseHosts
         assert json.loads(three.file(machine).read_text())["record"]["debts"][0]["found"] == "2"
 
 
-def test_another_program_is_refused_and_told_who_has_it_and_reads_the_original_limits(
+def test_another_program_is_refused_and_reads_original_limits(
     three: LeaseHosts,
 ) -> None:
     three.lease().create(ANNA)
@@ -100,7 +100,7 @@ def test_another_program_is_refused_and_told_who_has_it_and_reads_the_original_l
 # Races
 
 
-def test_who_is_first_on_the_first_host_has_it_and_the_other_leaves_nothing(three: LeaseHosts) -> None:
+def test_the_first_on_the_first_host_has_it_alone(three: LeaseHosts) -> None:
     """Both have read that there is no lease before either creates it."""
     results: list[ActionResult] = []
 
@@ -117,7 +117,7 @@ def test_who_is_first_on_the_first_host_has_it_and_the_other_leaves_nothing(thre
     assert where(three) == ["m1", "m2", "m3"]
 
 
-def test_who_is_not_first_on_the_first_host_takes_no_other_host_from_the_run_that_is(
+def test_the_second_on_the_first_host_takes_no_other_host(
     three: LeaseHosts,
 ) -> None:
     """Ben has the first host and not yet the others as Anna, who has read before, creates hers."""
@@ -145,7 +145,7 @@ def test_who_is_not_first_on_the_first_host_takes_no_other_host_from_the_run_tha
     assert [node for node, verb in three.asked if verb == "create"] == ["riak@m1"]
 
 
-def test_the_withdrawal_of_an_attempt_leaves_what_another_run_has_made_under_its_number(
+def test_a_withdrawal_leaves_the_file_of_another_run(
     three: LeaseHosts,
 ) -> None:
     """The network breaks as Anna creates, Ben takes the lease, and it heals as she withdraws."""
@@ -168,7 +168,7 @@ def test_the_withdrawal_of_an_attempt_leaves_what_another_run_has_made_under_its
     assert ben.write(replace(BEN, heartbeat=1)) == Done()
 
 
-def test_one_that_cannot_reach_the_first_host_may_win_and_the_first_one_is_withdrawn(
+def test_a_run_without_the_first_host_may_win(
     three: LeaseHosts,
 ) -> None:
     elsewhere = three.seen_by("m1")
@@ -250,7 +250,7 @@ def test_what_is_not_certainly_on_a_minority_counts(five: LeaseHosts) -> None:
     assert isinstance(anna.write(replace(ANNA, heartbeat=1)), Refused)
 
 
-def test_a_number_that_several_have_tried_in_vain_is_outranked_by_the_next(five: LeaseHosts) -> None:
+def test_a_number_that_failed_is_outranked_by_the_next(five: LeaseHosts) -> None:
     """Two programs were killed while they created it: no third can have a majority of it."""
     for machine, record in (("m1", ANNA), ("m2", ANNA), ("m3", BEN)):
         five.file(machine).write_text(text_of(record, Mark.HELD))
@@ -278,7 +278,7 @@ def test_a_minority_may_be_down(tmp_path: Path, count: int, down: set[str]) -> N
     assert hosts.lease().read() == changed
 
 
-def test_without_a_majority_nothing_is_known_and_nothing_is_taken(five: LeaseHosts) -> None:
+def test_without_a_majority_nothing_is_known_or_taken(five: LeaseHosts) -> None:
     lease = five.lease()
     five.down = {"m1", "m2", "m3"}
     said = reason_of(lease.read())
@@ -295,7 +295,7 @@ def test_without_a_majority_nothing_is_known_and_nothing_is_taken(five: LeaseHos
     assert five.lease().read() == ANNA
 
 
-def test_hosts_that_go_down_while_it_is_created_leave_nothing_that_counts(five: LeaseHosts) -> None:
+def test_hosts_that_go_down_while_it_is_created_do_not_count(five: LeaseHosts) -> None:
     def fall(_node: NodeName, verb: str) -> None:
         if verb == "create":
             five.down = {"m3", "m4", "m5"}
@@ -308,7 +308,7 @@ def test_hosts_that_go_down_while_it_is_created_leave_nothing_that_counts(five: 
     assert five.lease().create(BEN) == Done()
 
 
-def test_an_attempt_of_ours_that_cannot_be_withdrawn_is_not_taken_for_the_lease(five: LeaseHosts) -> None:
+def test_an_attempt_that_cannot_be_withdrawn_is_no_lease(five: LeaseHosts) -> None:
     """Three of five hosts go away after it was made on two: whether that is a majority nobody can see."""
 
     def fall(node: NodeName, verb: str) -> None:
@@ -325,7 +325,7 @@ def test_an_attempt_of_ours_that_cannot_be_withdrawn_is_not_taken_for_the_lease(
     assert "our own attempt" in reason_of(lease.read())
 
 
-def test_a_host_that_was_away_gets_the_record_at_the_next_heartbeat(three: LeaseHosts) -> None:
+def test_a_returned_host_gets_the_record_at_the_next_heartbeat(three: LeaseHosts) -> None:
     lease = three.lease()
     lease.create(ANNA)
     three.file("m1").unlink()  # it lost its disk
@@ -339,7 +339,7 @@ def test_a_host_that_was_away_gets_the_record_at_the_next_heartbeat(three: Lease
     assert held == [2, 2, 2]
 
 
-def test_a_run_keeps_its_lease_when_most_files_of_it_are_gone_and_loses_it_when_all_are(
+def test_a_lease_is_lost_when_all_of_its_files_are_gone(
     three: LeaseHosts,
 ) -> None:
     lease = three.lease()
@@ -354,7 +354,7 @@ def test_a_run_keeps_its_lease_when_most_files_of_it_are_gone_and_loses_it_when_
     assert where(three) == []
 
 
-def test_a_host_that_hangs_delays_nobody_and_is_asked_one_thing_at_a_time(three: LeaseHosts) -> None:
+def test_a_host_that_hangs_delays_no_other_host(three: LeaseHosts) -> None:
     over = threading.Event()
 
     def hang(node: NodeName, _verb: str) -> None:
@@ -404,7 +404,7 @@ def test_an_older_file_that_could_not_be_removed_is_outranked(three: LeaseHosts)
     assert three.lease().read() == later
 
 
-def test_a_host_that_was_away_at_the_release_brings_no_old_run_back(three: LeaseHosts) -> None:
+def test_a_host_away_at_the_release_revives_no_old_run(three: LeaseHosts) -> None:
     anna = three.lease()
     anna.create(ANNA)
     three.down = {"m3"}
@@ -484,9 +484,7 @@ ATTACKS = ("a link to a file", "a link to a folder", "a link to nothing", "a fol
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_a_stranger_plants_on_a_minority_neither_misleads_nor_hinders(
-    three: LeaseHosts, secret: Path, attack: str
-) -> None:
+def test_a_file_planted_on_a_minority_has_no_effect(three: LeaseHosts, secret: Path, attack: str) -> None:
     planted(three, _attacks(secret)[attack], "m1")
     lease = three.lease()
     assert lease.read() is None, "a link is not followed"
@@ -501,7 +499,7 @@ def test_what_a_stranger_plants_on_a_minority_neither_misleads_nor_hinders(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_what_is_planted_on_a_majority_is_named_with_its_owner_and_the_way_out(
+def test_a_file_planted_on_a_majority_is_named_with_the_remedy(
     three: LeaseHosts, secret: Path, attack: str
 ) -> None:
     planted(three, _attacks(secret)[attack], "m1", "m3")
@@ -539,7 +537,7 @@ def test_a_folder_that_is_none_is_named(three: LeaseHosts) -> None:
     assert f"{three.base}/m1 cannot be entered" in reason_of(three.lease().read())
 
 
-def test_a_host_without_room_is_named_and_nothing_is_left_on_the_others(three: LeaseHosts) -> None:
+def test_a_host_without_room_is_named_and_nothing_is_left(three: LeaseHosts) -> None:
     """Its `mktemp` fails, as on a full disk or in a folder that takes no file of this account."""
     no_room = three.base / "mktemp"
     no_room.write_text("#!/bin/sh\necho 'mktemp: No space left on device' >&2; exit 1\n")
@@ -551,7 +549,7 @@ def test_a_host_without_room_is_named_and_nothing_is_left_on_the_others(three: L
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="changes accounts: needs root")
-def test_what_another_account_left_is_read_outranked_and_does_not_come_back() -> None:
+def test_a_file_of_another_account_is_read_and_outranked() -> None:
     """In a sticky folder, as /var/tmp is: nobody can remove what is another one's."""
     setpriv = shutil.which("setpriv")
     assert setpriv is not None

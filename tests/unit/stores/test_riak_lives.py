@@ -35,7 +35,7 @@ def test_the_start_is_told_by_the_clock_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cpu 1\n", STAT + "btime 17\n", STAT.replace("btime 1", "btime x")])
-def test_where_the_boot_is_not_told_a_life_is_known_without_its_start(text: str) -> None:
+def test_a_life_without_its_boot_has_no_start(text: str) -> None:
     assert read(f"{BOOT}\n{stat_line(PID, 10)}{text}") == Incarnation(ephemeral_id=f"{BOOT} {PID} 10")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
-from tests.unit.stores.test_riak_versions import LOCATED, OLD_NODES, ONE, TWO, V20, V30, out
+from tests.unit.stores.riak_outputs import LOCATED, OLD_NODES, ONE, TWO, V20, V30, out
 
 MEMBER = "leaving    50.0%      --      'riak2@10.0.0.2'"
 RULE = f"{'-' * 79}\n"
@@ -24,7 +24,7 @@ def test_shares_that_are_to_be_are_told() -> None:
     ]
 
 
-def test_a_membership_that_is_not_whole_or_does_not_add_up_is_unknown(subtests: pytest.Subtests) -> None:
+def test_a_membership_that_does_not_add_up_is_unknown(subtests: pytest.Subtests) -> None:
     for text in [
         HANDING_OVER.replace("100.0%", " 80.0%"),
         HANDING_OVER.replace(" 0.0% ", "20.0% "),
@@ -46,7 +46,7 @@ def test_a_membership_that_is_not_whole_or_does_not_add_up_is_unknown(subtests: 
 ROW = "|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |"
 
 
-def test_a_member_of_whom_anything_is_odd_makes_the_status_unknown(subtests: pytest.Subtests) -> None:
+def test_an_odd_member_makes_the_status_unknown(subtests: pytest.Subtests) -> None:
     for was, now in [
         ("|valid |", "|vague |"),
         ("|valid |", "|      |"),

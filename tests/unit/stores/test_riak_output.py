@@ -16,7 +16,7 @@ from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.fakes.riak_meanings import parser_of, value_of
 from tests.fakes.riak_rings import names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.stores.test_riak_versions import V29, V32, out
+from tests.unit.stores.riak_outputs import V29, V32, out
 
 ONE, TWO, THREE = names(3)
 
@@ -37,7 +37,7 @@ def test_a_return_term_that_is_an_error_is_no_leave_to_believe(term: str) -> Non
 
 
 @pytest.mark.parametrize("term", ["ok", "error", "{error,1}"])
-def test_a_return_term_in_the_middle_is_the_end_of_another_answer(term: str) -> None:
+def test_a_return_term_in_the_middle_ends_another_answer(term: str) -> None:
     with pytest.raises(Malformed, match="in the middle"):
         said(out(f"all is well\n{term}\nall is well\nok\n"), V32)
 
@@ -64,7 +64,7 @@ def test_lines_between_which_a_bracket_is_open_are_one() -> None:
     assert unwrapped(["a [b,", "never closed"]) == ["a [b, never closed"]
 
 
-def test_members_that_are_down_are_told_in_a_list_that_is_wrapped() -> None:
+def test_members_that_are_down_in_a_wrapped_list() -> None:
     text = (
         f"Nodes ['{ONE}',\n       '{TWO}'] are currently down.\n"
         f"'{THREE}' waiting to handoff 3 partitions\n\nActive Transfers:\n\n\nok\n"
@@ -87,14 +87,14 @@ ALL = "All nodes are up and reachable\n"
 WARNING = "\nWARNING: The cluster state will not converge until all nodes\nare up.\n"
 
 
-def test_nodes_that_are_unreachable_are_told_in_a_list_that_is_wrapped() -> None:
+def test_unreachable_nodes_in_a_wrapped_list() -> None:
     lost = f"The following nodes are unreachable: ['{TWO}',\n{' ' * 38}'{THREE}']\n{WARNING}"
     found = parse_ring_status(out(_ring_status(QUIET, lost)), V29)
     assert isinstance(found, RingStatus), found
     assert found.unreachable == (TWO, THREE)
 
 
-def test_a_pending_change_says_what_it_waits_for_in_a_list_that_is_wrapped() -> None:
+def test_a_pending_change_waits_for_a_wrapped_list() -> None:
     change = (
         f"Owner:      {ONE}\nNext Owner: {TWO}\n\nIndex: 0\n"
         f"  Waiting on: [riak_kv_vnode,\n               riak_pipe_vnode]\n\n{'-' * 79}\n"
@@ -114,7 +114,7 @@ def test_parts_of_another_name_are_not_those_of_ring_status() -> None:
         assert "its parts are" in found.reason
 
 
-def test_a_pending_change_that_is_cut_makes_the_others_unknown_too() -> None:
+def test_a_pending_change_that_is_cut_makes_all_unknown() -> None:
     change = f"Owner:      {ONE}\nNext Owner: {TWO}\n\nIndex: 0\n\n"
     rule = f"{'-' * 79}\n\n"
     two = parse_ring_status(out(_ring_status(f"{change}{rule}{change}{rule}", ALL)), V29)
@@ -136,7 +136,7 @@ ULIMIT = "!!!!\n!!!! WARNING: ulimit -n is 20000; 65536 is the recommended minim
 ANSWERED = [each for each in recorded() if parser_of(each.command) is not None and each.text.strip()]
 
 
-def test_a_warning_of_the_script_before_an_answer_does_not_change_it(subtests: pytest.Subtests) -> None:
+def test_a_warning_before_an_answer_does_not_change_it(subtests: pytest.Subtests) -> None:
     """`pid`, `rpc` and `eval` were unknown then, so a node whose account has few open files held the run."""
     for record in ANSWERED:
         with subtests.test(str(record)):

@@ -10,7 +10,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import HASH_SPACE
 from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
-from tests.unit.stores.test_riak_versions import (
+from tests.unit.stores.riak_outputs import (
     ONE,
     RING,
     STATS,

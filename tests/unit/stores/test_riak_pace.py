@@ -92,7 +92,7 @@ def test_what_was_never_started_is_counted_in_the_managers_state(never_started: 
 
 
 @pytest.mark.parametrize("modules", ["[]", "[riak_pipe_vnode]"])
-def test_that_none_is_left_proves_nothing_before_the_manager_has_listed_them(modules: str) -> None:
+def test_an_empty_list_proves_nothing_before_the_manager_listed(modules: str) -> None:
     found = parse_unstarted(out((STATE % "[]").replace(MODULES, modules)))
     assert isinstance(found, Unknown)
     assert found.passes
@@ -137,7 +137,7 @@ def paced(phase: Phase) -> frozenset[Look]:
     return READS[phase].look | {Look.PACE}
 
 
-def test_a_node_whose_manager_has_listed_nothing_yet_is_asked_again(stage: Staged) -> None:
+def test_a_node_whose_manager_has_no_list_is_asked_again(stage: Staged) -> None:
     """That it has none to start is not remembered of a life that has only begun."""
     restarted(stage)
     listed = stage.runner.world.ask(DEV3, " ".join(MANAGER))
@@ -154,7 +154,7 @@ def unstarted_of(stage: Staged, node: NodeName) -> Reading[int]:
     return view.riak.unstarted[node]
 
 
-def test_every_node_is_asked_what_it_has_to_start_until_that_is_nothing(stage: Staged) -> None:
+def test_every_node_is_asked_until_it_has_nothing_to_start(stage: Staged) -> None:
     restarted(stage)
     found = stage.cluster.observe(paced(Phase.REASSIGNED))
     assert isinstance(found.cluster, ClusterView)
@@ -210,7 +210,7 @@ def test_a_timer_is_set_on_its_own_node_and_read_again(stage: Staged) -> None:
     assert "set_env [riak_core,vnode_management_timer,1000] (on dev3" in stage.cluster.describe(write)
 
 
-def test_all_nodes_are_told_to_hand_off_by_one_call_to_one_that_is_not_in_hand(stage: Staged) -> None:
+def test_one_call_makes_all_nodes_hand_off(stage: Staged) -> None:
     restarted(stage)
     stage.world.run(20)
     assert any(machine.due for machine in stage.world.machines.values())
@@ -238,7 +238,7 @@ def test_another_version_is_not_hastened(stage: Staged) -> None:
     assert isinstance(found.cluster, ClusterView | Unknown)
 
 
-def test_what_was_read_a_moment_ago_will_do_for_half_a_minute_alone(stage: Staged) -> None:
+def test_a_reading_is_used_for_half_a_minute_alone(stage: Staged) -> None:
     restarted(stage)
     stage.cluster.observe(paced(Phase.REASSIGNED))
     for _ in range(2):
@@ -247,7 +247,7 @@ def test_what_was_read_a_moment_ago_will_do_for_half_a_minute_alone(stage: Stage
     assert stage.runner.on(*TIMER).count(DEV3) == 2, "at once, and after 40 s"
 
 
-def test_a_reading_that_ends_after_a_write_leaves_nothing_to_the_next_one() -> None:
+def test_a_reading_that_ends_after_a_write_is_not_used_again() -> None:
     """It was given up, and its limits are those before the write."""
     memory = Memory(lambda: 0.0)
     nodes = (

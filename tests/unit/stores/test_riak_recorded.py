@@ -105,7 +105,7 @@ def of(state: str, command: str) -> list[Recorded]:
     return [each for each in recorded() if each.state == state and each.command == command]
 
 
-def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(
+def test_only_an_answer_that_riak_withholds_is_unknown(
     subtests: pytest.Subtests,
 ) -> None:
     for record in recorded():
@@ -126,7 +126,7 @@ def test_clean_is_what_stands_after_every_drain_and_nowhere_else() -> None:
     assert len(clean) == 7
 
 
-def test_no_transfers_active_beside_a_node_that_is_down_is_not_clean() -> None:
+def test_no_transfers_beside_a_node_that_is_down_is_not_clean() -> None:
     (record,) = of("dev2down", "riak admin transfers")
     assert "No transfers active" in record.text
     assert meaning(record) == "not clean: dev2 down; dev2 not contacted"

@@ -126,7 +126,7 @@ def test_stats_alone_never_call_handoff_done(stage: Staged) -> None:
     assert unsettled(RUN, found) is not None
 
 
-def test_stats_that_count_too_much_hold_nothing_up_for_more_than_a_minute(stage: Staged) -> None:
+def test_stats_that_count_too_much_delay_a_minute_at_most(stage: Staged) -> None:
     restart(stage)
     stage.world.clean(within=600)
     spoil_stats(stage, DEV1, riak_kv_vnodes_running=64)
@@ -168,7 +168,7 @@ def test_a_member_that_goes_down_meanwhile_is_missed(stage: Staged) -> None:
     assert [node.name for node in found.nodes] == [DEV1, DEV3]
 
 
-def test_limits_are_read_again_when_a_process_is_another_one_or_they_were_written(stage: Staged) -> None:
+def test_limits_are_read_again_after_a_restart_or_a_write(stage: Staged) -> None:
     limits = ("admin", "transfer-limit")
     restart(stage)
     read(stage, Phase.REASSIGNED)
@@ -213,7 +213,7 @@ def test_the_process_that_a_restart_ends_is_not_believed(stage: Staged) -> None:
     assert stage.runner.on("pid") == [], "the new one is known"
 
 
-def test_after_a_resume_any_process_of_a_node_in_hand_may_be_the_old_one() -> None:
+def test_after_a_resume_a_process_may_be_the_old_one() -> None:
     with staged() as stage:
         stage.cluster.avoid({DEV3})
         for _ in range(3):
@@ -234,7 +234,7 @@ def test_a_process_that_has_ended_is_no_life(stage: Staged) -> None:
 # While a node comes back ------------------------------------
 
 
-def test_ring_and_peers_are_asked_once_the_node_itself_looks_ready(stage: Staged) -> None:
+def test_ring_and_peers_are_asked_once_the_node_looks_ready(stage: Staged) -> None:
     stage.cluster.avoid({DEV3})
     stage.world.stop(DEV3)
     stage.world.run(30)
@@ -251,7 +251,7 @@ def test_ring_and_peers_are_asked_once_the_node_itself_looks_ready(stage: Staged
     assert not any("wait-for-service" in line for _, line in stage.runner.asked)
 
 
-def test_a_peer_that_does_not_see_the_store_keeps_the_node_from_being_back(stage: Staged) -> None:
+def test_a_node_is_not_ready_before_a_peer_sees_its_store(stage: Staged) -> None:
     restart(stage)
     stage.world.run(30)
     for peer in (DEV1, DEV2):
@@ -259,7 +259,7 @@ def test_a_peer_that_does_not_see_the_store_keeps_the_node_from_being_back(stage
     assert "riak_kv is not up" in str(not_back(view(read(stage, Phase.REJOINED)), DEV3))
 
 
-def test_without_the_right_to_rpc_a_service_is_waited_for_once_and_in_vain_once_a_minute(
+def test_without_rpc_a_service_is_waited_for_once_a_minute(
     stage: Staged,
 ) -> None:
     """Ended from outside, `wait-for-service` leaves its loop behind on the host."""
@@ -306,7 +306,7 @@ def test_no_transfers_is_not_met_where_only_stats_were_read(stage: Staged) -> No
     assert found.transfers is NOT_READ
 
 
-def test_a_member_whose_host_cannot_be_reached_is_sent_nothing_else(stage: Staged) -> None:
+def test_a_member_on_an_unreachable_host_is_sent_nothing_else(stage: Staged) -> None:
     for line in ("/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat", "pid"):
         stage.runner.instead[DEV2, line] = Unknown(reason="no route to host")
     found = view(read(stage, Phase.GATED)).riak

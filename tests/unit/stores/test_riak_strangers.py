@@ -73,7 +73,7 @@ def test_a_node_that_has_left_is_no_endpoint_of_its_cluster(stage: Staged) -> No
     assert isinstance(stage.cluster.observe({Look.CLUSTER}).cluster, Unknown)
 
 
-def test_a_page_of_a_node_that_is_no_member_by_its_own_word_is_none(stage: Staged) -> None:
+def test_a_page_of_a_node_that_is_no_member_is_none(stage: Staged) -> None:
     for port in NAMES:
         _answers(stage, port, {**stats(stage.world.view(DEV1)), "nodename": OTHERS[0]})
     assert isinstance(stage.cluster.observe({Look.CLUSTER}).cluster, Unknown)
@@ -91,7 +91,7 @@ def test_nothing_is_read_or_set_where_no_endpoint_answers(stage: Staged) -> None
     assert stage.cluster.describe(ProbeSettings()).startswith("(not known: ")
 
 
-def test_a_machine_on_which_another_node_answers_has_no_life_and_says_whose(stage: Staged) -> None:
+def test_a_machine_on_which_another_node_answers_has_no_life(stage: Staged) -> None:
     """As with two addresses of `hosts.nodes` that changed places: the other node would be stopped."""
     stage.runner.instead[DEV2, "admin show transfer_limit"] = _shown(DEV3)
     lives, unidentified = _lives(stage)
@@ -140,7 +140,7 @@ def test_a_node_that_has_said_its_name_is_not_asked_again(stage: Staged) -> None
         'transfer_limit set to "8"',
     ],
 )
-def test_a_limit_that_was_set_otherwise_than_asked_for_is_in_doubt(stage: Staged, said: str) -> None:
+def test_a_limit_that_was_set_differently_is_in_doubt(stage: Staged, said: str) -> None:
     stage.runner.instead[DEV1, f"admin transfer-limit {DEV2} 8"] = CommandOutput(
         exit=0, stdout=f"{said}\nok\n"
     )

@@ -8,9 +8,8 @@ import pytest
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import HASH_SPACE, NodeStats, Ring, Transfers
-from orchestrator.stores.riak.dialect import Dialect, dialect_of
-from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.model.riak import Transfers
+from orchestrator.stores.riak.dialect import dialect_of
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
 from orchestrator.stores.riak.parse_node import (
     parse_ping,
@@ -25,22 +24,22 @@ from orchestrator.stores.riak.parse_ring import (
     ring_of,
 )
 from orchestrator.stores.riak.parse_transfers import parse_transfers
-from tests.fakes.riak_rings import claimed, names
-
-ONE, TWO, THREE = names(3)
-
-
-def dialect(version: str) -> Dialect:
-    found = dialect_of(version)
-    assert found is not None
-    return found
-
-
-V20, V29, V30, V32 = (dialect(version) for version in ("2.0.0", "2.9.10", "3.0.16", "3.2.1"))
-
-
-def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput:
-    return CommandOutput(exit=exit_code, stdout=text, stderr=stderr)
+from tests.unit.stores.riak_outputs import (
+    LOCATED,
+    OLD_NODES,
+    ONE,
+    RING,
+    STATS,
+    TWO,
+    V20,
+    V29,
+    V30,
+    V32,
+    dialect,
+    out,
+    owned,
+    partitions_text,
+)
 
 
 def test_dialects(subtests: pytest.Subtests) -> None:
@@ -65,16 +64,6 @@ def test_a_version_that_is_not_known_has_no_dialect(subtests: pytest.Subtests) -
             assert dialect_of(version) is None
 
 
-OLD_NODES = """================================= Membership ==================================
-Status     Ring    Pending    Node
--------------------------------------------------------------------------------
-valid      50.0%      --      'riak1@10.0.0.1'
-leaving    50.0%      --      'riak2@10.0.0.2'
--------------------------------------------------------------------------------
-Valid:1 / Leaving:1 / Exiting:0 / Joining:0 / Down:0
-"""
-
-
 def test_quoted_names_and_locations_of_members() -> None:
     quoted = parse_member_status(out(OLD_NODES), V20)
     assert [each.node for each in quoted] == [ONE, TWO]  # type: ignore[union-attr]  # fails loudly if Unknown
@@ -96,20 +85,6 @@ def test_members_that_do_not_add_up_are_unknown(subtests: pytest.Subtests) -> No
         with subtests.test(damage=damage):
             assert damage != OLD_NODES
             assert isinstance(parse_member_status(out(damage), V20), Unknown)
-
-
-LOCATED = """---- Cluster Status ----
-Ring ready: true
-
-+----------------------+------+-------+-----+-------+--------+
-|         node         |status| avail |ring |pending|location|
-+----------------------+------+-------+-----+-------+--------+
-| (C) riak1@10.0.0.1   |valid |  up   | 50.0|  --   | rack a |
-|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |
-+----------------------+------+-------+-----+-------+--------+
-
-Key: (C) = Claimant; availability marked with '!' is unexpected
-"""
 
 
 def test_locations_of_cluster_status() -> None:
@@ -242,34 +217,6 @@ def test_a_start_with_another_word_is_unknown() -> None:
     assert isinstance(parse_start(out("", None)), Unknown)
 
 
-RING = claimed(3, 16)
-STATS = NodeStats(
-    node=ONE,
-    kv_vnodes=6,
-    connected=frozenset({TWO, THREE}),
-    members=frozenset({ONE, TWO, THREE}),
-    ring_size=16,
-    ownership=RING.ownership,
-)
-
-
-def owned(ring: Ring = RING) -> dict[NodeName, frozenset[int]]:
-    step = HASH_SPACE // ring.size
-    return {
-        node: frozenset(number * step for number, owner in enumerate(ring.owners) if owner == node)
-        for node in ring.ownership
-    }
-
-
-def partitions_text(node: NodeName, indices: frozenset[int], end: str = "ok\n") -> str:
-    rows = [("primary", str(index), "0") for index in sorted(indices)[1:]]
-    rows += [("secondary", "--", "--"), ("stopped", str(min(indices)), "0")]
-    border = f"+---------+{'-' * 49}+--+\n"
-    lines = "".join(f"|{kind:^9}|{index:^49}|{number:^2}|\n" for kind, index, number in rows)
-    head = f"|{'type':^9}|{'index':^49}|id|\n"
-    return f"Partitions owned by '{node}':\n{border}{head}{border}{lines}{border}\n{end}"
-
-
 def test_the_ring_from_cluster_partitions_of_every_node() -> None:
     read: dict[NodeName, Any] = {}
     for node, indices in owned().items():
@@ -279,7 +226,7 @@ def test_the_ring_from_cluster_partitions_of_every_node() -> None:
     assert ring_of(read, STATS) == RING
 
 
-def test_a_node_that_lists_some_of_its_partitions_only_makes_no_ring() -> None:
+def test_a_node_that_lists_part_of_its_partitions_makes_no_ring() -> None:
     """A whole table with a row too few looks whole; /stats counts what is missing."""
     for node, indices in owned().items():
         fewer = {**owned(), node: indices - {max(indices)}}

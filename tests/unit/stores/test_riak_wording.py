@@ -101,7 +101,7 @@ def test_any_other_text_of_a_ping_is_unknown(subtests: pytest.Subtests) -> None:
                 assert state_of(host(), code, text) is None
 
 
-def test_pong_with_a_bad_exit_code_is_neither_running_nor_stopped() -> None:
+def test_pong_with_a_bad_exit_code_is_unknown() -> None:
     assert state_of(host(), 1, "pong") is None
     assert state_of(host(status="my-status"), 1, "pong") is None
 
@@ -187,7 +187,7 @@ def test_what_came_of_a_stop_and_a_start(subtests: pytest.Subtests) -> None:
                 assert text.splitlines()[0][:40] in found.reason
 
 
-def test_a_start_of_the_operator_keeps_its_exit_code_unless_riak_says_otherwise(
+def test_an_operators_start_keeps_its_exit_code(
     subtests: pytest.Subtests,
 ) -> None:
     for code, text, kind in [
@@ -239,7 +239,7 @@ def say(settings: HostSettings, text: str, code: int) -> None:
     run(f"printf '%s\\n' '{text}' >{folder}/said; echo {code} >{folder}/code")
 
 
-def test_a_start_is_left_out_on_the_host_only_where_the_node_answers(
+def test_a_start_is_left_out_only_where_the_node_answers(
     subtests: pytest.Subtests, program: HostSettings
 ) -> None:
     """By its exit code the packaged `riak ping` succeeds always: a node that was down was never started."""
@@ -264,7 +264,7 @@ def test_so_it_is_with_a_status_line_of_the_operator(
     assert (done.returncode == 0, done.stdout, done.stderr) == (runs, "", "")
 
 
-def test_the_mark_on_the_host_is_that_of_the_reading_and_changes_with_the_text(
+def test_the_mark_on_the_host_is_that_of_the_reading(
     subtests: pytest.Subtests, program: HostSettings
 ) -> None:
     for text, answers in SAID.items():
@@ -299,7 +299,7 @@ def test_the_pattern_for_the_host_is_that_of_the_parsers(text: str) -> None:
 READ = [each for each in recorded() if parser_of(each.command) is not None and each.exit]
 
 
-def test_a_recorded_failure_means_the_same_when_every_exit_code_is_0(subtests: pytest.Subtests) -> None:
+def test_a_recorded_failure_is_one_with_exit_code_0_too(subtests: pytest.Subtests) -> None:
     """As the packaged `riak` has it; what was recorded with 0 stays what it is."""
     for record in READ:
         with subtests.test(str(record)):
