@@ -1,10 +1,13 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all airflow soak lint docs site bench lock clean prepare prepare-demo hosts
+.PHONY: help demo check test test-all airflow soak lint docs site bench lock clean prepare prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
+# Two processes; tests on servers are one group, which one of them begins with (tests/workers.py).
+SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+ON_SERVERS := real or docker or airflow
 JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS]
 
 help:  ## print this
@@ -13,11 +16,14 @@ help:  ## print this
 demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
 	$(VENV)/bin/orchestrate demo
 
+check: $(VENV)/.installed lint  ## lint, types and the fast tests, in two minutes
+	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
+
 test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTHON) -m tests.halves -m "not exhaustive" --durations=15 --durations-min=20
+	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
 
 test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST)
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
 
 airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
 	$(PYTEST) -m airflow tests/integration/test_airflow.py

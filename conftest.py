@@ -1,4 +1,4 @@
-"""Fixtures of several folders: nodes as processes, hosts in containers, simulated runs beside them."""
+"""Fixtures of several folders: nodes as processes, hosts in containers; how tests are shared out."""
 
 from hypothesis import settings
 
@@ -7,7 +7,7 @@ pytest_plugins = [
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",
     "tests.integration.fixtures_riak_hosts",
-    "tests.simulation.background",
+    "tests.workers",
 ]
 
 # Real nodes run beside these tests: how long one example takes says nothing.

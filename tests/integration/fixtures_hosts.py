@@ -8,7 +8,6 @@ Without a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -92,11 +91,8 @@ def _host_clusters(request: pytest.FixtureRequest) -> Iterator[_Keeper]:
                 terminal.write_line(f"lab: {line}")
 
     keeper = _Keeper(say)
-    # A run that is told to end takes its containers down, as one that is interrupted does.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     yield keeper
     keeper.close()
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ ON_RINGS: Final[frozenset[str]] = frozenset(
 """Those that befall runs on Riak clusters."""
 
 _CHUNK = 20
-_ALLOCATIONS = 50_000
+ALLOCATIONS = 50_000
 """Between two collections: what a run makes is nearly all free of cycles."""
 _SIZES = (5, 9, 20, 60)
 _SHRUNK = 3
@@ -180,7 +180,7 @@ def soak(
         max_workers=workers,
         mp_context=get_context("fork"),
         initializer=gc.set_threshold,
-        initargs=(_ALLOCATIONS,),
+        initargs=(ALLOCATIONS,),
     ) as pool:
         under_way: dict[Future[Tally], int] = {}
         for start in (*parts, None):

@@ -1,6 +1,6 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 2,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`background.py`),
+`make test` lives 2,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
 `make soak` as many as you like.
 """
 
@@ -19,9 +19,9 @@ from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.mishaps import GateShut
 from orchestrator.simulation.program_mishaps import TakenOver
-from tests.simulation.background import RUNS
 from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
+from tests.simulation.whole_runs import GROUP, PARTS, RUNS, part, together
 from tests.simulation.wide import Life, live
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,13 +72,24 @@ def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int
     live(seed)
 
 
-def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:
-    told = report(lived)
-    sys.stdout.write(told + "\n")
-    assert lived.runs == RUNS
-    assert not lived.broken, told
+@pytest.fixture
+def lived() -> Tally:
+    """All whole runs of this session."""
+    tally = together(PARTS)
+    assert tally.runs == RUNS
+    return tally
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
+@pytest.mark.parametrize("first", PARTS)
+def test_whole_runs_break_no_property(first: int) -> None:
+    tally = part(first)
+    assert not tally.broken, report(tally)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
 def test_every_kind_of_mishap_came_about(lived: Tally) -> None:
     assert sorted(EVERY_MISHAP - set(lived.happened)) == []
@@ -98,18 +109,24 @@ def test_the_world_is_read_in_both_orders() -> None:
     assert first != second, "the order that was drawn is not the one in which the run reads"
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
     assert lived.overlapped >= RUNS // 10
     assert lived.beside > lived.overlapped, "and often more than once"
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
     assert lived.together >= RUNS // 30
     assert lived.reboots >= RUNS // 30
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_gates_were_closed_in_enough_of_them(lived: Tally) -> None:
     assert lived.waited >= RUNS // 30

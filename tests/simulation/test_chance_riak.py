@@ -1,11 +1,10 @@
 """Seeded whole runs on Riak clusters with mishaps and kills: safe at every step, limits as found.
 
-`make test` lives a fifth as many of them as of the others (`background.py`); `make soak` has its own.
+`make test` lives a fifth as many of them as of the others (`whole_runs.py`); `make soak` has its own.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -19,12 +18,13 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, riak_mishaps, ring_changes, views
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed
-from tests.simulation.background import ON_RINGS as RUNS
 from tests.simulation.chance import chance
 from tests.simulation.chance_riak import FIRST, chance_riak, without_gates
 from tests.simulation.play import run
 from tests.simulation.ringed import FIVE, FOUR, ONE, TWO, riak_policy, ringed
-from tests.simulation.soak import ON_RINGS, Tally, report
+from tests.simulation.soak import ON_RINGS, report
+from tests.simulation.whole_runs import GROUP, PARTS_ON_RINGS, part, together
+from tests.simulation.whole_runs import ON_RINGS as RUNS
 from tests.simulation.wide_riak import RiakLife
 
 pytestmark = pytest.mark.timeout(3600)
@@ -50,15 +50,20 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
     RiakLife(chance_riak(FIRST + seed)).live()
 
 
-def test_whole_runs_on_rings_break_no_property(lived_on_rings: Tally) -> None:
-    told = report(lived_on_rings, ON_RINGS)
-    sys.stdout.write(told + "\n")
-    assert lived_on_rings.runs == RUNS
-    assert not lived_on_rings.broken, told
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
+@pytest.mark.parametrize("first", PARTS_ON_RINGS)
+def test_whole_runs_break_no_property(first: int) -> None:
+    tally = part(first)
+    assert not tally.broken, report(tally, ON_RINGS)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group(GROUP)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
-def test_every_kind_of_mishap_befell_a_ring(lived_on_rings: Tally) -> None:
+def test_every_kind_of_mishap_befell_a_ring() -> None:
+    lived_on_rings = together(PARTS_ON_RINGS)
+    assert lived_on_rings.runs == RUNS
     assert sorted(ON_RINGS - set(lived_on_rings.happened)) == []
 
 

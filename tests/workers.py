@@ -1,0 +1,156 @@
+"""How `make test` shares the tests out over two processes, and what it shows of them (a plugin of pytest).
+
+Tests on real servers share the machine's ports, addresses and memory: they are one group, for one process,
+and begin first, because they take longest. The whole simulated runs come next, all others take the rest.
+With `pytest` alone there is one process, and the order is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from tests.integration.hostlab import docker
+from tests.simulation.whole_runs import GROUP
+
+SERVERS: Final = "servers"
+ON_SERVERS: Final = ("real", "docker", "airflow")
+_EVERY_SECONDS: Final = 20.0
+_ENDING_SECONDS: Final = 180.0
+"""As long as a process may take to end the servers that it started."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Any:
+    """Name the group of tests on servers, and put the long groups first."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ON_SERVERS):
+            item.add_marker(pytest.mark.xdist_group(SERVERS))
+    items.sort(key=_turn)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the names are sent
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Name each test of a group as xdist's scheduler expects it: `…@group`.
+
+    xdist 3.8 writes the attribute of older versions of pytest, which 9.2 does not read.
+    """
+    if not session.config.getoption("loadgroup", False):
+        return
+    for item in session.items:
+        mark = item.get_closest_marker("xdist_group")
+        if mark and not item.nodeid.endswith(f"@{mark.args[0]}"):
+            item._id = item._id.parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
+
+
+def _turn(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("xdist_group")
+    return {SERVERS: 0, GROUP: 1}.get(mark.args[0], 2) if mark else 2
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is left out."""
+    if not docker.unwanted():
+        return []
+    return [f"{docker.SKIP_VARIABLE}=1: tests on hosts in containers are left out"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Be ready to be told to end; follow the workers, in the process that has them."""
+    if hasattr(config, "workerinput"):
+        # A terminal interrupts the workers, and so does the process that has them. Once is enough:
+        # what the tests started is being ended by then.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupted_once)
+        return
+    # One that is told to end takes its servers down, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if config.getoption("numprocesses", None):
+        config.pluginmanager.register(Workers(config), "workers")
+
+
+def _interrupted_once(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+class Workers:
+    """The processes that run tests, seen from the one that has them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._pids: dict[str, int] = {}
+        self._nodes: list[Any] = []
+        self._began = self._shown = time.monotonic()
+        self._done = self._failed = self._all = 0
+        self._on_servers = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_newgateway(self, gateway: Any) -> None:
+        """Know its process."""
+        self._pids[gateway.id] = gateway._rinfo().pid  # as xdist's own report does
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        """Know it."""
+        self._nodes.append(node)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Count what is to be done."""
+        self._all = len(ids)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note the test that is on servers now."""
+        if nodeid.endswith(f"@{SERVERS}"):
+            self._on_servers = nodeid.rpartition("/")[2]
+        self._show()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name what fails at once; with `-x`, interrupt the other worker, which would first end its group."""
+        self._done += report.when == "teardown"
+        if report.failed:
+            self._failed += 1
+            self._line(f"FAILED {report.nodeid} ({report.when})")
+            if 0 < (self._config.getoption("maxfail") or 0) <= self._failed:
+                self._interrupt(each for each in self._nodes if each is not getattr(report, "node", None))
+        self._show()
+
+    @pytest.hookimpl(tryfirst=True)  # before the workers are killed
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Let every worker end what it started."""
+        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+            self._interrupt(self._nodes)
+        for node in self._nodes:
+            with contextlib.suppress(node.channel.TimeoutError, node.channel.RemoteError):
+                node.channel.waitclose(_ENDING_SECONDS)
+
+    def _interrupt(self, nodes: Iterable[Any]) -> None:
+        for node in nodes:
+            if not node.channel.isclosed():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pids[node.gateway.id], signal.SIGINT)
+
+    def _show(self) -> None:
+        """A line now and then, for who reads a log."""
+        now = time.monotonic()
+        if now - self._shown >= _EVERY_SECONDS:
+            self._shown = now
+            passed = f"{now - self._began:.0f} s: {self._done} of {self._all} tests, {self._failed} failed"
+            self._line(f"{passed}; on servers: {self._on_servers}" if self._on_servers else passed)
+
+    def _line(self, text: str) -> None:
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(text)
+            terminal.flush()
