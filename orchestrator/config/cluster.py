@@ -57,12 +57,12 @@ from orchestrator.errors import ConfigError
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
 DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
 
-_ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports; more than one, so that each may go down."
+_ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports. At least two: each is down once."
 _ONCE: Final = AfterValidator(each_once)
 _TLS: Final = "How certificates are checked."
-_PLAYBOOK: Final = "Name or path of the playbook; `--playbook` wins."
-_EXPECT: Final = "What must be there at the start."
-_HOSTS: Final = "How the nodes' machines are reached."
+_PLAYBOOK: Final = "Name or path of the playbook. `--playbook` overrides it."
+_EXPECT: Final = "Conditions at the start of a run."
+_HOSTS: Final = "How the nodes' hosts are reached."
 
 
 class ClusterSpec(Spec):
@@ -71,15 +71,15 @@ class ClusterSpec(Spec):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
 
     kind: ElasticsearchKind = Field(description="Kind of cluster. OpenSearch is `elasticsearch` too.")
-    name: Name = Field(description="What the cluster calls itself (`cluster.name`); another one is refused.")
+    name: Name = Field(description="The cluster's own name (`cluster.name`). Another cluster is refused.")
     endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     auth: Unset[AuthSpec] = Field(
-        default=None, description="How to log in; nothing on a cluster without security."
+        default=None, description="How to log in. Leave it out on a cluster without security."
     )
     tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
     zone_attribute: Unset[Name] = Field(
         default=None,
-        description="Node attribute that names the zone; the cluster's own awareness attribute otherwise.",
+        description="Node attribute that names the zone. Default: the cluster's awareness attribute.",
     )
     playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_PLAYBOOK)
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
@@ -96,15 +96,15 @@ class RiakClusterSpec(Spec):
 
     kind: RiakKind = Field(description="Kind of cluster.")
     name: Annotated[Name, AfterValidator(plain_name)] = Field(
-        description="Your own name for the cluster: Riak has none, and is known by its members. Plans, the"
-        " journal and the lease go by it, so that each cluster needs another."
+        description="Your own name for the cluster, since Riak has none. Plans, the journal and the"
+        " lease use it: another name for each cluster, the same in every copy of this file."
     )
     endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
     playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_PLAYBOOK)
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
-    riak: RiakSpec = Field(default_factory=RiakSpec, description="Its commands.")
+    riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")
 
 
 AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec

@@ -95,10 +95,10 @@ Wanted = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "text, number, true, false"}),
 ]
 GateName = Annotated[Name, AfterValidator(_one_line)]
-_NAME: Final = "What the gate is called; after its kind and what it asks, unless set."
+_NAME: Final = "Name of the gate. Default: from its kind and its target."
 _AUTH: Final = "Reference to `user:password`, for basic authentication."
 _BEARER: Final = "Reference to a token, instead of `auth`."
-_CA: Final = "Certificates that are trusted; the system's otherwise."
+_CA: Final = "Trusted certificates. Default: those of the system."
 
 
 class _HttpSpec(Spec):
@@ -106,7 +106,9 @@ class _HttpSpec(Spec):
 
     auth: Unset[Reference] = Field(default=None, description=_AUTH)
     ca: Unset[Name] = Field(default=None, description=_CA)
-    timeout: Timeout = Field(default=10.0, description="For the whole answer; then it counts as closed.")
+    timeout: Timeout = Field(
+        default=10.0, description="Limit for the whole answer. After it the gate counts as closed."
+    )
     name: Unset[GateName] = Field(default=None, description=_NAME)
 
 
@@ -123,18 +125,18 @@ class _BearerSpec(_HttpSpec):
 class RabbitQueueSpec(_HttpSpec):
     """Open while a RabbitMQ queue holds no more than this many messages, by the management API."""
 
-    url: BaseUrl = Field(description="Of the management plugin.")
+    url: BaseUrl = Field(description="URL of the management plugin.")
     queue: Name = Field(description="The queue's name.")
     vhost: Name = Field(default="/", description="Its virtual host.")
     max_messages: Annotated[StrictInt, Field(ge=0)] = Field(
-        description="Messages it may hold, ready and unacknowledged ones together."
+        description="Maximum number of messages, ready and unacknowledged."
     )
 
 
 class PrometheusSpec(_BearerSpec):
     """Open while every sample of an instant query is within the limits; closed without samples."""
 
-    url: BaseUrl = Field(description="Of the server.")
+    url: BaseUrl = Field(description="URL of the server.")
     query: Annotated[str, Field(min_length=1, max_length=4000)] = Field(description="PromQL.")
     min: Unset[Number] = Field(default=None, description="No sample may be below it.")
     max: Unset[Number] = Field(default=None, description="No sample may be above it.")
@@ -146,15 +148,17 @@ class PrometheusSpec(_BearerSpec):
 
 
 class HttpJsonSpec(_BearerSpec):
-    """Open while one value of a JSON document is the wanted one."""
+    """Open while one value of a JSON document is as configured."""
 
-    url: Url = Field(description="Of the document.")
+    url: Url = Field(description="URL of the document.")
     path: Name = Field(
-        description="Keys and places in lists, as in `checks.0.status`; or a JSON pointer, as in `/a.b/c`."
+        description="Keys and list positions, as in `checks.0.status`; or a JSON pointer, as in `/a.b/c`."
     )
-    equals: Wanted = Field(default=None, description="The value, of the same type.")
-    min: Unset[Number] = Field(default=None, description="The number there may not be below it.")
-    max: Unset[Number] = Field(default=None, description="The number there may not be above it.")
+    equals: Wanted = Field(
+        default=None, description="The wanted value, of the same type: the text 5 is not the number 5."
+    )
+    min: Unset[Number] = Field(default=None, description="Minimum, if the value is a number.")
+    max: Unset[Number] = Field(default=None, description="Maximum, if the value is a number.")
 
     @model_validator(mode="after")
     def _one_condition(self) -> HttpJsonSpec:
@@ -171,7 +175,9 @@ class CommandSpec(Spec):
     run: Annotated[CommandLine, NO_PLACEHOLDER] = Field(
         description="Command line; it runs in the playbook's folder."
     )
-    timeout: Timeout = Field(default=30.0, description="Then it is killed, and counts as closed.")
+    timeout: Timeout = Field(
+        default=30.0, description="After this time it is killed, and the gate counts as closed."
+    )
     name: Unset[GateName] = Field(default=None, description=_NAME)
 
 

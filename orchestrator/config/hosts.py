@@ -76,14 +76,14 @@ class HostKeys(Spec):
 
     connect: Unset[Connect] = None
     user: Unset[User] = Field(
-        default=None, description="SSH user; `~/.ssh/config` or the user of this process if nothing is said."
+        default=None, description="SSH user. Default: `~/.ssh/config`, or the user of this process."
     )
     port: Unset[Annotated[int, PORT]] = Field(
-        default=None, description="SSH port; `~/.ssh/config` or 22 if nothing is said.", examples=[22]
+        default=None, description="SSH port. Default: `~/.ssh/config`, or 22.", examples=[22]
     )
     identity: Unset[Name] = Field(
         default=None,
-        description="Private key. The agent's keys and those of `~/.ssh/config` are tried too.",
+        description="Private key. The keys of the agent and of `~/.ssh/config` are tried too.",
         examples=["~/.ssh/id_ed25519"],
     )
     known_hosts: Unset[Name] = None
@@ -91,9 +91,8 @@ class HostKeys(Spec):
     service: Unset[ServiceSpec] = None
     data: Unset[tuple[DataPath, ...]] = Field(
         default=None,
-        description="The nodes' data paths, as Elasticsearch's `path.data` or Riak's `platform_data_dir` has"
-        " them; may hold `{node}`, the node's name. Tuning sets the disks behind them and no other; without"
-        " them it leaves all alone.",
+        description="Data paths of the nodes (`path.data`; Riak: `platform_data_dir`); `{node}` is the"
+        " node's name. Tuning sets only the disks below them, and none without paths.",
         examples=[["/var/lib/elasticsearch"]],
     )
 
@@ -113,9 +112,9 @@ class OverrideSpec(HostKeys):
     sudo: Unset[Sudo] = Field(default=None, description="As in `hosts`.")
     service: Unset[ServiceSpec] = Field(
         default=None,
-        description="Laid over that of `hosts` key by key; replaces it when it names another manager.",
+        description="Overrides single keys of `hosts.service`; replaces it if it names another manager.",
     )
-    data: Unset[tuple[DataPath, ...]] = Field(default=None, description="Replaces that of `hosts`.")
+    data: Unset[tuple[DataPath, ...]] = Field(default=None, description="Replaces `hosts.data`.")
 
 
 class RiakNodeSpec(OverrideSpec):
@@ -124,12 +123,12 @@ class RiakNodeSpec(OverrideSpec):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
     riak: Unset[RiakOverrideSpec] = Field(
-        default=None, description="Laid over the section `riak` key by key: for nodes of one machine."
+        default=None, description="Overrides single keys of `riak`, for nodes that share a machine."
     )
 
 
 class HostsSpec(HostKeys):
-    """How the nodes' machines are reached."""
+    """How the nodes' hosts are reached."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "nodes": "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong,"
@@ -140,25 +139,29 @@ class HostsSpec(HostKeys):
     known_hosts: Name = Field(
         default="~/.ssh/known_hosts",
         description=(
-            "Host keys; an unknown or changed one is refused, always. Left out: the files that ssh reads."
+            "File of host keys. An unknown or changed key is always refused. Without this key: the files"
+            " that ssh reads."
         ),
     )
     sudo: Sudo = Field(
         default=AUTO,
-        description="Whether root's work goes through `sudo -n`. `auto`: yes, unless the account on the host"
-        " is root. `{password: REFERENCE}` where sudo asks.",
+        description="Whether commands that need root use `sudo -n`. `auto`: yes, unless the account on"
+        " the host is root. `{password: REFERENCE}` if sudo asks for one.",
     )
-    service: ServiceSpec = Field(default_factory=ServiceSpec, description="What runs the node's process.")
+    service: ServiceSpec = Field(
+        default_factory=ServiceSpec, description="The service manager of the node's process."
+    )
     together: Together = Field(
         default=Together.REBOOT,
-        description="When nodes that share a machine go down in one wave: `always`, only on `--reboot`, or"
-        " `never`; then `--reboot` holds where nodes share a machine. A machine is never split; one whose"
-        " nodes the rules do not let go together holds the run.",
+        description="When the nodes of one machine go down in one wave: `always`, `reboot` (only with"
+        " `--reboot`) or `never` (then `--reboot` holds where nodes share a machine). A machine is"
+        " never split: if its nodes may not go together, the run holds.",
     )
     overrides: dict[str, OverrideSpec] = Field(
         default_factory=dict,
-        description="By node name or glob: any other key of `hosts`, and `address`. All that match count,"
-        " globs in the order of the file, then the exact name; what comes later wins.",
+        description="By node name or glob: any other key of `hosts`, and `address`. All matching entries"
+        " apply, globs in the order of the file, then the exact name; a later entry overrides an"
+        " earlier one.",
     )
 
 

@@ -13,7 +13,7 @@ from orchestrator.model.merging import LoaderSettings, MergePolicy
 
 _INTERVAL = matching(
     r"|[1-9][0-9]*(ms|s|m|h)",
-    'must be a time such as 1s or 30s, or "" to take the setting away; -1 is what a loader leaves behind',
+    'must be a time such as 1s or 30s, or "" to remove the setting; -1 is the value that a loader sets',
 )
 
 
@@ -21,33 +21,33 @@ class PutRightSpec(Spec):
     """Index settings to set after the merge, in place of those of bulk loaders; others stay unchanged."""
 
     number_of_replicas: Unset[Annotated[StrictInt, Field(ge=1, le=100)]] = Field(
-        default=None, description="Replicas of an index that has none."
+        default=None, description="Replicas for an index that has none."
     )
     refresh_interval: Unset[Annotated[str, _INTERVAL]] = Field(
         default=None,
-        description='Of an index that is never refreshed (`-1`): such as `1s`; `""` takes the setting away.',
+        description='For an index that is never refreshed (`-1`): such as `1s`; `""` removes the setting.',
     )
     translog_durability: Unset[Literal["request"]] = Field(
-        default=None, description="Of an index whose translog is synced now and then (`async`)."
+        default=None, description="For an index with `async`."
     )
 
 
 class ForceMergeSpec(Spec):
     """How `post-bulk-index` and `force-merge` merge; `restart` ignores this section."""
 
-    max_segments: Positive = Field(default=5, description="Most segments that a copy has afterwards.")
-    at_once: Positive = Field(default=2, description="Indices that are merged at a time, in all.")
+    max_segments: Positive = Field(default=5, description="Maximum segments per copy.")
+    at_once: Positive = Field(default=2, description="Indices that are merged at a time.")
     per_node: Positive = Field(
         default=1,
-        description="Of these, so many with a copy on the same node: merging fills its disk and IO.",
+        description="Of these, with a copy on the same node: a merge uses its disk and IO.",
     )
     deadline: Duration = Field(
-        default=8 * 3600.0, description="The merge of an index has ended; past it the run stands down."
+        default=8 * 3600.0, description="Longest merge of one index. After it the run stands down."
     )
     put_right: PutRightSpec = Field(
         default_factory=PutRightSpec,
-        description="What bulk loaders leave behind (no replica, no refresh, an asynchronous translog) is"
-        " shown, and set to these values.",
+        description="Settings that bulk loaders change (no replica, no refresh, asynchronous translog),"
+        " set to these values after the merge.",
     )
 
 

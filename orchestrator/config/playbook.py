@@ -101,10 +101,11 @@ class RecoveryLimitsSpec(Spec):
         default=15, description="Other recoveries at a time, in and out of a node."
     )
     max_bytes_per_sec: ByteSize | None = Field(
-        default=100 * 1024 * 1024, description="Bytes a second that a node copies; more hurts queries."
+        default=100 * 1024 * 1024,
+        description="Bytes a second that a node copies. A higher rate slows queries down.",
     )
     concurrent_streams: Positive | None = Field(
-        default=5, description="Files copied at a time; only where the version has it (before 5)."
+        default=5, description="Files copied at a time. Only for versions that have it (before 5)."
     )
 
 
@@ -125,19 +126,20 @@ class PlaybookSpec(Spec):
         "transfer_limit": "only for `kind: riak`; here `recovery_limits` are what is raised",
     }
 
-    kind: ElasticsearchKind = Field(description="Kind of cluster that it is for.")
+    kind: ElasticsearchKind = Field(description="Kind of cluster.")
     strategy: Annotated[
         Strategy,
         later_choices(*LATER_STRATEGIES),
         WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
     ] = Field(
         default=Strategy.NODE,
-        description="How waves are cut: one node at a time, or the nodes of one awareness zone.",
+        description="How nodes are grouped into waves: one node at a time, or the nodes of one awareness"
+        " zone.",
     )
     max_unavailable: Unset[NodeBudget] = Field(
         default=None,
-        description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
-        " least 1): 1 with `node`, the whole zone with `zone`, unless set.",
+        description="Nodes that may be away at once: a number, or a percentage of all nodes (rounded"
+        " down, at least 1). Default: 1 with `node`, the whole zone with `zone`.",
     )
     min_started_copies: Positive = Field(
         default=1, description="In-sync copies of every shard that stay started outside the wave."
@@ -147,51 +149,56 @@ class PlaybookSpec(Spec):
     )
     overlap_recovery: StrictBool = Field(
         default=False,
-        description="Whether the next wave may stop while copies that it has no part in still recover.",
+        description="Whether the next wave may stop while copies still recover in which it has no part.",
     )
     master_step_down: StrictBool = Field(
         default=False,
         description="Whether an elected master hands over before its stop (from five voters on).",
     )
-    accept: AcceptSpec = Field(default_factory=AcceptSpec, description="What may be wrong with the cluster.")
+    accept: AcceptSpec = Field(default_factory=AcceptSpec, description="Accepted faults of the cluster.")
     lease: LeasePlace = Field(
         default=LeasePlace.CLUSTER,
-        description="Where the lease is: in the cluster too, seen by every bastion, or in the state alone.",
+        description="Where the lease is: also in the cluster, for every machine to see, or in the state"
+        " alone.",
     )
     allocation_while_down: Annotated[Literal["primaries", "none"], BeforeValidator(_refuse_new_primaries)] = (
         Field(
             default="primaries",
-            description="Allocation while a node is down; with `none`, new indices stay red till then.",
+            description="Allocation while a node is down. With `none`, new indices are red meanwhile.",
         )
     )
     zero_replica_indices: ZeroReplicasSpec = Field(
         default="refuse",
-        description="Indices without replicas: hold, `{accept: [names]}`, or a replica for the run alone.",
+        description="Indices without replicas: hold, `{accept: [names]}`, or a replica for the run.",
     )
     recovery_limits: RecoveryLimitsSpec = Field(
         default_factory=RecoveryLimitsSpec,
-        description="Raised for the run, never lowered; a limit without a value (null) is left alone.",
+        description="Limits that are raised for the run, never lowered. A limit of null is not changed.",
     )
     flush: StrictBool = Field(default=True, description="Whether indices are flushed before a stop.")
     rebalance_while_running: Literal["none", "primaries", "replicas", "all"] | None = Field(
-        default="none", description="Rebalancing during the run; null leaves it alone."
+        default="none", description="Rebalancing during the run. Null: not changed."
     )
     settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
     deadlines: DeadlinesSpec = Field(default_factory=DeadlinesSpec, description="Limits of every wait.")
-    on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
-    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
+    on_failure: Literal["stand_down"] = Field(
+        default="stand_down", description="After a failure: the run stands down and can be resumed."
+    )
+    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Your commands around each restart.")
     force_merge: ForceMergeSpec = Field(
         default_factory=ForceMergeSpec,
-        description="How `post-bulk-index` and `force-merge` merge; no other command does.",
+        description="How `post-bulk-index` and `force-merge` merge. No other command merges.",
     )
     tune: Unset[Name] = Field(
         default=None,
-        description="A tuning profile, by name or path: hosts are set right while their nodes are down.",
+        description="Name or path of a tuning profile. It is applied to the hosts while their nodes are"
+        " down.",
     )
     gates: GatesSpec = Field(
-        default=(), description="What is asked before every wave: a run waits while one is closed."
+        default=(),
+        description="External conditions, checked before every stop. The run waits while one is closed.",
     )
-    notify: Later = Field(default=None, description="Who is notified.")
+    notify: Later = Field(default=None, description="Notifications.")
 
 
 AnyPlaybookSpec: TypeAlias = PlaybookSpec | RiakPlaybookSpec

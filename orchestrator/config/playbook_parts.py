@@ -26,7 +26,7 @@ class LimitsSpec(Spec):
     start: Duration = Field(default=600.0, description="Longest wait for a service to start.")
     rejoin: Duration = Field(default=600.0, description="Longest wait for a started node to join.")
     recover: Duration = Field(
-        default=8 * 3600.0, description="Longest wait for the cluster to be as healthy as before the wave."
+        default=8 * 3600.0, description="Longest wait for the copies that were there before the wave."
     )
     hold: Duration = Field(
         default=3600.0, description="Longest wait for the predicates that hold the next wave."
@@ -40,7 +40,7 @@ class HookSpec(Spec):
 
     run: NodeCommandLine = Field(description="Command line; `{node}` is the node's name.")
     local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
-    timeout: Duration = Field(default=300.0, description="After so long it has failed.")
+    timeout: Duration = Field(default=300.0, description="After this time the hook has failed.")
 
 
 class HooksSpec(Spec):
@@ -48,4 +48,4 @@ class HooksSpec(Spec):
 
     before_stop: tuple[HookSpec, ...] = Field(default=(), description="Before the node is stopped.")
     while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
-    after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When what it holds has recovered.")
+    after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When its copies have recovered.")

@@ -79,7 +79,8 @@ class AuthSpec(Spec):
     """The login to the cluster: one of the two."""
 
     api_key: Unset[Reference] = Field(
-        default=None, description="The encoded form (`id:key` in base 64), by reference. Elasticsearch only."
+        default=None,
+        description="API key in its encoded form (`id:key` in base 64), by reference. Elasticsearch only.",
     )
     basic: Unset[BasicSpec] = Field(default=None, description="User and password.")
 
@@ -93,19 +94,19 @@ class AuthSpec(Spec):
 class TlsSpec(Spec):
     """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
 
-    ca: Unset[Name] = Field(
-        default=None, description="Certificates that are trusted; the system's otherwise."
+    ca: Unset[Name] = Field(default=None, description="Trusted certificates. Default: those of the system.")
+    verify: StrictBool = Field(default=True, description="Whether certificates are checked.")
+    client_cert: Unset[Name] = Field(default=None, description="Client certificate.")
+    client_key: Unset[Name] = Field(
+        default=None, description="Key of the client certificate, unless `client_cert` contains it."
     )
-    verify: StrictBool = Field(default=True, description="Whether certificates are checked at all.")
-    client_cert: Unset[Name] = Field(default=None, description="Our own certificate.")
-    client_key: Unset[Name] = Field(default=None, description="Its key, unless `client_cert` holds it too.")
     fingerprint: Unset[
         Annotated[
             str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "must be 64 hexadecimal digits (SHA-256)")
         ]
     ] = Field(
         default=None,
-        description="SHA-256 of the certificate that is trusted, in hexadecimal, with or without colons.",
+        description="SHA-256 of the trusted certificate, in hexadecimal, with or without colons.",
     )
 
     @model_validator(mode="after")
@@ -118,4 +119,6 @@ class TlsSpec(Spec):
 class ExpectSpec(Spec):
     """Checks of the cluster at the start."""
 
-    nodes: Unset[Positive] = Field(default=None, description="Nodes; fewer at the start is a hold.")
+    nodes: Unset[Positive] = Field(
+        default=None, description="Number of nodes. With fewer at the start, the run holds."
+    )

@@ -73,7 +73,7 @@ _HEAD: Final = f"""# Configuration
 
 Files are YAML 1.2: `off`, `no` and dates are text; a key that is given twice, an unknown key and a tag are
 refused.
-Every error names file, line and key, and never repeats a value.
+Every error names file, line and key, and shows no value.
 
 | written as | means |
 |---|---|
@@ -87,7 +87,7 @@ Every error names file, line and key, and never repeats a value.
 `--cluster prod` is the first of `./configs/clusters/prod.yml`, `$ORCHESTRATE_CONFIG/clusters/prod.yml`,
 `~/.config/orchestrate/clusters/prod.yml` and `/etc/orchestrate/clusters/prod.yml`. Playbooks are found the
 same way under `playbooks`, tuning profiles under `tuning`, and then among those shipped with the package.
-What holds a `/` or ends in `.yml` or `.yaml` is a path.
+A value with a `/`, or one that ends in `.yml` or `.yaml`, is a path.
 """
 
 _TITLES: Final = {
@@ -99,7 +99,7 @@ _TITLES: Final = {
 }
 
 _AFTER_ELASTICSEARCH: Final = (SchemaOf.RIAK_CLUSTER, SchemaOf.RIAK_PLAYBOOK)
-_AS_ABOVE: Final = "Mappings within it that are not shown here are as above, for Elasticsearch.\n"
+_AS_ABOVE: Final = "Sections that are not shown here are as above, for Elasticsearch.\n"
 
 
 def page() -> str:

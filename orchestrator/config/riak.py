@@ -85,12 +85,12 @@ Words = Annotated[Name, AfterValidator(_plain_words)]
 
 _COMMAND: Final = (
     "The program `riak`, with `stop`, `start` and `ping`: a path, or words such as `docker exec riak riak`."
-    f" May hold {_LISTED}: a node's full name, and the parts before and after its `@`. They"
-    " distinguish nodes of one machine."
+    f" Placeholders {_LISTED}: a node's full name, and the parts before and after its `@`, for nodes that"
+    " share a machine."
 )
 _ADMIN: Final = (
-    "The words before an administrative command, with the same placeholders. If nothing is said: `command`"
-    " with `admin`; before 3.0, where that does not exist, `riak-admin` beside `command`."
+    "The words before an administrative command, with the same placeholders. Default: `command` with `admin`;"
+    " before 3.0 `riak-admin` in the folder of `command`."
 )
 
 
@@ -101,9 +101,9 @@ class RiakSpec(Spec):
     admin: Unset[Words] = Field(default=None, description=_ADMIN, examples=["riak admin"])
     lease_directory: Annotated[Name, AfterValidator(_folder), NO_PLACEHOLDER] = Field(
         default=LEASE_DIRECTORY,
-        description="The folder on every host in which a run leaves the record of its lease. It survives a"
-        " reboot, and every account that restarts this cluster can create files in it. The same in every copy"
-        " of this file: runs with different folders do not see each other.",
+        description="Folder on every host for the record of the lease. It must survive a reboot, and every"
+        " account that restarts this cluster must be able to create files in it. The same in every copy of"
+        " this file: runs with different folders do not see each other.",
     )
 
 

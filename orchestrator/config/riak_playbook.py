@@ -48,47 +48,51 @@ class RiakPlaybookSpec(Spec):
         "force_merge": "not for `kind: riak`: it has no segments to merge",
     }
 
-    kind: RiakKind = Field(description="Kind of cluster that it is for.")
+    kind: RiakKind = Field(description="Kind of cluster.")
     strategy: Annotated[
         Strategy,
         later_choices(*LATER_STRATEGIES),
         WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
     ] = Field(
         default=Strategy.NODE,
-        description="How waves are cut: one node at a time, or the nodes of one location (from 3.0 on), as"
-        " many of them as leave every preference list its quorum.",
+        description="How nodes are grouped into waves: one node at a time, or the nodes of one location"
+        " (from 3.0 on), as long as every preference list keeps its quorum.",
     )
     max_unavailable: Unset[NodeBudget] = Field(
         default=None,
-        description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
-        " least 1): 1 with `node`, the whole location with `zone`, unless set.",
+        description="Nodes that may be away at once: a number, or a percentage of all nodes (rounded"
+        " down, at least 1). Default: 1 with `node`, the whole location with `zone`.",
     )
     lease: LeasePlace = Field(
         default=LeasePlace.CLUSTER,
-        description="Where the lease is: in a file on the hosts too, seen from every machine, or in the state"
-        " database alone; then nothing is written to the hosts.",
+        description="Where the lease is: also in a file on the hosts, for every machine to see, or in"
+        " the state database alone; then nothing is written to the hosts.",
     )
     transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
         default=TRANSFER_LIMIT,
         description="Transfers that a node may have at once during the run: raised, never lowered, and"
-        " restored node by node; null leaves it alone.",
+        " restored node by node. Null: not changed.",
     )
     hasten_handoff: StrictBool = Field(
         default=False,
-        description="Whether handoff is forced after each restart, in place of minutes of waiting for Riak's"
-        " timers. Riak 3.2 only, by a call that Riak has for `support/debug purposes`.",
+        description="Whether handoff is forced after each restart, instead of minutes of waiting for"
+        " Riak's timers. Riak 3.2 only, by a call that Riak has for `support/debug purposes`.",
     )
     settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
     deadlines: RiakDeadlinesSpec = Field(
         default_factory=RiakDeadlinesSpec, description="Limits of every wait."
     )
-    on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
-    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
+    on_failure: Literal["stand_down"] = Field(
+        default="stand_down", description="After a failure: the run stands down and can be resumed."
+    )
+    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Your commands around each restart.")
     tune: Unset[Name] = Field(
         default=None,
-        description="A tuning profile, by name or path: hosts are set right while their nodes are down.",
+        description="Name or path of a tuning profile. It is applied to the hosts while their nodes are"
+        " down.",
     )
     gates: GatesSpec = Field(
-        default=(), description="What is asked before every wave: a run waits while one is closed."
+        default=(),
+        description="External conditions, checked before every stop. The run waits while one is closed.",
     )
-    notify: Later = Field(default=None, description="Who is notified.")
+    notify: Later = Field(default=None, description="Notifications.")

@@ -33,14 +33,14 @@ class ServiceSpec(Spec):
 
     manager: Unset[Manager] = Field(
         default=None,
-        description="What runs the process. If nothing is said: `systemd`; for Riak `command`, with the lines"
-        " that follow from `riak.command`.",
+        description="Service manager. Default: `systemd`; for Riak `command`, with the command lines of"
+        " `riak.command`.",
         examples=["systemd"],
     )
     unit: Unset[Unit] = Field(
         default=None,
-        description="Unit, init script or container; may hold `{node}`, the node's name. `elasticsearch` or"
-        " `riak` if nothing is said. Not for `manager: command`.",
+        description="Unit, init script or container; `{node}` is the node's name. Default:"
+        " `elasticsearch` or `riak`. Not for `manager: command`.",
         examples=["elasticsearch"],
     )
     stop: Unset[NodeCommandLine] = Field(
@@ -51,8 +51,8 @@ class ServiceSpec(Spec):
     )
     status: Unset[NodeCommandLine] = Field(
         default=None,
-        description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not. Of"
-        " `riak ping` the text is read, not the exit code.",
+        description="Only for `manager: command`: the command line that exits with 0 only if `{node}` runs."
+        " Of `riak ping` the text is read, not the exit code.",
     )
 
 

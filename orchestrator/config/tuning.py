@@ -54,7 +54,7 @@ class DiskKindsSpec(Spec):
     """A value for each kind of disk."""
 
     ssd: Unset[Word] = Field(default=None, description="For disks without moving parts.")
-    rotational: Unset[Word] = Field(default=None, description="For those that turn.")
+    rotational: Unset[Word] = Field(default=None, description="For spinning disks.")
 
 
 def _scalar_or_kinds(value: object) -> str:
@@ -75,12 +75,12 @@ Value = Annotated[
 class SettingSpec(Spec):
     """A setting with its reason."""
 
-    value: Value = Field(description="What is wanted: a value, or one for each kind of disk.")
+    value: Value = Field(description="The wanted value, or one for each kind of disk.")
     why: str = Field(default="", max_length=1000, description="The reason, for people.")
-    source: str = Field(default="", max_length=1000, description="Who says so.")
+    source: str = Field(default="", max_length=1000, description="The source.")
     on_failure: Unset[Literal["stop", "warn"]] = Field(
         default=None,
-        description="What a value that cannot be set does to a run; as the profile says, unless set.",
+        description="As `on_failure` of the profile, for this setting.",
     )
 
 
@@ -97,17 +97,17 @@ class TuningSpec(Spec):
 
     applies_to: Name = Field(description="Kind of store that it is for.")
     settings: dict[str, Setting] = Field(
-        description="By tunable, see the reference of tuning: a value, one for each kind of disk, or the long"
-        " form below."
+        description="By tunable (see the page on host tuning): a value, one for each kind of disk,"
+        " or the long form below."
     )
-    persist: StrictBool = Field(default=True, description="Whether it is made to last over a boot.")
+    persist: StrictBool = Field(default=True, description="Whether values are also set at the next boot.")
     on_failure: Literal["stop", "warn"] = Field(
         default="warn",
-        description="What a value that cannot be set does to a run: stand down, or continue. Nodes are"
-        " started either way.",
+        description="If a value cannot be set: `stop`, the run stands down; `warn`, it continues. The"
+        " node is started in both cases.",
     )
     devices: dict[DeviceName, Literal["ssd", "rotational"]] = Field(
-        default_factory=dict, description="What a disk is, by name, where the kernel is wrong about it."
+        default_factory=dict, description="By name of a disk: its kind, if the kernel reports the wrong one."
     )
 
 

@@ -42,7 +42,7 @@ class Sight(Enum):
     DOUBT = "a stop or a reboot was sent that may still take effect"
     SAME = "a member in the life accounted for"
     NEW = "a member in another life"
-    COMING = "its service runs or starts, and it is no member yet"
+    COMING = "its service runs or starts, and it is not a member yet"
     LEFT = "no member, and its host does not answer"
     UNKNOWN = "unknown by this reading"
 

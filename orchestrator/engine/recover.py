@@ -308,7 +308,7 @@ def before_the_next(situation: Situation) -> Decision | None:
         if finishing is not None:
             return finishing
     if _pausing(state):
-        return _wait_again(state, "a pause was asked for: no further wave beside this one")
+        return _wait_again(state, "a pause was requested: no further wave starts beside this one")
     if not state.nodes_in(NodePhase.PENDING):
         return _wait_again(state, "no node is left to restart")
     return None

@@ -96,7 +96,7 @@ def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
 
 
 def disk_has_room(question: Question) -> Iterator[Finding]:
-    """Each node can hold the merged segments beside those that they replace, below its high watermark.
+    """Each node has room for the merged segments beside the old ones, below its high watermark.
 
     Old segments are deleted when no search uses them any more. On an index that is not refreshed that is
     after the whole merge, so every copy on the node counts, not only the copy that is being merged. The space

@@ -141,7 +141,9 @@ def require_place(path: Path, what: str) -> None:
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
+            raise ConfigError(
+                f"the {what} cannot be saved: this path exists and is not a file", file=str(path)
+            )
         tempfile.TemporaryFile(dir=target.parent).close()
     except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
         raise _unsaved(path, what, error) from error

@@ -228,7 +228,7 @@ def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts]) -> Debt:
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
     """The changes that were agreed to. If the host's state has changed since, the change becomes unknown."""
     agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
-    later = Unknown(reason="it changed while the question stood there: look again")
+    later = Unknown(reason="it changed after the question was shown: look again")
     return [
         Debt(node=debt.node, owed=debt.owed, stands=later)
         if isinstance(debt.stands, Ours) and agreed.get((debt.node, debt.owed.subject)) != debt.stands

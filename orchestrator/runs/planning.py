@@ -110,8 +110,8 @@ class Preparation:
         run, process = found.debtor, self.connection.process
         if not process.gone(found.process):
             return (
-                f"run {found.run} of {found.owner} holds the cluster: another one begins when that run has "
-                "ended, or shows no sign of life. What is shown here is the cluster as it is meanwhile"
+                f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
+                " ended or its heartbeat stops. This plan shows the cluster as it is now"
             )
         if found.owes_nothing:
             return None

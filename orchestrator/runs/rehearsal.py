@@ -220,7 +220,7 @@ class Follower:
         self.follow()
         self._turns += 1
         if self._turns > self._most_turns:
-            raise SafetyViolation(f"the rehearsal comes to no end: {self._turns} decisions, in {state.phase}")
+            raise SafetyViolation(f"the rehearsal does not end: {self._turns} decisions, in {state.phase}")
         self._reporter.waiting(state, decision)
 
     def finished(self, state: RunState, outcome: Outcome) -> None:

@@ -330,7 +330,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
             said.append(mark)
             process.tell(
                 f"waiting for the lease of run {record.run} of {record.owner}: "
-                f"if it shows no sign of life, it runs out in {left:.0f} s"
+                f"without a heartbeat it expires in {left:.0f} s"
             )
 
     with process.requests.during(lambda: None) as asked:

@@ -185,7 +185,7 @@ def _members(ports: FilePorts, process: Process, known: Mapping[NodeName, str]) 
     if not addresses:
         raise UsageError(
             f"cluster {file.spec.name} cannot be read ({read.reason}), and {file.path} names no node under "
-            "`hosts.overrides`: there is no telling which hosts are meant"
+            "`hosts.overrides`: it is unknown which hosts are meant"
         )
     process.warn(
         f"cluster {file.spec.name} cannot be read ({read.reason}): the hosts are those that {file.path} "

@@ -177,8 +177,7 @@ def restore_meant(
     confirmed: list[str] = []
     if serving.anything and not by_record:
         raise UsageError(
-            "--playbook and --in-service go with --cluster alone: a run is restored by the policy that it "
-            "began with"
+            "--playbook and --in-service need --cluster: a run is restored with its original policy"
         )
 
     def found(store: StateStore) -> RunEntry | None:
@@ -217,7 +216,7 @@ def restore_meant(
                 raise JournalError(f"{error}; {elsewhere}" if by_record else str(error)) from error
             past = past_run_of(store, entry)
             with reach(past) as connection:
-                connection.process.warn(f"{error}: going on without writing to it")
+                connection.process.warn(f"{error}: continuing without writing to it")
                 return restore_run(connection, store, past, written=False)
 
 
@@ -225,8 +224,8 @@ def _restore_here(connection: Connection, store: StateStore, past: PastRun, serv
     """Restore a run of the state; if it restored another run without its hooks, from the record again."""
     if serving.anything and past.started.repairs is None:
         connection.process.warn(
-            f"run {past.entry.run} is restored by the policy that it began with: --playbook and --in-service "
-            "change nothing"
+            f"run {past.entry.run} is restored with its original policy: --playbook and --in-service"
+            " have no effect"
         )
     elif serving.anything:
         ended = restore_from_record(connection, store, serving)
@@ -333,7 +332,7 @@ def _lease_for_restore(
     except LeaseUnreachable as error:
         if started.policy.lease is not LeasePlace.CLUSTER:
             raise  # it was the lease in the state, and there is no other
-        connection.process.warn(f"{error}: going on with the lease in the state alone")
+        connection.process.warn(f"{error}: continuing with the lease in the state alone")
         return take_up(run, connection, store, started, in_cluster=False, written=written)
 
 

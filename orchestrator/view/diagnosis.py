@@ -100,7 +100,7 @@ def _conclusion(found: Diagnosis) -> str:
     if found.findings:
         return f"{counted(len(found.findings), 'finding')}; {hosts}"
     if not found.examined:
-        return "no host was read: nothing can be said"
+        return "no host was read"
     looked = len(Syndrome)
     if found.complete and not found.unrecorded:
         return f"nothing found: none of the {looked} known syndromes; {hosts}"

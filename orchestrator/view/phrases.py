@@ -17,7 +17,7 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.HELD: "held: nothing is left half done",
     Outcome.FAILED: "failed: a node or host did not come through; the run can be resumed",
     Outcome.INTERRUPTED: "interrupted; the run can be resumed",
-    Outcome.PAUSED: "paused as asked; the run can be resumed",
+    Outcome.PAUSED: "paused as requested; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
     Outcome.RESTORED: "restored: every setting has its original value",
     Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",

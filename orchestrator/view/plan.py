@@ -99,9 +99,10 @@ def _predicted(prediction: Prediction) -> str:
 
 def _holds(plan: Plan) -> list[str]:
     if not plan.holds:
-        return ["Nothing holds it: every predicate passes as of now."]
+        return ["No hold: every predicate passes now."]
     holds = counted(len(plan.holds), "hold")
-    head = f"HELD, as of now: {holds}. A run would wait for it to pass, or stand down where no wait helps."
+    waits = "The run waits for these conditions to clear. Conditions that waiting cannot clear end the run."
+    head = f"HELD, as of now: {holds}. {waits}"
     return [head, *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
 
 
@@ -130,7 +131,7 @@ def _settings(plan: Plan) -> list[str]:
     ]
     timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
-        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored exactly as found:",
+        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values:",
         *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
     ]
 
@@ -146,7 +147,7 @@ def _steps(plan: Plan) -> list[str]:
     target = max(len(step.target) for step in plan.steps)
     action = max(len(step.action) for step in plan.steps)
     zones = {wave.number: wave for wave in plan.waves}
-    lines = ["Steps, exactly as they would be sent:"]
+    lines = ["Steps, as a run would send them:"]
     wave: int | None = None
     for step in plan.steps:
         if step.wave != wave:
@@ -217,6 +218,6 @@ def leftover_lines(leftovers: Sequence[LoaderLeftover]) -> list[str]:
         if put_right:
             fate = f"set to {'the default' if wanted is None else wanted} after the merge"
         else:
-            fate = "not put right: the playbook's force_merge.put_right says nothing of it"
+            fate = "not changed: force_merge.put_right of the playbook does not have it"
         lines.append(f"found: {name} {found} on {listed(indices, 5)}; {fate}")
     return lines

@@ -231,7 +231,7 @@ def summary_lines(end: Summary) -> list[str]:
     lines += [f"  NOT RESTORED: {item}" for item in end.left]
     if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
-    run, there = ("RUN", "a real run would be taken up by: ") if end.simulated else (end.run, "")
+    run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
     if end.left:
         lines.append(f"  {there or 'repair: '}orchestrate restore {run}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:

@@ -126,20 +126,18 @@ def _sight(event: _Sight) -> str:
             names = listed(list(subjects), 5)
             return f"{counted(count, 'shard')} red, perhaps for a moment: {names}"
         case ev.MembersMissed(missing=missing, back=back):
-            parts = [f"absent: {listed(list(missing), 5)}"] if missing else []
-            parts += [f"present again: {listed(list(back), 5)}"] if back else []
+            parts = [f"members missing: {listed(list(missing), 5)}"] if missing else []
+            parts += [f"members back: {listed(list(back), 5)}"] if back else []
             return "; ".join(parts)
         case ev.StoodStill(nodes=nodes, seconds=seconds):
             named = f" ({listed(list(nodes), 5)})" if nodes else ""
-            return f"no reading for {duration(seconds)}: the limits of waiting move on by that{named}"
+            return f"no reading for {duration(seconds)}: waiting limits are extended by that{named}"
         case ev.WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case ev.HookUnproven(node=node, number=number):
-            return (
-                f"{node}: hook while_stopped {number} may have run beside its process, so it runs once more"
-            )
+            return f"{node}: hook while_stopped {number} may have run beside the process; it runs again"
         case ev.OwedAgain(node=node, what=what, why=why):
-            return f"{node} still needs {', '.join(what)}: {why}; its turn comes again"
+            return f"{node} still needs {', '.join(what)}: {why}; it gets another turn"
         case _:
             assert_never(event)
 
@@ -202,7 +200,7 @@ def _frame(event: _Frame) -> str:
 
 
 _REQUESTS: dict[Request, str] = {
-    Request.NONE: "nothing asked any more",
+    Request.NONE: "no request now",
     Request.PAUSE: "asked to pause after the current wave or merges",
     Request.STOP: "asked to stand down",
     Request.INTERRUPT: "interrupted",
@@ -212,17 +210,17 @@ _REQUESTS: dict[Request, str] = {
 def _lease(event: LeaseEvent) -> str:
     match event:
         case ev.LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
-            how = "taken over, the former holder's had run out" if takeover else "taken"
+            how = "taken over from an expired holder" if takeover else "taken"
             return f"lease {how}: epoch {epoch}, holder {holder}"
         case ev.LeaseRegained(holder=holder):
             return f"lease refreshed again, holder {holder}"
         case ev.LeaseLost(reason=reason):
-            return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
+            return f"lease lost: {one_line(reason)}; no further node is stopped, nodes down are started"
         case ev.Deposed(successor=run, owner=owner, epoch=epoch):
             lease = f", lease epoch {epoch}" if epoch else ""
             return (
-                f"deposed: run {run} of {one_line(owner)} took over{lease}; this process writes no setting "
-                "and stops no node any more"
+                f"deposed: run {run} of {one_line(owner)} took over{lease}; this process writes no further "
+                "setting and stops no further node"
             )
         case _:
             assert_never(event)
@@ -236,16 +234,16 @@ def _debt(event: _Debt) -> str:
                 f"({purpose.value}); {setting(found)} will be restored"
             )
         case ev.SettingRestored(level=level, key=key, value=value, note=note):
-            how = one_line(note) if note else "as found"
+            how = one_line(note) if note else "the original value"
             return f"setting {key} ({level.value}): {setting(value)}, {how}"
         case ev.ReplicasAdded(index=index, found=found, wanted=wanted):
             return f"index {index}: {found} -> {counted(wanted, 'replica')} for the run"
         case ev.ReplicasRestored(index_uuid=index_uuid):
-            return f"index with uuid {index_uuid}: replicas as found"
+            return f"index with uuid {index_uuid}: original number of replicas restored"
         case ev.VotingExcluded(node=node):
             return f"{node}: excluded from voting, so that another master is elected before its stop"
         case ev.VotingRestored():
-            return "voting exclusions: none of ours is left"
+            return "voting exclusions of this run: all removed"
         case _:
             assert_never(event)
 
@@ -271,7 +269,7 @@ def _step(event: _Step) -> str:
             return f"wave {wave.number}{zone}: {listed(wave.nodes)}{why}"
         case WaveGaveWay(number=number, copies=copies):
             left = counted(copies, "copy", "copies")
-            return f"wave {number}: makes room for the next while {left} recover"
+            return f"wave {number}: the next wave may start while {left} recover"
         case Overlapping():
             return _overlapping(event)
         case ev.PhaseEntered(node=node, from_=from_, to=to, why=why):
@@ -291,8 +289,8 @@ def _step(event: _Step) -> str:
 
 def _overlapping(event: Overlapping) -> str:
     shards = [f"[{shard.index}][{shard.number}]" for shard in event.shards]
-    what = f"{listed(shards, 5)} still recover elsewhere" if shards else "nothing recovers any more"
-    return f"wave {event.number}: stops by the overlap rule: {what}"
+    what = f"{listed(shards, 5)} still recover elsewhere" if shards else "nothing recovers now"
+    return f"wave {event.number}: stops with overlapped recovery: {what}"
 
 
 def _moved(event: ev.NodeRecovered) -> str:
@@ -329,11 +327,11 @@ def _meeting(event: _Meeting) -> str:
         case Hold():
             return f"held by {hold_sentence(event)}"
         case ev.HoldsCleared(but_gates=True):
-            return "nothing but closed gates holds any more"
+            return "only closed gates hold the run now"
         case ev.HoldsCleared():
-            return "nothing holds any more"
+            return "nothing holds the run now"
         case ev.Rescued(shards=shards):
-            return f"rescue: started at once, for no started copy was left of {listed(shards, 5)}"
+            return f"rescue: started at once, no started copy is left of {listed(shards, 5)}"
         case TuningApplied(node=node, tunable=tunable, found=found, wanted=wanted):
             return f"{node}: {tunable} is {one_line(wanted)}, read back; it was {one_line(found)}"
         case TuningMissed(node=node, tunable=tunable, why=why, on_failure=on_failure):
@@ -349,13 +347,13 @@ def merge_sentence(event: MergeEvent) -> str:
     """An event of merging as one line."""
     match event:
         case WritesRead(counters=counters):
-            return f"counters of writes read for {_indices(len(counters))}: a later reading shows who writes"
+            return f"write counters of {_indices(len(counters))} read; a second reading shows new writes"
         case MergeWarned(index=index, what=what):
             return f"index {index}: WARNING: {one_line(what)}"
         case MergeDue(index=index, why=why):
             return f"index {index}: to be merged too: {one_line(why)}"
         case MergeBegun(index=index, found=True):
-            return f"index {index}: a merge of it runs already ({_amount(event)}): watched as ours"
+            return f"index {index}: a merge of it runs already ({_amount(event)}); the run waits for it"
         case MergeBegun(index=index):
             return f"index {index}: merge begun ({_amount(event)})"
         case IndexMerged(index=index, why=why):

@@ -229,7 +229,7 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
         store.lease("uuid").create(_theirs())
     done = _restored_on_a_full_disk(console) if "space" in why else _restored_read_only(console)
     assert done.returncode == ExitCode.DONE, done.stderr
-    assert "going on without writing to it" in done.stderr
+    assert "continuing without writing to it" in done.stderr
     assert why in done.stderr
     assert f"run {THEIRS} of ben@here ended without restoring its changes" in done.stderr
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
@@ -258,7 +258,7 @@ def test_neither_a_lease_in_the_cluster_nor_one_in_the_state_can_be_written(
     cluster.on("/_index_template/orchestrate-lease-2", reply({"status": 403, "error": "no"}, status=403))
     done = _restored_read_only(console)
     assert done.returncode == ExitCode.DONE, done.stderr
-    assert "going on with the lease in the state alone" in done.stderr
+    assert "continuing with the lease in the state alone" in done.stderr
     assert f"run {THEIRS} of ben@here ended without restoring its changes" in done.stderr
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 

@@ -73,7 +73,7 @@ def test_a_night_that_goes_wrong_exits_as_the_run_would(
     assert run(["rehearse", "--cluster", file, "--seed", str(_FAILS)]) == ExitCode.FAILED
     said = capsys.readouterr().out
     assert re.search(r"Z MISHAP: a stop of es\d will never end", said)
-    assert "a real run would be taken up by: orchestrate restore RUN" in said
+    assert "a real run would be continued by: orchestrate restore RUN" in said
     assert "orchestrate restore rehearsal" not in said, "nobody can take up a rehearsal"
 
 

@@ -439,7 +439,7 @@ def test_our_value_that_was_not_there_when_it_was_asked_is_left_for_another_time
     where = scene_of(hosts)
     assert revert(where, ledger, ledger.owed(), where.around, operator="ben", yes=False) is ExitCode.HELD
     assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
-    assert "it changed while the question stood there" in said(where)
+    assert "it changed after the question was shown" in said(where)
 
 
 def test_a_run_that_began_while_the_question_stood_there_goes_first(

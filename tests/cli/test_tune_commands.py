@@ -133,7 +133,7 @@ def test_a_cluster_that_is_down_and_names_no_host(
 ) -> None:
     file = cluster.write_file(console.folder, endpoints=["http://127.0.0.1:1"])
     assert check(file, profile(console, running())) == ExitCode.USAGE
-    assert "there is no telling which hosts are meant" in capsys.readouterr().err
+    assert "it is unknown which hosts are meant" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["check", "apply"])

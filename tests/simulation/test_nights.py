@@ -204,7 +204,7 @@ def test_a_wrong_step_is_a_defect_unless_a_rule_is_switched_off() -> None:
 
 
 def test_a_run_that_turns_and_turns_comes_to_an_end() -> None:
-    with pytest.raises(SafetyViolation, match="comes to no end: 4 decisions"):
+    with pytest.raises(SafetyViolation, match="does not end: 4 decisions"):
         Rehearsal(*read(cluster(), policy()), QUIET).play(Told(), most_turns=3)
 
 

@@ -389,7 +389,7 @@ def test_a_run_of_the_state_is_restored_by_its_own_hooks_whatever_playbook_is_na
         with pytest.raises(UsageError, match="--playbook"):
             summary_of(restore(connection, run, playbook="drains"))
         assert summary_of(restore(connection, playbook="drains")).outcome is Outcome.RESTORED
-    assert any("by the policy that it began with" in line for line in said)
+    assert any("with its original policy" in line for line in said)
     assert out_of_service(of) == []
     as_found(of, before)
 

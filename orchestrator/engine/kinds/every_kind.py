@@ -85,7 +85,7 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
 
 
 def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Name and uuid are the same as when the run began."""
+    """The cluster has the same name and uuid as at the start of the run."""
     if view.name != question.policy.cluster:
         yield f"cluster {view.name}", f"the cluster file names {question.policy.cluster}"
     if question.state.begun.cluster_uuid and view.uuid != question.state.begun.cluster_uuid:
@@ -93,7 +93,7 @@ def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[
 
 
 def lease_is_held(question: Question) -> Iterator[Finding]:
-    """One run a cluster: a lost or unreadable lease holds the next stop; one that is gone ends the run."""
+    """The run holds the lease. A lost or unreadable lease holds the next stop; a removed one ends the run."""
     lease = question.observation.lease
     if isinstance(lease, Unknown):
         yield "lease", lease.reason
@@ -104,7 +104,7 @@ def lease_is_held(question: Question) -> Iterator[Finding]:
 
 
 def settings_are_writable(question: Question) -> Iterator[Finding]:
-    """A settings update that changes nothing was accepted: archived settings block every real one."""
+    """The cluster accepted a settings update that changes nothing."""
     if question.state.process.probed:
         return
     settings = question.observation.settings
@@ -116,7 +116,7 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
 
 
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Every node of the start is a member now, and there are as many as the cluster file expects.
+    """Every member at the start is a member now, and there are at least `expect.nodes` members.
 
     Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
     the operator skips (`resume --skip`) may be absent.
@@ -161,9 +161,9 @@ def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Findin
 
 
 def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nodes of the wave, and those that are away already, are at most `max_unavailable`.
+    """The nodes of the wave, and those that are away already, are at most `max_unavailable`.
 
-    Unset, it is one machine with the strategy `node`, and no bound with `zone`.
+    Default: one machine with the strategy `node`, no limit with `zone`.
     """
     allowed, wave = question.policy.max_unavailable, question.wave
     present = {node.name for node in view.nodes}
@@ -176,9 +176,9 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
 
 
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:
-    """Hosts answer, the account may control the service, and the service runs: before anything is stopped.
+    """Every selected host answers, the account may control the service, and the service runs.
 
-    Every selected host is checked before the first stop: a fault that is found only at node 17 would leave
+    All of them are checked before the first stop: a fault that is found only at node 17 would leave
     the cluster half restarted.
     """
     yield from ((f"host of {name}", why) for name, why in _not_ready(question))

@@ -137,7 +137,7 @@ def json_of(body: bytes) -> Reading[Any]:
     try:
         return json.loads(body, parse_constant=str)
     except (ValueError, RecursionError):
-        return Unknown(reason="the answer is no JSON")
+        return Unknown(reason="the answer is not JSON")
 
 
 def _shown(url: str, suffix: str) -> str:

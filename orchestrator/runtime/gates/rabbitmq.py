@@ -38,7 +38,7 @@ def judge(gate: RabbitQueueGate, body: bytes) -> Reading[GateView]:
     if isinstance(answer, Unknown):
         return answer
     if not isinstance(answer, dict):
-        return Unknown(reason="the answer is no queue")
+        return Unknown(reason="the answer is not a queue")
     state = answer.get("state")
     if state in _COUNTED_NO_MORE:
         return Unknown(reason=f"queue {gate.queue} is {state}: its numbers are those of before")

@@ -239,7 +239,9 @@ def test_members_that_are_listed_in_one_place_only_are_refused() -> None:
 
 def test_a_wave_of_strangers_is_refused() -> None:
     stranger = NodeName("riak9@10.0.0.9")
-    assert refusals(HEALTHY, stranger) == {"all_members_up": [(stranger, "it is no member of the cluster")]}
+    assert refusals(HEALTHY, stranger) == {
+        "all_members_up": [(stranger, "it is not a member of the cluster")]
+    }
 
 
 def test_the_evidence_names_who_is_meant() -> None:
@@ -319,7 +321,7 @@ def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None
     for state, name, evidence in [
         ("joining1", "no_pending_ownership_change", "5 partitions change their owner"),
         ("joining1", "no_transfers", "dev2@127.0.0.1 has 16 partitions waiting to be handed off"),
-        ("joining2", "ring_ready", "it says that the ring is not ready"),
+        ("joining2", "ring_ready", "it reports that the ring is not ready"),
         ("dev2down", "all_members_up", "cluster status has it as valid, down!"),
         ("dev2down", "no_transfers", "dev2@127.0.0.1 could not be contacted"),
         ("dev2down", "ring_ready", "dev2@127.0.0.1 cannot be asked about the ring"),

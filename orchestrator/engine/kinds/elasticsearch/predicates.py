@@ -91,7 +91,7 @@ def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
 
 
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No shard is without a started copy, except in indices that the operator accepts."""
+    """Every shard has a started copy, except in indices that the operator accepts."""
     away = [copy for copy in view.not_started if copy.primary]
     for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
         if index not in question.policy.accept_red:
@@ -104,10 +104,10 @@ def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy was lost since the run began: copies of the waves are back, and no other node took a copy away.
+    """No copy is missing that was there before the run, on the nodes of earlier waves or on others.
 
-    Unassigned copies of new indices and new replicas are not lost. `no_recovery_on_candidates` covers copies
-    that are being recovered, and holds the nodes that take part in the recovery.
+    Unassigned copies of new indices and of new replicas do not count. Nor do copies that recover:
+    `no_recovery_on_candidates` holds the nodes that take part in a recovery.
     """
     missing = lost_beyond_baseline(question.state, view)
     if missing:
@@ -121,9 +121,9 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
 
 
 def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """In a cluster of mixed versions, a copy cannot return to a node older than its primary's node.
+    """In a cluster of mixed versions, no node of the wave is older than the primaries of its copies.
 
-    A run that does the upgrade itself continues: its own nodes came back newer.
+    A run that does the upgrade itself continues, once one of its own nodes has a newer version.
     """
     if len({node.version for node in view.nodes}) <= 1:
         return
@@ -156,7 +156,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:
-    """A snapshot that loses a node is partial."""
+    """No snapshot is running."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
         yield "snapshots", activity.reason
@@ -166,7 +166,7 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
 
 
 def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Finding]:
-    """Work of hours that a restart discards."""
+    """No force-merge, reindex, update-by-query or delete-by-query runs on a node of the wave."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
         yield "tasks", activity.reason
@@ -181,7 +181,7 @@ def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Find
 
 
 def pending_tasks_drained(question: Question) -> Iterator[Finding]:
-    """The master keeps up; a slow master notices late that nodes leave and join."""
+    """No task of the master has waited for more than 30 seconds."""
     health = question.observation.health
     if isinstance(health, Unknown):
         yield "pending tasks", health.reason

@@ -68,7 +68,7 @@ def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No shard with a copy on the wave is being moved: the wave may be the source or the target."""
+    """No shard with a copy on the wave has a copy that is being recovered or moved."""
     wave = set(question.wave.nodes)
     for shard, copies in view.moving.items():
         touched = any(copy.node in wave or copy.relocating_to in wave for copy in copies)
@@ -79,7 +79,7 @@ def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator
 
 
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index without replicas is away while its node is: held, accepted by name, or given a replica."""
+    """Every index with a copy on the wave has a replica, or the operator accepts it by name."""
     metadata = view.metadata
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for uuid in sorted(here):
@@ -119,7 +119,7 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
 
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Every tier and role that the wave has keeps a member outside it."""
+    """Every tier and role of the wave's nodes has another member outside the wave."""
     wave = set(question.wave.nodes)
     inside = {role for node in view.nodes if node.name in wave for role in _served(node)}
     outside = {role for node in view.nodes if node.name not in wave for role in _served(node)}
@@ -135,7 +135,7 @@ def _served(node: Node) -> frozenset[Role]:
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Of each tier's data nodes, `min_capacity` stays up: a node that is down takes query capacity away."""
+    """The share `min_capacity` of each tier's data nodes stays up."""
     wave, least = set(question.wave.nodes), question.policy.min_capacity
     for tier in sorted(DATA_ROLES, key=lambda role: role.value):
         members = [node.name for node in view.nodes if tier in node.roles]
@@ -148,9 +148,9 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Past a watermark the cluster refuses the copies that a candidate should get back.
+    """The disks of the wave's data nodes are below the low watermark.
 
-    Other nodes are no reason to wait: what the wave takes down comes back to the wave.
+    Disks of other nodes do not count: the copies of the wave come back to the wave.
     """
     disks = question.observation.disks
     if isinstance(disks, Unknown):

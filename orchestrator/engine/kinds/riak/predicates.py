@@ -77,7 +77,7 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     elif not status.claimant_up:
         yield f"claimant {status.claimant}", "it does not answer, so it is unknown whether the ring is ready"
     elif not status.ring_ready:
-        yield f"claimant {status.claimant}", "it says that the ring is not ready"
+        yield f"claimant {status.claimant}", "it reports that the ring is not ready"
 
 
 def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
         for node in sorted(members ^ listed):
             yield node, "cluster status and member-status do not both list it"
     for node in sorted(wave - listed):
-        yield node, "it is no member of the cluster"
+        yield node, "it is not a member of the cluster"
     if not isinstance(view.ring_status, Unknown):
         for node in view.ring_status.unreachable:
             if node not in _down(cluster):
