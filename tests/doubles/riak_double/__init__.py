@@ -1,8 +1,8 @@
 """A test double of Riak: the `riak` command and the HTTP endpoint as a recorded Riak 3.2.1 showed them.
 
 It stores nothing. What it prints is written from `tests/data/riak/` and held to it, text by text, by
-`tests/unit/riak_double/`. Where the recordings are silent the code says so at the place, and a command that
-was not recorded is refused with exit code 99 and a line that names the double.
+`tests/unit/test_riak_double.py`. Where the recordings are silent the code says so at the place, and a command
+that was not recorded is refused with exit code 99 and a line that names the double.
 
 ring.py       who owns which partition, and where fallbacks go
 report.py     what one node tells of itself, and what a node knows of all

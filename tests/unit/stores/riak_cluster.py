@@ -14,9 +14,9 @@ from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
+from tests.fakes.riak_world import World
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, reply
 from tests.riak_nodes import RiakCommand
-from tests.unit.riak_double.world import World
 
 DEV1, DEV2, DEV3 = NAMES = tuple(NodeName(f"dev{number}@127.0.0.1") for number in (1, 2, 3))
 BOOT = "3f1c2b1a-0000-4000-8000-123456789abc"

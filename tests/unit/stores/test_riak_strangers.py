@@ -14,9 +14,9 @@ from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
+from tests.fakes.riak_world import World
 from tests.fakes.scripted_http import reply
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
-from tests.unit.riak_double.world import World
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})

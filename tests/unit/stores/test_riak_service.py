@@ -104,7 +104,7 @@ def machine(_machine: Machine) -> Machine:
     return _machine
 
 
-def test_each_node_is_read_stopped_and_started_by_its_own_command(machine: Machine) -> None:
+def test_each_node_is_controlled_by_its_own_command(machine: Machine) -> None:
     one, two = machine.nodes
     born = two.pid
     assert machine.view(one).service is machine.view(two).service is ServiceState.RUNNING
@@ -127,7 +127,7 @@ def test_a_start_of_a_node_that_runs_starts_nothing(machine: Machine) -> None:
     assert (one.folder / "state" / "log").read_text().count("started as process") == starts
 
 
-def test_a_stop_that_prints_nothing_is_in_doubt_and_the_node_is_seen_to_run(machine: Machine) -> None:
+def test_a_stop_that_prints_nothing_is_in_doubt(machine: Machine) -> None:
     one, _ = machine.nodes
     one.faults(stop="refused")
     result = machine.stop(one)
@@ -137,7 +137,7 @@ def test_a_stop_that_prints_nothing_is_in_doubt_and_the_node_is_seen_to_run(mach
     assert one.alive
 
 
-def test_a_node_that_dies_is_stopped_and_its_end_is_noticed_on_the_host(machine: Machine) -> None:
+def test_the_host_notices_a_node_that_dies(machine: Machine) -> None:
     one, _ = machine.nodes
     machine.view(one)
     killer = threading.Timer(0.5, one.end)
@@ -147,7 +147,7 @@ def test_a_node_that_dies_is_stopped_and_its_end_is_noticed_on_the_host(machine:
     assert machine.view(one).service is ServiceState.STOPPED
 
 
-def test_a_start_after_which_the_node_does_not_answer_is_no_service_that_runs(machine: Machine) -> None:
+def test_a_node_that_does_not_answer_after_its_start(machine: Machine) -> None:
     one, _ = machine.nodes
     one.faults(ping="1e6")
     one.end()

@@ -1,0 +1,938 @@
+"""The double of Riak itself: what the program's tests take for a node, against recordings of a real one.
+
+- The recorded texts: equal bytes and exit codes, from the state that was recorded. What varies between two
+  recordings of a state (names, counts, moments, the process number) is part of it: `riak_staging.py` sets it.
+  Left out: the random bytes of a vnode's id, and a path with the time of day from `chkconfig`.
+- The recorded program, played again on processes. The machine's own are left out: the host's name in a node
+  that was never started, the limit of open files, and that path. A recording that was cut off (exit code 124)
+  is compared as far as it goes.
+- States: nodes on one clock go through them in the recording's order and in about its time. Where numbers
+  vary from reading to reading, every digit is `#`.
+- What was not recorded is held to the published source, and to what the double says elsewhere: the program's
+  parsers are written from the same source, so they alone prove little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.riak.dialect import Dialect, dialect_of
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
+from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
+from orchestrator.stores.riak.parse_stats import parse_stats
+from tests.doubles.riak_double.commands import answer
+from tests.doubles.riak_double.daemon import Node
+from tests.doubles.riak_double.lasting import SECONDS
+from tests.doubles.riak_double.machine import INACTIVITY_SECONDS
+from tests.doubles.riak_double.report import View
+from tests.doubles.riak_double.ring import (
+    N_VAL,
+    RECORDED_THREE,
+    SPACING,
+    claim,
+    fallbacks,
+    formed,
+    preference_list,
+)
+from tests.doubles.riak_double.settings import BucketType, read_own, read_riaks
+from tests.doubles.riak_double.stats import stats
+from tests.doubles.riak_double.versions import dialect
+from tests.fakes.riak_staging import staged
+from tests.fakes.riak_world import World
+from tests.riak_nodes import LAUNCHER, PYTHON, RiakCommand, RiakNode, riak_nodes, wait_until
+from tests.riak_transcripts import (
+    COMMANDS,
+    CUT_OFF,
+    STATS,
+    TIMELINE,
+    Recording,
+    recordings,
+    wrapper_recordings,
+)
+
+PACE = 0.02
+
+
+# Every recorded text, from a state that was set -------------------------------------------------------------
+
+RECORDED = [*recordings(COMMANDS), *recordings(TIMELINE)]
+OF_THE_PROGRAM = re.compile(
+    r"riak (daemon|start|stop|versions|config effective|chkconfig)|riak admin wait-for-service .*"
+)
+"""What the program says by itself or loops on: `test_recorded_program.py` has these."""
+DOWN = {"stopped", "stoppedgen", "killed"}
+OF_A_RUNNING_NODE = [
+    each for each in RECORDED if each.state not in DOWN and not OF_THE_PROGRAM.fullmatch(each.command)
+]
+
+
+def printed(recording: Recording) -> tuple[str, int]:
+    words = shlex.split(recording.command.removeprefix("riak ").replace("['", "[\\'").replace("']", "\\']"))
+    said = answer(words, staged(recording)).said
+    riak = dialect("3.2.1")
+    return riak.text(said), riak.code(said)
+
+
+def without_vnode_ids(text: str) -> str:
+    return re.sub(r"(?m)^\{vnodeid,<<.*>>\}$", "{vnodeid,<<…>>}", text)
+
+
+def test_a_running_node_answers_as_recorded(subtests: pytest.Subtests) -> None:
+    for recording in OF_A_RUNNING_NODE:
+        with subtests.test(recording.name):
+            text, code = printed(recording)
+            assert without_vnode_ids(text) == without_vnode_ids(recording.output)
+            assert code == (recording.code or 0)
+
+
+def test_the_recordings_are_all_there() -> None:
+    assert (len(RECORDED), len(OF_A_RUNNING_NODE)) == (537, 499)
+
+
+# What the recorded program says by itself, on processes -----------------------------------------------------
+
+OTHERS = [each for each in recordings() if each not in OF_A_RUNNING_NODE]
+
+
+class Session:
+    """Nodes that go through the recorder's states."""
+
+    def __init__(self, nodes: tuple[RiakNode, ...]) -> None:
+        self.nodes = {node.name.partition("@")[0]: node for node in nodes}
+        self.said: dict[int, tuple[str, int]] = {}
+
+    def play(self, *states: str) -> None:
+        for recording in OTHERS:
+            if recording.state in states:
+                self._play(recording)
+
+    def _play(self, recording: Recording) -> None:
+        node = self.nodes[recording.node]
+        words = recording.command.split()[1:]
+        if recording.code == CUT_OFF:
+            self.said[recording.line] = (node.printing(recording.output.count("\n"), *words), CUT_OFF)
+        else:
+            done = node.riak(*words)
+            assert done.stderr == ""
+            self.said[recording.line] = (done.stdout, done.returncode)
+
+
+def wait_for_service(asked: RiakNode, node: RiakNode) -> None:
+    assert asked.riak("admin", "wait-for-service", "riak_kv", node.name).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    with riak_nodes(tmp_path_factory.mktemp("riak"), 3, pace=PACE) as nodes:
+        played = Session(nodes)
+        dev1, dev2, dev3 = nodes
+        played.play("stopped")
+        for node in (dev2, dev3):
+            assert node.riak("daemon").returncode == 0
+        played.play("start", "already", "single", "badnode", "stopping", "dev2down", "stoppedgen")
+        for again in (("restarted", "stop2"), ("stopgen",)):
+            assert dev2.riak("daemon").returncode == 0
+            wait_for_service(dev1, dev2)
+            played.play(*again)
+        played.play("stopclaimant")
+        assert dev3.double("end").returncode == 0
+        played.play("killed")
+        conf = dev1.folder / "etc" / "riak.conf"
+        assert dev1.riak("daemon").returncode == 0
+        conf.write_text(re.sub(r"(?m)^(erlang.schedulers.\w+) = 2$", r"\1 = 1", conf.read_text()))
+        played.play("sched", "cfg")
+        yield played
+
+
+def expected(recording: Recording, session: Session) -> str:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    text = recording.output.replace("riak@vm", f"riak@{socket.gethostname()}")
+    if "ulimit" in text:
+        text = text.replace("20000", str(limit)) if limit < 65536 else ""
+    root = session.nodes[recording.node].folder / "state"
+    return without_dates(text.replace("<riak>", str(root)))
+
+
+def without_dates(text: str) -> str:
+    return re.sub(r"app(\.\d\d){0,1}(\.\d+)+\.config", "app.DATE.config", text)
+
+
+def test_the_program_says_what_was_recorded(subtests: pytest.Subtests, session: Session) -> None:
+    for recording in OTHERS:
+        with subtests.test(recording.name):
+            text, code = session.said[recording.line]
+            assert (without_dates(text), code) == (expected(recording, session), recording.code)
+
+
+def test_commands_take_about_as_long_as_recorded(subtests: pytest.Subtests) -> None:
+    """Every duration of the double is within the recorded ones, which vary with the recorder's machine."""
+    for word in [*SECONDS, "admin"]:
+        with subtests.test(word=word):
+            taken = [
+                each.seconds
+                for each in recordings()
+                if each.seconds and each.code != CUT_OFF and each.command.split()[1] == word
+            ]
+            assert word in {"", "start"} or 0.95 * min(taken) <= SECONDS.get(word, SECONDS[""]) <= max(taken)
+
+
+def test_schedulers_change_with_stop_and_start_alone(tmp_path: Path) -> None:
+    with riak_nodes(tmp_path, 1, pace=0.02) as (node,):
+        conf = node.folder / "etc" / "riak.conf"
+        asked = "{erlang:system_info(schedulers), erlang:system_info(schedulers_online)}."
+        assert node.riak("daemon").returncode == 0
+        conf.write_text(re.sub(r"(?m)^(erlang.schedulers.\w+) = 2$", r"\1 = 1", conf.read_text()))
+        assert node.riak("restart").returncode == 0
+        assert node.riak("eval", asked).stdout == "{2,2}\n"
+        assert "[smp:2:2]" in node.stats()["sys_system_version"]
+        assert node.riak("stop").returncode == 0
+        assert node.riak("daemon").returncode == 0
+        assert node.riak("eval", asked).stdout == "{1,1}\n"
+        assert "[smp:1:1] [ds:1:1:10]" in node.stats()["sys_system_version"]
+        assert node.riak("rpc", "erlang", "system_info", "[schedulers]").stdout == "1\n"
+
+
+# Rings ------------------------------------------------------------------------------------------------------
+
+SIZES = (16, 32, 64, 128)
+
+
+def node_names(count: int) -> list[str]:
+    return [f"riak{number:02}@10.0.0.{number}" for number in range(1, count + 1)]
+
+
+def test_any_four_partitions_in_a_row_have_different_owners(
+    subtests: pytest.Subtests,
+) -> None:
+    for count in (*range(4, 11), 16):
+        for size in SIZES:
+            with subtests.test(count=count, size=size):
+                ring = formed(node_names(count), size)
+                for wanted in range(1, SPACING + 1):
+                    for first in range(size):
+                        owners = [ring.owners[number] for number in preference_list(ring, first, wanted)]
+                        assert len(set(owners)) == wanted, (first, owners)
+                owned = [len(ring.owned(name)) for name in ring.members]
+                assert sum(owned) == size
+                assert max(owned) - min(owned) <= 1
+
+
+@pytest.mark.parametrize("count", [5, 7, 9])
+def test_the_tail_of_the_ring_is_none_of_its_beginning(count: int) -> None:
+    """64 is no multiple of these: with owners in turn some list over the end may have a node twice."""
+    ring = formed(node_names(count), 64)
+    for first in range(64 - N_VAL, 64):
+        assert len({ring.owners[number] for number in preference_list(ring, first)}) == N_VAL
+    in_turn = [number % count for number in range(64)]
+    assert (in_turn[63] == in_turn[0]) is (count in {7, 9})
+
+
+def test_three_nodes_on_16_partitions_are_as_recorded() -> None:
+    three = node_names(3)
+    assert claim(three, 16) == tuple(three[number] for number in RECORDED_THREE)
+    assert RECORDED_THREE == (0, 1, 1, 2, 0, 1, 2, 2, 0, 1, 2, 0, 0, 1, 2, 0)
+
+
+# States that it goes through by itself, on one clock --------------------------------------------------------
+
+DEV1, DEV2, DEV3 = NAMES = tuple(f"dev{number}@127.0.0.1" for number in (1, 2, 3))
+SETTLED_SECONDS = 400.0
+
+
+def without_digits(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
+
+
+def shape(text: str) -> str:
+    """Which lines `transfers` has, in order, without their numbers."""
+    kinds = re.findall(r"currently down|does not have|waiting to|No transfers|transfer type|contacted", text)
+    return " ".join(kinds)
+
+
+def recorded_text(state: str, command: str) -> str:
+    return next(each.output for each in recordings() if (each.state, each.command) == (state, command))
+
+
+def settled(**faults: str) -> World:
+    world = World(names=NAMES)
+    world.run(SETTLED_SECONDS)
+    for name in NAMES:
+        world.set(name, **faults)
+    return world
+
+
+def test_a_settled_cluster_says_what_was_recorded() -> None:
+    world = settled()
+    for command in ("admin member-status", "admin cluster status", "admin ring-status"):
+        assert world.ask(DEV1, command) == recorded_text("settled", f"riak {command}")
+    assert world.ask(DEV1, "admin transfers") == recorded_text("pre", "riak admin transfers")
+
+
+def test_a_node_down_is_what_was_recorded(subtests: pytest.Subtests) -> None:
+    """The trap too: `No transfers active` stands there while the node is down."""
+    for command in [
+        "member-status",
+        "ringready",
+        "ring-status",
+        "transfers",
+        "handoff summary",
+        "handoff details",
+        "cluster status",
+    ]:
+        with subtests.test(command=command):
+            world = settled()
+            world.stop(DEV2)
+            world.run(5)
+            assert world.ask(DEV1, f"admin {command}") == recorded_text("dev2down", f"riak admin {command}")
+
+
+def test_the_claimant_down_is_what_was_recorded() -> None:
+    world = settled()
+    world.stop(DEV1)
+    world.run(5)
+    for command in ("ring-status", "cluster status", "ringready"):
+        assert world.ask(DEV3, f"admin {command}") == recorded_text("claimantdown", f"riak admin {command}")
+
+
+def test_with_writes_the_fallbacks_are_as_many_as_recorded() -> None:
+    world = settled(writes="on")
+    world.stop(DEV2)
+    world.run(5)
+    for command in ("transfers", "handoff summary"):
+        assert world.ask(DEV1, f"admin {command}") == recorded_text(
+            "dev2down+writes", f"riak admin {command}"
+        )
+
+
+def test_the_drain_after_a_restart_follows_the_time_line() -> None:
+    world = settled(writes="on")
+    world.stop(DEV2)
+    world.run(30)
+    world.start(DEV2)
+    began, shapes, active, quiet, last_active = world.now, [], 0.0, 0.0, world.now
+    first_waiting = 0.0
+    while "No transfers" not in (text := world.ask(DEV1, "admin transfers")):
+        assert world.now - began < 300, text
+        if not shapes or shape(text) != shapes[-1]:
+            shapes.append(shape(text))
+        if "'dev2@127.0.0.1' waiting to handoff 11" in text and not first_waiting:
+            first_waiting = world.now - began
+        if "transfer type" in text:
+            active = active or world.now - began
+            last_active = world.now
+        quiet = max(quiet, world.now - last_active)
+        world.run(0.5)
+    moments = [each for each in recordings(TIMELINE) if each.command == "riak admin transfers"]
+    assert without_digits(text) == without_digits(moments[-1].output)
+    assert [shape(each.output) for each in moments[:2]] == [shapes[0], shapes[2]]
+    assert first_waiting == pytest.approx(10, abs=2)
+    assert active == pytest.approx(77, abs=15)  # nothing moves before, though all waits
+    assert quiet >= INACTIVITY_SECONDS
+    assert 120 <= world.now - began <= 240  # two to four minutes; 174 s in the recording
+    in_flight = next(each for each in moments if "transfer type" in each.output)
+    assert in_flight.moment is not None
+    assert in_flight.moment == pytest.approx(active, abs=15)
+
+
+def test_after_a_restart_without_writes_fallbacks_drain() -> None:
+    world = settled()
+    world.stop(DEV2)
+    world.run(30)
+    world.start(DEV2)
+    seen = []
+    for _ in range(24):
+        world.run(0.5)
+        seen.append(world.ask(DEV1, "admin transfers"))
+    just_up = [each.output for each in recordings() if re.fullmatch(r"justup\d", each.state)]
+    assert [text for text in just_up if text not in seen] == []
+    assert world.machines[DEV2].vnodes == set(range(16))
+
+
+def test_service_is_up_long_before_the_vnodes_run() -> None:
+    world = settled()
+    world.stop(DEV2)
+    world.start(DEV2)
+    world.run(1.5)
+    view = world.view(DEV1)
+    assert view.others[DEV2].services
+    assert view.others[DEV2].vnodes == frozenset()
+    assert world.ask(DEV1, "admin ringready").startswith("TRUE")
+
+
+def test_a_raised_transfer_limit_lasts_until_a_restart() -> None:
+    took = {}
+    for limit in (1, 8):
+        world = settled(writes="on")
+        world.stop(DEV2)
+        world.run(5)
+        world.start(DEV2)
+        world.ask(DEV1, f"admin transfer-limit {limit}")
+        most = 0
+        began = world.now
+        while "No transfers" not in world.ask(DEV1, "admin transfers"):
+            most = max(most, *(len(machine.running) for machine in world.machines.values()))
+            assert most <= limit
+            world.run(0.5)
+        took[limit] = (most, world.now - began)
+    assert took[8] > (took[1][0], 0.0)
+    assert took[8][1] < took[1][1]
+    world.stop(DEV1)
+    world.start(DEV1)
+    assert re.search(r"\n    2        'dev1", world.ask(DEV2, "admin transfer-limit"))
+    assert re.search(r"\n    8        'dev3", world.ask(DEV2, "admin transfer-limit"))
+
+
+def test_a_node_sends_no_more_at_a_time_than_its_own_limit() -> None:
+    world = settled(writes="on")
+    world.stop(DEV2)
+    world.run(5)
+    world.start(DEV2)
+    world.ask(DEV1, "admin transfer-limit 8")
+    world.ask(DEV1, "admin set transfer_limit=1")
+    most = {DEV1: 0, DEV3: 0}
+    while "No transfers" not in world.ask(DEV1, "admin transfers"):
+        most = {name: max(count, len(world.machines[name].running)) for name, count in most.items()}
+        world.run(0.5)
+    assert most[DEV1] == 1
+
+
+def test_handoff_that_stalls_or_sticks_never_ends() -> None:
+    for fault, active in (("stalls", False), ("sticks", True)):
+        world = settled(writes="on", handoff=fault)
+        world.stop(DEV2)
+        world.run(5)
+        world.start(DEV2)
+        world.run(1200)
+        text = world.ask(DEV1, "admin transfers")
+        assert ("transfer type" in text, "waiting to handoff" in text) == (active, True)
+
+
+def test_a_ring_that_differs_and_a_peer_out_of_reach() -> None:
+    world = settled()
+    world.set(DEV2, ring="differs")
+    assert world.ask(DEV1, "admin ringready").startswith("FALSE Node")
+    assert "Ring Ready: false" in world.ask(DEV1, "admin ring-status")
+    world.set(DEV2)
+    world.set(DEV1, ring="unsettled")
+    assert "Ring Ready: false" in world.ask(DEV1, "admin ring-status")
+    world.set(DEV1, unreachable=DEV3)
+    assert "'dev3@127.0.0.1' could not be contacted" in world.ask(DEV1, "admin transfers")
+    assert "could not be contacted" not in world.ask(DEV2, "admin transfers")
+
+
+def test_no_vnode_runs_while_that_fault_is_set() -> None:
+    world = settled()
+    world.set(DEV2, vnodes="none")
+    world.run(60)
+    assert "'dev2@127.0.0.1' does not have 5 primary" in world.ask(DEV1, "admin transfers")
+    world.set(DEV2)
+    world.run(5)
+    assert 0 < len(world.machines[DEV2].vnodes) < 5
+    world.run(8)
+    assert len(world.machines[DEV2].vnodes) == 16
+
+
+def test_fallbacks_stand_in_for_every_partition(subtests: pytest.Subtests) -> None:
+    for count, size in [(3, 16), (5, 16), (5, 64), (8, 64), (16, 64)]:
+        with subtests.test(count=count, size=size):
+            ring = formed(node_names(count), size)
+            owned = [len(ring.owned(name)) for name in ring.members]
+            assert max(owned) - min(owned) <= 1
+            first, *others = ring.members
+            taken = fallbacks(ring, frozenset(others))
+            assert set().union(*taken.values()) == ring.owned(first)
+
+
+# What was not recorded, as the published source has it ------------------------------------------------------
+
+FIVE = tuple(f"riak{number}@127.0.0.1" for number in range(1, 6))
+FIRST, SECOND = FIVE[:2]
+OLD_AND_NEW = ["2.9.10", "3.0.16", "3.2.1"]
+TYPES = (
+    BucketType(name="big", n_val=5),
+    BucketType(name="new", n_val=1, status="ready"),
+    BucketType(name="fresh", n_val=2, status="created"),
+)
+
+
+def settled_five() -> World:
+    world = World(names=FIVE, size=64)
+    world.run(300)
+    return world
+
+
+def read(view: View, words: str, version: str = "3.2.1") -> tuple[CommandOutput, Dialect]:
+    """What `riak admin WORDS` prints and exits with in a version, and how the program reads that version."""
+    manner, known = dialect(version), dialect_of(version)
+    assert known is not None
+    said = answer(["admin", *words.split()], view).said
+    return CommandOutput(exit=manner.code(said), stdout=manner.text(said)), known
+
+
+def ring_told(view: View) -> object:
+    counted = parse_stats(json.dumps(stats(view)))
+    assert not isinstance(counted, Unknown)
+    owned = {}
+    for name in FIVE:
+        found = parse_partitions(*read(view, f"cluster partitions -n {name}"))
+        assert not isinstance(found, Unknown), found
+        assert found[0] == name
+        owned[found[0]] = found[1]
+    return ring_of(owned, counted)
+
+
+def test_partitions_and_stats_have_the_same_ring() -> None:
+    world = settled_five()
+    told = ring_told(world.view(FIRST))
+    assert not isinstance(told, Unknown)
+    assert getattr(told, "owners", None) == world.view(FIRST).ring.owners
+
+
+def test_a_node_that_is_down_owns_what_it_owned() -> None:
+    world = settled_five()
+    before = ring_told(world.view(FIRST))
+    world.stop(SECOND)
+    text = read(world.view(FIRST), f"cluster partitions -n {SECOND}")[0].stdout
+    assert text.count("| stopped |") == len(world.view(FIRST).ring.owned(SECOND))
+    assert (text.count("| primary |"), text.count("|secondary|")) == (1, 1)  # a line of dashes each
+    assert ring_told(world.view(FIRST)) == before
+
+
+def test_partitions_of_a_node_that_starts_are_stopped_first() -> None:
+    world = settled_five()
+    before = ring_told(world.view(FIRST))
+    world.stop(SECOND)
+    world.start(SECOND)
+    kinds = []
+    for seconds in (3, 12):
+        world.run(seconds)
+        text = read(world.view(FIRST), f"cluster partitions --node={SECOND}")[0].stdout
+        kinds.append({kind: text.count(f"{kind} |") for kind in ("primary", "stopped")})
+        assert ring_told(world.view(FIRST)) == before
+    assert kinds[0]["stopped"] > 1
+    assert kinds[1] == {"primary": len(world.view(FIRST).ring.owned(SECOND)), "stopped": 1}
+    assert text.count("|secondary|") == 64 - kinds[1]["primary"]
+
+
+def test_the_layout_of_partitions() -> None:
+    world = World(names=FIVE[:3])
+    world.run(300)
+    own = [(str(number * 2**160 // 16), str(number)) for number in (1, 2, 5, 9, 13)]
+    rows = [*(("primary", *each) for each in own), ("secondary", "--", "--"), ("stopped", "--", "--")]
+    text, known = read(world.view(SECOND), "cluster partitions")
+    lines = text.stdout.splitlines()
+    assert lines[0] == f"Partitions owned by '{SECOND}':"
+    assert lines[1] == lines[3] == lines[-3] == f"+---------+{'-' * 49}+--+"
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["type", "index", "id"]
+    found = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines[4:-3]]
+    assert found == rows
+    assert lines[-2:] == ["", "ok"]
+    assert not isinstance(parse_partitions(text, known), Unknown)
+
+
+@pytest.mark.parametrize("version", OLD_AND_NEW)
+def test_a_name_that_is_no_member_is_refused(version: str) -> None:
+    output, known = read(settled_five().view(FIRST), "cluster partitions -n riak9@127.0.0.1", version)
+    newest = version == "3.2.1"
+    assert output.stdout == "Invalid node name\n" + ("{error,1}\n" if newest else "")
+    assert output.exit == (0 if newest else 1)
+    assert isinstance(parse_partitions(output, known), Unknown)
+
+
+@pytest.mark.parametrize("version", OLD_AND_NEW)
+def test_bucket_types_and_their_n_vals(version: str) -> None:
+    view = replace(World(names=FIVE, size=64).view(FIRST), bucket_types=TYPES)
+    output, known = read(view, "bucket-type list", version)
+    lines = ["default (active)", "big (active)", "new (not active)", "fresh (not active)"]
+    assert output.stdout.splitlines()[:4] == lines
+    assert parse_bucket_types(output, known) == ("default", "big", "new", "fresh")
+    for name, n_val in (("default", 3), ("big", 5), ("new", 1)):
+        status, _ = read(view, f"bucket-type status {name}", version)
+        assert parse_n_val(status, name) == n_val
+    ready, _ = read(view, "bucket-type status new", version)
+    assert ready.stdout.startswith("new has been created and may be activated\n\n")
+    assert f"active: false\nclaimant: '{view.ring.claimant}'\n" in ready.stdout
+
+
+def test_a_bucket_type_that_is_not_there_or_not_everywhere(subtests: pytest.Subtests) -> None:
+    for name, first, term in [
+        ("fresh", "fresh has been created but cannot be activated yet", "{error,not_ready}"),
+        ("none", "none is not an existing bucket type", "{error,undefined}"),
+    ]:
+        for version in OLD_AND_NEW:
+            with subtests.test(name=name, first=first, term=term, version=version):
+                view = replace(World(names=FIVE, size=64).view(FIRST), bucket_types=TYPES)
+                output, _ = read(view, f"bucket-type status {name}", version)
+                assert output.stdout.splitlines()[0] == first
+                if version == "3.2.1":
+                    assert (output.stdout.splitlines()[-1], output.exit) == (term, 0)
+                else:
+                    assert (term in output.stdout, output.exit) == (False, 1)
+                assert isinstance(parse_n_val(output, name), Unknown)
+
+
+def test_bucket_types_are_configured(tmp_path: Path) -> None:
+    conf = tmp_path / "double.conf"
+    conf.write_text("bucket_types = big:5, new:1:ready,fresh:2:created\n")
+    assert read_own({"RIAK_DOUBLE_HOME": str(tmp_path)}).bucket_types == TYPES
+    for wrong in ("big", "big:many", "big:5:off", ":5"):
+        conf.write_text(f"bucket_types = {wrong}\n")
+        with pytest.raises(ValueError, match=re.escape(f"bucket type {wrong} is not NAME:N_VAL")):
+            read_own({"RIAK_DOUBLE_HOME": str(tmp_path)})
+
+
+def test_owners_of_names_that_the_program_knows() -> None:
+    """A name from a text is the name that the program asks with again."""
+    found = parse_partitions(*read(settled_five().view(FIRST), f"cluster partitions --node {SECOND}"))
+    assert not isinstance(found, Unknown)
+    assert found[0] == NodeName(SECOND)
+
+
+def test_locations_are_beside_members_that_are_up_or_down() -> None:
+    """A column of `cluster status` from the first location on; in `member-status` behind the name."""
+    world = settled_five()
+    world.stop(SECOND)
+    view = replace(world.view(FIRST), locations={FIRST: "rack a", SECOND: "rack b"})
+    status = parse_cluster_status(*read(view, "cluster status"))
+    members = parse_member_status(*read(view, "member-status"))
+    assert not isinstance(status, Unknown), status
+    assert not isinstance(members, Unknown), members
+    expected = {name: {FIRST: "rack a", SECOND: "rack b"}.get(name) for name in FIVE}
+    assert {each.node: each.location for each in status.members} == expected
+    assert {each.node: each.location for each in members} == expected
+    assert "location" not in read(world.view(FIRST), "cluster status")[0].stdout
+
+
+# Processes --------------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def _two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RiakNode, ...]]:
+    with riak_nodes(tmp_path_factory.mktemp("two"), 2, pace=PACE) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def two(_two: tuple[RiakNode, ...]) -> tuple[RiakNode, ...]:
+    for node in _two:
+        node.faults()
+        if not node.alive:
+            assert node.riak("daemon").returncode == 0
+    return _two
+
+
+def test_stats_has_the_recorded_fields(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    # It looks for hints in all partitions; those of the other node's wait until they were seen.
+    dev1.faults(vnodes="none", handoff="stalls")
+    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 0, "vnodes go on running")
+    dev1.faults(handoff="stalls")
+    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 16, "the vnodes do not run")
+    found, recorded = dev1.stats(), json.loads(STATS.read_text())
+    assert list(found) == list(recorded)
+    changed = {key for key in found if found[key] != recorded[key]}
+    assert changed <= {
+        "connected_nodes",
+        "riak_kv_vnodes_running",
+        "riak_pipe_vnodes_running",
+        "ring_members",
+        "ring_ownership",
+        "sys_logical_processors",
+    }
+    assert found["connected_nodes"] == [dev2.name]
+    assert found["ring_ownership"] == f"[{{'{dev2.name}',8}},{{'{dev1.name}',8}}]"
+    assert dev2.riak("stop").returncode == 0
+    assert dev1.stats()["connected_nodes"] == []
+    assert dev1.stats()["ring_members"] == [dev1.name, dev2.name]
+
+
+def test_ping_answers_200_while_no_vnode_runs(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    dev1.faults(vnodes="none")
+    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 0, "vnodes go on running")
+    assert dev1.get("/ping") == (200, "OK")
+    assert dev1.riak("ping").stdout == "pong\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"stop": "hangs"}, ("stop",)),
+        ({"wait_for_service": "never"}, ("admin", "wait-for-service", "riak_kv")),
+    ],
+)
+def test_a_command_that_never_ends(
+    two: tuple[RiakNode, ...], fault: dict[str, str], words: tuple[str, ...]
+) -> None:
+    dev1, _ = two
+    dev1.faults(**fault)
+    assert dev1.riak(*words, seconds=1).returncode == 124
+    assert dev1.alive
+
+
+@pytest.mark.parametrize("word", ["start", "daemon"])
+def test_a_start_that_loops_for_ever(two: tuple[RiakNode, ...], word: str) -> None:
+    dev1, _ = two
+    assert dev1.riak("stop").returncode == 0
+    dev1.faults(**{word: "loops-down"})
+    assert dev1.riak(word, seconds=1).returncode == 124
+    assert not dev1.alive
+    dev1.faults(**{word: "loops"})
+    with subprocess.Popen([str(dev1.command), word], start_new_session=True) as looping:  # noqa: S603  (the double)
+        try:
+            wait_until(lambda: dev1.alive, "it starts no node")
+            with pytest.raises(subprocess.TimeoutExpired):
+                looping.wait(0.5)
+        finally:
+            os.killpg(looping.pid, signal.SIGKILL)
+    assert dev1.alive
+
+
+def test_the_number_of_its_process_is_never_read_in_part(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    before = dev1.pid
+    with (dev1.folder / "state" / "pid").open() as file:
+        assert dev1.riak("stop").returncode == 0
+        assert dev1.riak("daemon").returncode == 0
+        assert int(file.read()) == before != dev1.pid
+
+
+def test_a_node_notes_its_process_itself(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    assert dev1.riak("stop").returncode == 0
+    (dev1.folder / "state" / "pid").unlink()
+    # As if the command that started it had been killed before it had noted the number.
+    node = LAUNCHER.parent / "riak-double-node"
+    environment = {**os.environ, "RIAK_DOUBLE_HOME": str(dev1.folder)}
+    with subprocess.Popen([PYTHON, "-E", "-S", node], env=environment) as process:  # noqa: S603  (the double)
+        try:
+            wait_until(lambda: dev1.pid == process.pid, "it does not note its number")
+        finally:
+            process.kill()
+
+
+def test_a_refused_stop_and_a_node_that_dies_after_its_start(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    dev1.faults(stop="refused")
+    refused = dev1.riak("stop")
+    assert (refused.returncode, refused.stdout, dev1.alive) == (1, "", True)
+    dev1.faults(dies="20")
+    assert dev1.riak("stop").returncode == 0
+    assert dev1.riak("daemon").returncode == 0
+    wait_until(lambda: not dev1.alive, "it does not die")
+    assert dev1.riak("ping").returncode == 1
+    assert "down!" in dev2.riak("admin", "cluster", "status").stdout
+
+
+def test_the_packaged_command_exits_0_but_for_the_doubles_own(tmp_path: Path) -> None:
+    """Recorded on a real 3.2.1, where a word of `riak start` was not kept."""
+    with riak_nodes(tmp_path, 2, pace=PACE, command=RiakCommand.PACKAGED) as (node, _):
+        assert node.riak("daemon").returncode == 0
+        assert node.riak("stop").returncode == 0
+        up = {recording.command: recording.output for recording in wrapper_recordings()[2:3]}
+        down = {recording.command: recording.output for recording in wrapper_recordings()[:2]}
+        for command, text in down.items():
+            said = node.riak(command.split()[1])
+            assert (said.returncode, said.stdout) == (0, text.replace("dev2@127.0.0.2", node.name))
+        assert node.riak("admin", "transfers").returncode == 0
+        assert node.riak("config").returncode == 0
+        started = node.riak("start")
+        begin, end = wrapper_recordings()[3].output.strip().split(" … ")
+        words = [line for line in started.stdout.splitlines() if not line.startswith("!!!!")]
+        assert (started.returncode, len(words)) == (0, 1)
+        assert words[0].startswith(begin)
+        assert words[0].endswith(end)
+        assert [(node.riak("ping").returncode, node.riak("ping").stdout)] == [(0, up["riak ping"])]
+        node.faults(stop="refused")
+        refused = node.riak("stop")
+        assert (refused.returncode, refused.stdout, node.alive) == (0, "", True)
+        assert node.riak("start").stdout == "Node is already running!\n"
+        assert node.riak("admin", "nobody-recorded-this").returncode == 99
+        assert node.double("nonsense").returncode == 2
+
+
+def test_a_late_ping_and_output_that_is_cut_or_wrapped(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    dev1.faults(transfers="12")
+    assert len(dev1.riak("admin", "transfers").stdout) == 12
+    dev1.faults(width="50")
+    assert dev1.riak("admin", "ringready").stdout.count("\n") == 3
+    dev1.faults(ping="1e6")
+    assert dev1.riak("stop").returncode == 0
+    assert dev1.riak("daemon").returncode == 0
+    assert dev1.alive
+    assert dev1.riak("ping").returncode == 1
+    assert f"Node '{dev1.name}' could not be contacted" in dev2.riak("admin", "transfers").stdout
+    dev1.end()
+    dev1.faults(ping="50")
+    assert dev1.riak("daemon").returncode == 0
+    wait_until(lambda: dev1.riak("ping").returncode == 0, "it never answers")
+
+
+def test_a_peer_that_hangs_counts_as_down_until_it_goes_on(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    os.kill(dev2.pid, signal.SIGSTOP)
+    try:
+        assert f"Node '{dev2.name}' could not be contacted" in dev1.riak("admin", "transfers").stdout
+        assert dev1.stats()["connected_nodes"] == []
+    finally:
+        os.kill(dev2.pid, signal.SIGCONT)
+    wait_until(lambda: dev1.stats()["connected_nodes"] == [dev2.name], "it stays away")
+
+
+@pytest.mark.parametrize("answer", [b"", b"0 1 0", b"0 1 0 5\npon", b"0 1 0 5\npong\n"])
+def test_an_answer_that_is_cut_is_none(tmp_path: Path, answer: bytes) -> None:
+    with riak_nodes(tmp_path, 1, pace=PACE) as (node,), socket.socket() as listener:
+        port = re.search(r"(?m)^port = (\d+)$", (node.folder / "double.conf").read_text())
+        assert port is not None
+        listener.bind(("127.0.0.1", int(port[1])))
+        listener.listen()
+
+        def say() -> None:
+            asked, _ = listener.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(answer)
+
+        speaker = threading.Thread(target=say, daemon=True)
+        speaker.start()
+        done = node.riak("ping")
+        speaker.join(10)
+        whole = answer.endswith(b"\n")
+        assert (done.returncode, done.stdout == "pong\n") == ((0, True) if whole else (1, False))
+        assert whole or "not responding" in done.stdout
+
+
+def test_what_was_not_recorded_and_unknown_faults_are_refused(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    odd = dev1.riak("admin", "cluster", "force-replace")
+    assert (odd.returncode, odd.stdout) == (99, "")
+    assert "nobody has recorded" in odd.stderr
+    assert dev1.double("faults", "nonsense=1").returncode == 99
+    assert dev1.riak("ping").returncode == 0
+    (dev1.folder / "faults").write_text("nonsense = 1\n")
+    misread = dev1.riak("ping")
+    assert (misread.returncode, misread.stdout) == (99, "")
+    assert "there are start, daemon" in misread.stderr
+    dev1.faults()
+    assert dev1.riak("ping").returncode == 0
+
+
+def test_a_limit_set_across_the_cluster_reaches_the_peer(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    assert dev1.riak("admin", "transfer-limit", "6").returncode == 0
+    assert "|      6       |" in dev2.riak("admin", "show", "transfer_limit").stdout
+    assert dev1.riak("admin", "transfer-limit", dev2.name, "5").stdout == (
+        f"Set transfer limit for '{dev2.name}' to 5\nok\n"
+    )
+    assert "|      5       |" in dev2.riak("admin", "show", "transfer_limit").stdout
+
+
+@pytest.mark.parametrize("version", ["1.4.12", "2.9.10", "3.0.16"])
+def test_older_versions_differ_as_the_field_notes_say(tmp_path: Path, version: str) -> None:
+    admin = version.startswith("3.")
+    with riak_nodes(tmp_path, 2, pace=PACE, version=version) as (dev1, dev2):
+        ask = (lambda *words: dev1.riak("admin", *words)) if admin else dev1.riak_admin
+        gone = ask("ringready")
+        assert (gone.returncode, gone.stdout, gone.stderr) == (1, "", "Node did not respond to ping!\n")
+        assert dev1.riak("daemon").returncode == 0
+        down = ask("ringready")
+        assert down.returncode == 1
+        assert down.stdout == f"FALSE ['{dev2.name}'] down.  All nodes need to be up to check.\n"
+        word, other = ("pid", "getpid") if admin else ("getpid", "pid")
+        assert dev1.riak(word).stdout == f"{dev1.pid}\n"
+        assert (dev1.riak(other).returncode, dev1.riak(other).stdout) == (99, "")
+        word, other = ("versions", "version") if admin else ("version", "versions")
+        assert version in dev1.riak(word).stdout
+        assert dev1.riak(other).returncode == 99
+        wait_until(lambda: ask("services").stdout == "[riak_kv,riak_pipe,riak_repl]\n", "no services")
+        quoted = f"--      '{dev1.name}'\n" in ask("member-status").stdout
+        assert quoted is not admin
+        assert ask("transfers").stdout.endswith(f"Node '{dev2.name}' could not be contacted\n")
+        other = dev1.riak_admin("ringready") if admin else dev1.riak("admin", "ringready")
+        assert other.returncode == 99
+
+
+def test_three_join_and_become_one_cluster(tmp_path: Path) -> None:
+    with riak_nodes(tmp_path, 3, pace=PACE, formed=False) as nodes:
+        dev1, *others = nodes
+        for node in nodes:
+            assert node.riak("daemon").returncode == 0
+        assert dev1.riak("admin", "cluster", "plan").stdout == "There are no staged changes\nok\n"
+        for node in others:
+            assert node.riak("admin", "cluster", "join", dev1.name).returncode == 0
+        assert dev1.riak("admin", "cluster", "commit").returncode == 0
+        wait_until(
+            lambda: (
+                "No pending changes." in others[1].riak("admin", "ring-status").stdout
+                and "TRUE" in others[1].riak("admin", "ringready").stdout
+                and len(others[1].stats()["ring_members"]) == 3
+            ),
+            "they do not become one",
+        )
+        assert "37.5" in others[0].riak("admin", "member-status").stdout
+
+
+def test_nodes_end_with_their_parent(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    with riak_nodes(tmp_path / "first", 2, pace=PACE) as nodes:
+        for node in nodes:
+            assert node.riak("daemon").returncode == 0
+        assert all(node.alive for node in nodes)
+    assert not any(node.alive for node in nodes)
+    (tmp_path / "second").mkdir()
+    script = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from tests.riak_nodes import riak_nodes
+        with riak_nodes(Path({str(tmp_path / "second")!r}), 1, pace={PACE}) as (node,):
+            assert node.riak("daemon").returncode == 0
+            print(node.pid, flush=True)
+            time.sleep(600)
+    """)
+    with subprocess.Popen(  # noqa: S603  (this Python)
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as parent:
+        assert parent.stdout is not None
+        node = Path(f"/proc/{int(parent.stdout.readline())}/cmdline")
+        assert b"riak-double-node" in node.read_bytes()
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not node.exists(), "it outlives the process that made it")
+
+
+def test_writers_at_once_do_not_end_the_node(tmp_path: Path) -> None:
+    """What outlives a node is written by whichever thread changed it."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "riak.conf").write_text("nodename = dev1@127.0.0.1\n")
+    (tmp_path / "double.conf").write_text(f"etc = {tmp_path / 'etc'}\nstate = {tmp_path}\n")
+    own = read_own({"RIAK_DOUBLE_HOME": str(tmp_path)})
+    node = Node(own, read_riaks(own))
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        for written in [pool.submit(node.keep) for _ in range(400)]:
+            written.result()
+    assert json.loads((tmp_path / "ring.json").read_text())["ring"]["members"] == {"dev1@127.0.0.1": "valid"}
