@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
@@ -31,6 +30,7 @@ from orchestrator.config.spec import (
     matching,
     shape,
 )
+from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import Together
 
 PORT: Final = Field(ge=1, le=65535, strict=True)
@@ -49,13 +49,6 @@ Address = Annotated[
 MemberOrHost = Annotated[
     str, matching(r"[^\s/@-][^\s/]{0,511}", "must be a node's name, or the host in it, without blanks")
 ]
-
-
-class Connect(Enum):
-    """How commands reach a node's machine."""
-
-    SSH = "ssh"
-    LOCAL = "local"
 
 
 class SudoSpec(Spec):

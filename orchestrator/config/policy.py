@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.faults import near
 from orchestrator.config.gates import gates_in
-from orchestrator.config.hosts import Connect
 from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
     AnyPlaybookSpec,
@@ -26,6 +25,7 @@ from orchestrator.errors import NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.gate import Gate
 from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import (
     Deadlines,
     DisabledPredicate,

@@ -13,8 +13,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.config.services import Manager, UsualService
+from orchestrator.config.services import UsualService
 from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
+from orchestrator.model.hosts import Manager
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """The path in the packages. With the folder: an SSH session often has no `/usr/sbin` in its path."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from orchestrator.config.spec import NodeCommandLine, Spec, Unset, matching
+from orchestrator.model.hosts import Manager
 
 Unit = Annotated[
     str,
@@ -17,15 +17,6 @@ Unit = Annotated[
         "must be the name of a unit, script or container: letters, digits, any of . _ @ : - \\, and {node}",
     ),
 ]
-
-
-class Manager(Enum):
-    """The service manager of a node's process."""
-
-    SYSTEMD = "systemd"
-    SYSV = "sysv"
-    DOCKER = "docker"
-    COMMAND = "command"
 
 
 class ServiceSpec(Spec):

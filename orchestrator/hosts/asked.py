@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
 from orchestrator.hosts.exclusion import Holder
-from orchestrator.hosts.services import Verb
+from orchestrator.hosts.managers.manager import Verb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 

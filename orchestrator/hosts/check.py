@@ -9,13 +9,14 @@ from functools import partial
 from typing import Final
 
 from orchestrator.daemons import in_parallel
-from orchestrator.hosts import exclusion, sudo
+from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.connection import Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.redact import Redactor
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
 
 CHECK_LIMIT_SECONDS: Final = 120.0
@@ -124,6 +125,9 @@ def check_host(
         return HostCheck(node=settings.node, point=point, grade=grade, message=redact(message))
 
     points = _points(settings, reboot=reboot, lease_directory=lease_directory)
+    fault = services.fault(settings)
+    if fault is not None:
+        return _cut_off(settings, points, Point.RESOLVE, redact(fault))
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
         return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
@@ -139,8 +143,9 @@ def check_host(
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
     here = settings.connect is Connect.LOCAL
     checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
-    if isinstance(survey.view, Unknown):
-        checks.append(found(Point.SERVICE, survey.view.reason, good=False))
+    if isinstance(survey.view, Unknown) or survey.barred:
+        reason = survey.view.reason if isinstance(survey.view, Unknown) else survey.barred
+        checks.append(found(Point.SERVICE, reason, good=False))
     else:
         said = f"{survey.view.service.value}: {survey.view.detail}"
         checks.append(found(Point.SERVICE, said, good=True))

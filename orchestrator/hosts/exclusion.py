@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts import script, services
-from orchestrator.hosts.services import Verb
-from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import Moment
 from orchestrator.model.reading import Seconds
 
@@ -80,7 +80,7 @@ class Holder:
 
 def is_needed(settings: HostSettings) -> bool:
     """Whether a stop and a reboot of this node need the lock: its manager allows two verbs at once."""
-    return settings.service.manager in (Manager.SYSV, Manager.COMMAND)
+    return not services.manager(settings).excludes
 
 
 def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.hosts import script
-from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.hosts import Manager
 
 FILE_BYTES: Final = 64 * 1024
 """Limit of one file; no kernel value and no settings file is longer."""

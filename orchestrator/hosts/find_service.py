@@ -13,12 +13,14 @@ from functools import partial
 from typing import Final
 
 from orchestrator.daemons import in_parallel
-from orchestrator.hosts import script
+from orchestrator.hosts import programs, script
 from orchestrator.hosts.connection import CommandResult, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.services import PROGRAMS
-from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.hosts.managers.docker import DOCKER
+from orchestrator.hosts.managers.manager import SYSTEMCTL
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Manager
 from orchestrator.model.reading import Reading, Unknown
 
 LIMIT_SECONDS: Final = 120.0
@@ -69,17 +71,17 @@ def _find(settings: HostSettings, pid: int | None, connections: Connections) -> 
 
 def search_script(pid: int | None) -> str:
     """The script that looks on a host for what runs a node with this process id."""
-    systemctl, docker = PROGRAMS[Manager.SYSTEMD], PROGRAMS[Manager.DOCKER]
     columns = "--all --plain --no-legend --no-pager --type=service"
     seen = f"tr '\\0' ' ' </proc/{pid}/cmdline | grep -qiE 'elasticsearch|opensearch'"
     process = (_PROCESS, f"{seen} && cat /proc/{pid}/cgroup")
     rest = (
         (_SYSTEMD, "test -d /run/systemd/system"),
-        (_UNITS, f"{systemctl} list-units {columns} 'elasticsearch*' 'opensearch*'"),
-        (_CONTAINERS, f"{docker} ps --format '{{{{.Names}}}} {{{{.Image}}}}'"),
+        (_UNITS, f"\"$systemctl\" list-units {columns} 'elasticsearch*' 'opensearch*'"),
+        (_CONTAINERS, "\"$docker\" ps --format '{{.Names}} {{.Image}}'"),
         (_SCRIPTS, "ls /etc/init.d"),
     )
-    return script.sections(rest if pid is None else (process, *rest))
+    search = (programs.FUNCTIONS, programs.find(SYSTEMCTL, "systemctl"), programs.find(DOCKER, "docker"))
+    return "\n".join((*search, script.sections(rest if pid is None else (process, *rest))))
 
 
 def read_search(output: str) -> Reading[FoundService]:

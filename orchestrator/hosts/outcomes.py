@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from orchestrator.hosts import exclusion, services, sudo
-from orchestrator.hosts.services import Verb
-from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
-
-_IN_DOUBT: Final = re.compile(
-    r"timed out|connection reset|did not receive a reply|transport endpoint|no reply", re.IGNORECASE
-)
-"""The call to systemd itself failed half-way: it is unknown whether systemd accepted the job."""
 
 
 def came_of(
@@ -43,7 +35,7 @@ def result_of(
         exit_code: its exit code.
         output: its output.
     """
-    refusal = services.refused_by_sudo(line, output) if exit_code != 0 else None
+    refusal = sudo.refused(line, output) if exit_code != 0 else None
     if refusal is not None:
         return Refused(reason=f"sudo refused: {refusal}; {sudo.advice(refusal)}")
     said = None if verb is None else _by_text(settings, verb, exit_code, output)
@@ -57,13 +49,13 @@ def result_of(
 
 
 def _by_text(settings: HostSettings, verb: Verb, exit_code: int, output: str) -> ActionResult | None:
-    service = settings.service
-    if service.wording is None or service.manager not in (Manager.SYSV, Manager.COMMAND):
+    wording, manager = settings.service.wording, services.manager(settings)
+    if wording is None or manager.exact:
         return None
-    line = services.plain_command(settings, verb) if service.manager is Manager.COMMAND else ""
+    line = services.plain_command(settings, verb) if manager.program is None else ""
     if services.never_ran(line, output):
         return Refused(reason=f"exit {exit_code}: {output}")
-    read = service.wording.stop if verb is Verb.STOP else service.wording.start
+    read = wording.stop if verb is Verb.STOP else wording.start
     return read(line, exit_code, output)
 
 
@@ -75,11 +67,6 @@ def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
         line: the command line of the verb, as sent.
         output: its output.
     """
-    if services.refused_by_sudo(line, output) is not None or services.never_ran(line, output):
+    if sudo.refused(line, output) is not None or services.never_ran(line, output):
         return True
-    match settings.service.manager:
-        case Manager.SYSTEMD:
-            return not _IN_DOUBT.search(output)
-        case Manager.SYSV | Manager.DOCKER | Manager.COMMAND:
-            # In a line of several commands, a later one may print this after an earlier one took effect.
-            return bool(services.SIMPLE_COMMAND.match(line) and services.NOT_DONE.search(output))
+    return services.manager(settings).did_nothing(line, output)

@@ -24,19 +24,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, assert_never
 
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, outcomes, script, services, sudo
-from orchestrator.hosts.accounts import Accounts
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.learned import Learned
+from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.redact import Redactor
-from orchestrator.hosts.services import Verb
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.tuner import Tuner
@@ -55,6 +57,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
@@ -93,17 +96,14 @@ class Hosts:
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
-        self._accounts = Accounts()
+        self._learned = Learned()
         self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root)
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo."""
         bound = self._bound(nodes)
-
-        def reader(node: NodeName) -> Callable[[], Reading[HostView]]:
-            return lambda: self._observe_safely(node, rights=rights)
-
-        found = in_parallel({node: reader(node) for node in nodes}, timeout=bound)
+        work = {node: partial(self._observe_safely, node, rights=rights) for node in nodes}
+        found = in_parallel(work, timeout=bound)
         late = Unknown(reason=f"its host was not read within {bound:.0f} s", passes=True)
         return {node: found.get(node, late) for node in nodes}
 
@@ -166,12 +166,12 @@ class Hosts:
     def describe(self, action: HostAction) -> str:
         """The exact command line; free of secrets. A hook on this machine is marked by a comment."""
         if isinstance(action, RunHook):
-            line = services.for_node(action.hook.run, action.node)
+            line = for_node(action.hook.run, action.node)
             return self._redact(f"{line}  # on this machine" if action.hook.local else line)
         settings = self._settings.get(action.node)
         if settings is None:
             return f"(no host settings for {action.node})"
-        settings = self._accounts.as_known(settings)
+        settings = self._learned.as_known(settings)
         match action:
             case StopNode():
                 return self._redact(services.command(settings, Verb.STOP))
@@ -208,19 +208,20 @@ class Hosts:
 
     def _connection(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
         settings = self._settings.get(node)
-        if settings is None:
-            return Unreachable(trouble=Trouble.SETTINGS, reason=f"there are no host settings for {node}")
+        fault = f"there are no host settings for {node}" if settings is None else services.fault(settings)
+        if settings is None or fault is not None:
+            return Unreachable(trouble=Trouble.SETTINGS, reason=fault or "")
         connection = self._connections.to(settings)
         if isinstance(connection, Unreachable):
             return connection
-        return self._accounts.as_known(settings), connection
+        return self._learned.as_known(settings), connection
 
     def _as_root(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
         """The connection for work as root, with `sudo: auto` resolved."""
         found = self._connection(node)
         if isinstance(found, Unreachable):
             return found
-        settings = self._accounts.settled(*found)
+        settings = self._learned.settled(*found)
         if isinstance(settings, Unreachable):
             return replace(settings, reason=f"host of {node}: {settings.reason}")
         return settings, found[1]
@@ -251,7 +252,7 @@ class Hosts:
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights)
-        self._accounts.learn(settings, root=survey.root)
+        self._learned.learn(settings, root=survey.root, found=survey.found)
         settings = sudo.settled(settings, root=survey.root is True)
         with self._lock:
             self._marks[node] = survey.mark
@@ -263,6 +264,7 @@ class Hosts:
             return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
         view = self._asked.seen_with(node, survey.view, survey.holder)
         refused = [missing_right(settings, right) for right in survey.rights if not right.allowed]
+        refused += [survey.barred] if survey.barred else []
         detail = f"{'; '.join(refused)} ({view.detail})" if refused else view.detail
         return HostView(
             service=view.service,
@@ -287,7 +289,7 @@ class Hosts:
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
         sent = exclusion.of_verb(settings, verb, line)
-        if services.is_queued(settings):
+        if services.manager(settings).queues:
             quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent
             outcome = connection.run(script.shell(quick), timeout=settings.limits.command, stdin=stdin)
             held = isinstance(outcome, CommandResult) and exclusion.held_by(_said(outcome)) is not None
@@ -312,7 +314,7 @@ class Hosts:
 
     def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
         """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
-        settings = self._accounts.as_known(self._settings[node])
+        settings = self._learned.as_known(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, _said(ended))
         if isinstance(result, Done):
             return None
@@ -349,7 +351,7 @@ class Hosts:
 
     def _hook(self, action: RunHook) -> ActionResult:
         hook = action.hook
-        line = services.for_node(hook.run, action.node)
+        line = for_node(hook.run, action.node)
         sent, longest = script.limited(line, hook.timeout), hook.timeout
         if hook.local:
             connection: Connection = self._connections.here()

@@ -15,28 +15,13 @@ from typing import Final, Protocol
 from orchestrator.errors import ConfigError
 from orchestrator.model.action import ActionResult
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Reading, Seconds
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 Secret = Callable[[], str]
 """Returns a secret when it is needed, so that no settings object holds or prints it."""
-
-
-class Connect(Enum):
-    """How commands reach the machine."""
-
-    SSH = "ssh"
-    LOCAL = "local"
-
-
-class Manager(Enum):
-    """The program that stops and starts the service."""
-
-    SYSTEMD = "systemd"
-    SYSV = "sysv"
-    DOCKER = "docker"
-    COMMAND = "command"
 
 
 class Sudo(Enum):
@@ -110,10 +95,9 @@ class ServiceSettings:
         stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 if it runs.
         wording: how the texts of commands and init scripts are read; None if the exit code is enough.
         status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
-        program: path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = the
-            manager's usual one.
-        reboot: command line of a reboot, word for word as in the sudoers file; None = the manager's usual
-            one.
+        program: path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = as
+            found on the host, see `programs`.
+        reboot: command line of a reboot, word for word as in the sudoers file; None = the same.
         grace: seconds that a container gets to end before Docker kills it (Docker's own default of 10
             kills an Elasticsearch that is still closing its shards).
     """
@@ -149,7 +133,7 @@ class HostSettings:
         identities: private key files; they come before those of the SSH configuration.
         known_hosts: files of host keys; empty = the user's and the system's, the same as `ssh` reads.
         use_agent: whether the keys of a running agent are tried too.
-        ssh_config: the SSH client configuration; None = read none.
+        ssh_config: SSH client configurations, the first taking precedence; empty = read none.
         sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.
         environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
         data: absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind
@@ -166,7 +150,7 @@ class HostSettings:
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
     use_agent: bool = True
-    ssh_config: str | None = "~/.ssh/config"
+    ssh_config: tuple[str, ...] = ("~/.ssh/config", "/etc/ssh/ssh_config")
     sudo: Sudo = Sudo.OFF
     sudo_password: Secret | None = field(default=None, repr=False, compare=False)
     service: ServiceSettings = field(default_factory=ServiceSettings)

@@ -84,6 +84,11 @@ def refusal(output: str) -> str | None:
     return None
 
 
+def refused(line: str, output: str) -> str | None:
+    """The refusal of sudo to start a line; None for the refusal of a sudo in the middle of the line."""
+    return refusal(output) if line.startswith("sudo ") else None
+
+
 def probe(sudo: Sudo, command: str) -> str:
     """A shell line that asks whether a command would be allowed, without doing it.
 

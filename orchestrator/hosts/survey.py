@@ -7,25 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.hosts import exclusion, script, services, sudo
+from orchestrator.hosts import exclusion, programs, script, services, sudo
 from orchestrator.hosts.exclusion import Holder
+from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.programs import Found
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.services import Verb
-from orchestrator.hosts.settings import HostSettings, Manager, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
-_NEVER_ASKS, _ACCOUNT, _HOLDER = "never-asks", "account", "holder"
+_NEVER_ASKS, _ACCOUNT, _PROGRAMS, _HOLDER = "never-asks", "account", "programs", "holder"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
 _FOLDER: Final = "folder"
 LOCK: Final = "lock"
 """The right without a command: whether commands of the node can exclude each other on its host."""
 _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
-_ROOT_OR_POLKIT: Final = (
-    f"{sudo.IS_ROOT} || pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +54,8 @@ class Survey:
         rights: empty if they were not requested.
         uptime: seconds since the boot, as the host counts them.
         root: whether the account is root there; None if the host did not answer that.
+        found: where programs are there; None if the host did not answer that, or was not asked.
+        barred: why the service could not be started after a stop; empty if nothing is known against it.
         holder: the holder of the node's lock, if there is one.
         folder_fault: why the account cannot create a file in `folder`; empty if it can.
     """
@@ -65,6 +65,8 @@ class Survey:
     rights: tuple[Right, ...] = ()
     uptime: float | None = None
     root: bool | None = None
+    found: Found | None = None
+    barred: str = ""
     holder: Holder | None = None
     folder_fault: str = ""
 
@@ -73,12 +75,15 @@ def survey_script(
     settings: HostSettings, *, rights: bool, reboot: bool = False, folder: str | None = None
 ) -> str:
     """The command line of a survey; with `folder`, whether the account can create files there."""
+    search, settings = programs.with_search(settings)
     parts = [
         (_BOOT, "cat /proc/sys/kernel/random/boot_id"),
         (_MACHINE, "cat /etc/machine-id 2>/dev/null || cat /var/lib/dbus/machine-id"),
         (_UPTIME, "cut -d ' ' -f 1 /proc/uptime"),
         (_ACCOUNT, "id -u"),
     ]
+    if search:
+        parts.append((_PROGRAMS, programs.REPORT))
     if rights:
         parts += [(name, line) for name, _, line in _right_parts(settings, reboot=reboot)]
         if settings.sudo is Sudo.PASSWORDLESS:
@@ -90,7 +95,7 @@ def survey_script(
     parts.append((_HOLDER, exclusion.holder_script(settings)))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
-    return script.shell(script.sections(parts))
+    return script.shell(f"{search}\n{script.sections(parts)}")
 
 
 def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str | None:
@@ -105,17 +110,22 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     answers = script.read_sections(output)
     account = _value(answers, _ACCOUNT)
     root = account == "0" if account is not None and account.isdigit() else None
-    settings = sudo.settled(settings, root=root is True)
-    found = _read_rights(settings, answers, reboot=reboot) if rights else ()
-    may_control = all(right.allowed for right in found if right.what in _NEEDED) if rights else None
+    report = answers.get(_PROGRAMS)
+    found = None if report is None else programs.read_report(report.text)
+    settings = programs.settled(sudo.settled(settings, root=root is True), found or Found())
+    allowed = _read_rights(settings, answers, reboot=reboot) if rights else ()
+    may_control = all(right.allowed for right in allowed if right.what in _NEEDED) if rights else None
     answer = answers.get(_SERVICE)
     uptime = _value(answers, _UPTIME)
+    view, barred = _view(settings, answers, may_control=may_control)
     return Survey(
-        view=_view(settings, answers, may_control=may_control),
+        view=view,
         mark=None if answer is None else services.mark(settings, answer),
-        rights=found,
+        rights=allowed,
         uptime=float(uptime) if uptime and uptime.replace(".", "", 1).isdigit() else None,
         root=root,
+        found=found,
+        barred=barred,
         holder=exclusion.read_holder(_value(answers, _HOLDER) or ""),
         folder_fault=_folder_fault(answers.get(_FOLDER)),
     )
@@ -123,20 +133,22 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
 
 def _view(
     settings: HostSettings, answers: Mapping[str, Section], *, may_control: bool | None
-) -> Reading[HostView]:
+) -> tuple[Reading[HostView], str]:
+    """The view, and why the service could not be started after a stop: then no right is enough."""
     answer = answers.get(_SERVICE)
     if answer is None:
-        return Unknown(reason="the host's answer was cut off before the state of the service")
+        return Unknown(reason="the host's answer was cut off before the state of the service"), ""
     state = services.read_state(settings, answer)
     if isinstance(state, Unknown):
-        return state
-    return HostView(
+        return state, ""
+    view = HostView(
         service=state.state,
         detail=state.detail,
         boot_id=_value(answers, _BOOT),
         machine_id=_value(answers, _MACHINE),
-        may_control=may_control,
+        may_control=False if state.barred else may_control,
     )
+    return view, state.barred
 
 
 def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str, str], ...]:
@@ -167,32 +179,10 @@ def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str],
 
 
 def _question(settings: HostSettings, command: str) -> str:
-    """A shell line that tests whether a command is allowed without running it.
-
-    Without sudo there is no such test: root is allowed, polkit may allow it, an account that may read a
-    container may stop it, and a command line counts as allowed if its program exists.
-    """
+    """A shell line that tests whether a command is allowed without running it."""
     if settings.sudo is not Sudo.OFF:
         return sudo.probe(settings.sudo, command)
-    match settings.service.manager:
-        case Manager.SYSTEMD:
-            return _ROOT_OR_POLKIT
-        case Manager.SYSV:
-            return sudo.IS_ROOT
-        case Manager.DOCKER:
-            return services.status_command(settings)
-        case Manager.COMMAND:
-            return f"command -v {shlex.quote(_program(command))}"
-
-
-def _program(line: str) -> str:
-    """The first word of a command line; `sh` if the line begins with shell syntax."""
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        return "sh"
-    first = words[0] if words else "sh"
-    return first if first[:1].isalnum() or (first[:1] in "/.~_" and "=" not in first) else "sh"
+    return services.manager(settings).may(settings, command)
 
 
 def _create_and_remove(folder: str) -> str:

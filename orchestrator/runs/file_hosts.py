@@ -12,8 +12,9 @@ from orchestrator.config.secrets import SecretResolver
 from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import TIMEOUT_EXIT
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, Secret, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
@@ -55,7 +56,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
     return HostSettings(
         node=name,
         address=host.address or address,
-        connect=Connect(host.connect.value),
+        connect=host.connect,
         port=host.port,
         user=host.user,
         identities=(str(host.identity),) if host.identity else (),
@@ -63,7 +64,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
         sudo=sudo,
         sudo_password=password,
         service=ServiceSettings(
-            manager=Manager(host.service.manager.value),
+            manager=host.service.manager,
             unit=host.service.unit or "",
             stop=host.service.stop,
             start=host.service.start,
@@ -85,7 +86,7 @@ def _known_hosts(file: ClusterFile, host: written.HostSettings) -> tuple[str, ..
 def machine_of(file: ClusterFile, node: NodeName, address: str) -> str:
     """A name for a node's machine: nodes with the same one share it."""
     host = file.host(node)
-    return "this machine" if host.connect is written.Connect.LOCAL else host.address or address
+    return "this machine" if host.connect is Connect.LOCAL else host.address or address
 
 
 def programs_of(file: ClusterFile, node: NodeName) -> Programs:

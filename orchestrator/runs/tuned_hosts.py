@@ -8,11 +8,12 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from orchestrator.errors import JournalError, LeaseError, UsageError
-from orchestrator.hosts.settings import Connect, HostSettings
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.action import ActionResult, HostAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.hosts import Connect
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Unknown

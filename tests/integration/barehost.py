@@ -42,7 +42,7 @@ class BareHost:
             "identities": (str(self.identity),),
             "known_hosts": (str(self.known_hosts),),
             "use_agent": False,
-            "ssh_config": None,
+            "ssh_config": (),
             "service": service,
         }
         return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword

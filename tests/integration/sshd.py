@@ -161,7 +161,7 @@ class Sshd:
             "identities": (str(self.client_key),),
             "known_hosts": (str(known_hosts),),
             "use_agent": False,
-            "ssh_config": None,
+            "ssh_config": (),
             "limits": QUICK,
             "service": ServiceSettings(),
         }

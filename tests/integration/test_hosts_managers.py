@@ -31,7 +31,7 @@ def settings(cluster: HostCluster, manager: Manager, *, user: str | None = None)
         identities=(str(cluster.identity),),
         known_hosts=(str(cluster.known_hosts),),
         use_agent=False,
-        ssh_config=None,
+        ssh_config=(),
         sudo=Sudo.PASSWORDLESS,
         service=ServiceSettings(manager=manager, unit=cluster.unit),
     )

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -124,9 +125,33 @@ def test_more_commands_at_once_than_sshd_allows_on_one_connection_all_run(
     found = in_parallel(work, timeout=40.0)
     assert all(isinstance(each, CommandResult) for each in found.values()), found
     ports = Counter(each.stdout.split()[1] for each in found.values() if isinstance(each, CommandResult))
-    assert max(ports.values()) <= SESSIONS_PER_CONNECTION
-    assert len(ports) == 3, "and no more connections than it takes"
+    assert max(ports.values()) <= 2 * SESSIONS_PER_CONNECTION, "those that waited for room are among them"
+    assert len(ports) in (2, 3), "and no more connections than it takes"
     assert run(nodes["es0"], "echo $SSH_CONNECTION").stdout.split()[1] in ports, "they are used again"
+
+
+def test_24_nodes_on_a_host_that_allows_two_sessions_are_all_read_stopped_and_started(
+    start: Start, known_hosts: Path, service: ScriptService
+) -> None:
+    """Six and more nodes on a host exceeded `MaxSessions`, and the refused reading was Unknown."""
+    server = start("MaxSessions 2")
+    known_hosts.write_text(server.known())
+    nodes = [f"es{number}" for number in range(24)]
+    port = Hosts({node: server.settings(node, known_hosts, service=service.settings()) for node in nodes})
+    with closing(port):
+        for action, state in ((StartNode, ServiceState.RUNNING), (StopNode, ServiceState.STOPPED)):
+            work = {node: partial(port.perform, action(node=node)) for node in nodes}
+            done = in_parallel(work, timeout=120.0)
+            assert all(isinstance(one, Done) for one in done.values()), done
+            deadline = time.monotonic() + 120
+            views: dict[str, object] = {}
+            while time.monotonic() < deadline:
+                views = dict(port.observe(nodes, rights=True))
+                assert all(isinstance(view, HostView) for view in views.values()), views
+                if all(isinstance(view, HostView) and view.service is state for view in views.values()):
+                    break
+                port.watch(nodes, 5.0)
+            assert {view.service for view in views.values() if isinstance(view, HostView)} == {state}
 
 
 def test_an_unknown_host_key_is_refused_with_its_fingerprint(
@@ -350,7 +375,7 @@ def test_a_proxy_jump_of_two_servers_is_followed_by_its_configuration(
         f"Host es1\n  HostName 127.0.0.1\n  Port {target.port}\n  ProxyJump inner\n"
         f"Host *\n  User {user}\n  IdentityFile {client_key}\n  IdentitiesOnly yes\n"
     )
-    plain = {"address": "es1", "port": None, "user": None, "identities": (), "ssh_config": str(config)}
+    plain = {"address": "es1", "port": None, "user": None, "identities": (), "ssh_config": (str(config),)}
     connection = connected(connections, target.settings("es1", known_hosts, **plain))
     assert run(connection, "echo through two").stdout == "through two\n"
     assert len(outer.session_servers()) > 0
@@ -368,7 +393,7 @@ def test_a_jump_hosts_unknown_key_stops_the_way_there(
     config.write_text(
         f"Host 127.0.0.1\n  ProxyJump jump\nHost jump\n  HostName localhost\n  Port {jump.port}\n"
     )
-    settings = target.settings("es1", known_hosts, ssh_config=str(config))
+    settings = target.settings("es1", known_hosts, ssh_config=(str(config),))
     result = connected(connections, settings).run("true", timeout=5.0)
     assert isinstance(result, Unreachable)
     assert result.trouble is Trouble.UNKNOWN_KEY

@@ -17,9 +17,9 @@ from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import Connect
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import Gate
+from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import NOT_READ, Reading, Unknown

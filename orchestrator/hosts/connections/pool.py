@@ -10,9 +10,11 @@ from orchestrator.hosts.connection import Connection, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.sessions import Sessions
 from orchestrator.hosts.connections.ssh.commands import SshConnection
+from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
 from orchestrator.hosts.connections.ssh.link import Link
-from orchestrator.hosts.connections.ssh.route import Route, RouteError, find_route, read_config
-from orchestrator.hosts.settings import Connect, HostSettings, Limits
+from orchestrator.hosts.connections.ssh.route import Route, find_route
+from orchestrator.hosts.settings import HostSettings, Limits
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Seconds
 
 
@@ -32,8 +34,8 @@ class Connections:
     ) -> None:
         self._clock, self._wait = clock, wait
         self._lock = threading.Lock()
-        self._links: dict[Route, Link] = {}
-        self._sessions: dict[Route, Sessions] = {}
+        self._jumps: dict[Route, Link] = {}
+        self._sessions: dict[Route, Sessions[Link]] = {}
         self._routes: dict[tuple[object, ...], Route] = {}
         self._closed = False
 
@@ -78,21 +80,23 @@ class Connections:
         """Close all connections, those behind a jump host first."""
         with self._lock:
             self._closed = True
-            routes = sorted(self._links, key=len, reverse=True)
-            closing = [
-                held[route] for route in routes for held in (self._sessions, self._links) if route in held
-            ]
-        for each in closing:
-            each.close()
+            sessions = tuple(self._sessions.values())
+            jumps = [self._jumps[route] for route in sorted(self._jumps, key=len, reverse=True)]
+        for targets in sessions:
+            targets.close()
+        for jump in jumps:
+            jump.close()
 
-    def _sessions_on(self, route: Route, limits: Limits) -> Sessions:
+    def _sessions_on(self, route: Route, limits: Limits) -> Sessions[Link]:
         if route not in self._sessions:
-            first, parent = self._link(route, limits), self._links.get(route[:-1])
-            self._sessions[route] = Sessions(first, lambda: Link(route[-1], parent, limits, wait=self._wait))
+            parent = self._jump(route[:-1], limits)
+            self._sessions[route] = Sessions(
+                lambda: Link(route[-1], parent, limits, wait=self._wait), str(route[-1])
+            )
         return self._sessions[route]
 
-    def _link(self, route: Route, limits: Limits) -> Link:
-        if route not in self._links:
-            parent = self._link(route[:-1], limits) if len(route) > 1 else None
-            self._links[route] = Link(route[-1], parent, limits, wait=self._wait)
-        return self._links[route]
+    def _jump(self, route: Route, limits: Limits) -> Link | None:
+        """The one connection to a jump host, shared by all hosts behind it; it carries no sessions."""
+        if route and route not in self._jumps:
+            self._jumps[route] = Link(route[-1], self._jump(route[:-1], limits), limits, wait=self._wait)
+        return self._jumps.get(route)

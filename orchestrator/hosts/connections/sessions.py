@@ -1,65 +1,105 @@
 """The sessions on one SSH server: several over one connection, and further connections when it is full.
 
 Nodes may share a host, and each has commands, a watch and a stop or start running at the same time. sshd
-refuses too many sessions on one connection, and a refused reading would hold the run.
+refuses too many sessions on one connection (`MaxSessions`), and a refused reading would hold the run. So the
+number that a server accepts is learned from its refusals.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+import time
+from collections.abc import Callable, Collection
+from typing import Final, Generic, Protocol, TypeVar
 
-import paramiko
-
-from orchestrator.hosts.connection import Trouble
-from orchestrator.hosts.connections.ssh.link import Link, LinkError
+from orchestrator.hosts.connection import Trouble, Unreachable
+from orchestrator.model.reading import Seconds
 
 SESSIONS_PER_CONNECTION: Final = 8
 """sshd allows 10 (`MaxSessions`). It still counts a session closed here until its command has ended."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a short command waits for room: most end within it, and a further connection costs a log-in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A channel for one command, and its connection."""
+class LinkError(Exception):
+    """A connection could not be made, or not be used; nothing was sent over it.
 
-    channel: paramiko.Channel
-    link: Link
+    Attributes:
+        unreachable: the same error as data.
+    """
+
+    def __init__(self, trouble: Trouble, reason: str) -> None:
+        super().__init__(reason)
+        self.unreachable = Unreachable(trouble=trouble, reason=reason)
 
 
-class Sessions:
+class SessionRefusedError(LinkError):
+    """The server refused one more session on a connection; nothing was sent over it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Trouble.PROTOCOL, reason)
+
+
+class Link(Protocol):
+    """One connection to a server; made again when it is needed."""
+
+    def drop(self) -> None:
+        """Close it; the next session makes a new one."""
+        ...
+
+    def close(self) -> None:
+        """Close it for good."""
+        ...
+
+
+L = TypeVar("L", bound=Link)
+T = TypeVar("T")
+
+
+class Sessions(Generic[L]):
     """The sessions on one server. Thread-safe.
 
     Args:
-        first: the connection used while it has room.
-        further: makes another connection to the same server.
+        make: makes a connection to the server; nothing is sent until a session needs it.
+        name: of the server, for messages.
     """
 
-    def __init__(self, first: Link, further: Callable[[], Link]) -> None:
-        self._further = further
-        self._lock = threading.Lock()
-        self._in_use: dict[Link, int] = {first: 0}
+    def __init__(self, make: Callable[[], L], name: str) -> None:
+        self._make, self._name = make, name
+        self._room = threading.Condition()
+        self._in_use: dict[L, int] = {}
+        self._most = SESSIONS_PER_CONNECTION
         self._closed = False
-        self.hop = first.hop
 
-    def open(self) -> Session:
-        """Open a session; release it with `end`.
+    def open(self, attempt: Callable[[L], T], *, patience: Seconds = 0.0) -> tuple[L, T]:
+        """Open a session by `attempt`, on another connection if the server refuses; release it with `end`.
+
+        Args:
+            attempt: opens a session on this connection.
+            patience: seconds to wait for room before a further connection is made.
 
         Raises:
             LinkError: not possible; nothing was sent.
         """
-        link = self._take()
-        try:
-            return Session(channel=link.open_session(), link=link)
-        except BaseException:
-            self._give_back(link)
-            raise
+        full: list[L] = []
+        while True:
+            link, fresh = self._take(patience, full)
+            try:
+                return link, attempt(link)
+            except SessionRefusedError:
+                self._learn(link)
+                if fresh:
+                    raise
+                full.append(link)
+            except BaseException:
+                self.end(link)
+                raise
 
-    def end(self, session: Session) -> None:
-        """Close a session, once."""
-        session.channel.close()
-        self._give_back(session.link)
+    def end(self, link: L) -> None:
+        """Release a session, once."""
+        with self._room:
+            self._in_use[link] -= 1
+            self._room.notify()
 
     def drop(self) -> None:
         """Close the connections; the next session makes a new one."""
@@ -68,24 +108,36 @@ class Sessions:
 
     def close(self) -> None:
         """Close the connections for good."""
-        with self._lock:
+        with self._room:
             self._closed = True
+            self._room.notify_all()
         for link in self._links():
             link.close()
 
-    def _take(self) -> Link:
-        with self._lock:
-            if self._closed:
-                raise LinkError(Trouble.CLOSED, f"the connections to {self.hop} are closed")
-            room = (link for link, sessions in self._in_use.items() if sessions < SESSIONS_PER_CONNECTION)
-            link = next(room, None) or self._further()
+    def _take(self, patience: Seconds, full: Collection[L]) -> tuple[L, bool]:
+        """A connection with room, and whether it is a new one."""
+        until = time.monotonic() + patience
+        with self._room:
+            while True:
+                if self._closed:
+                    raise LinkError(Trouble.CLOSED, f"the connections to {self._name} are closed")
+                free = (link for link, n in self._in_use.items() if n < self._most and link not in full)
+                link = next(free, None)
+                left = until - time.monotonic()
+                if link is not None or not self._in_use or left <= 0:
+                    break
+                self._room.wait(left)
+            fresh = link is None
+            link = self._make() if link is None else link
             self._in_use[link] = self._in_use.get(link, 0) + 1
-            return link
+            return link, fresh
 
-    def _give_back(self, link: Link) -> None:
-        with self._lock:
+    def _learn(self, link: L) -> None:
+        """The server accepts fewer sessions on a connection than there are now."""
+        with self._room:
             self._in_use[link] -= 1
+            self._most = max(1, min(self._most, self._in_use[link]))
 
-    def _links(self) -> tuple[Link, ...]:
-        with self._lock:
+    def _links(self) -> tuple[L, ...]:
+        with self._room:
             return tuple(self._in_use)

@@ -138,7 +138,7 @@ def test_one_host_that_is_gone_is_told_and_the_others_are_read(host: Host) -> No
         node=NodeName("es2"),
         address="127.0.0.1",
         port=1,
-        ssh_config=None,
+        ssh_config=(),
         use_agent=False,
         limits=Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0),
     )
@@ -177,9 +177,7 @@ def test_a_host_that_is_read_once_and_not_again_is_not_read(host: Host, tmp_path
 
 
 def test_without_any_host_nobody_waits() -> None:
-    nowhere = HostSettings(
-        node=NodeName("es1"), address="127.0.0.1", port=1, ssh_config=None, use_agent=False
-    )
+    nowhere = HostSettings(node=NodeName("es1"), address="127.0.0.1", port=1, ssh_config=(), use_agent=False)
 
     def meanwhile() -> None:
         raise AssertionError("nothing to wait for")

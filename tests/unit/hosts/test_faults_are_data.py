@@ -34,7 +34,7 @@ def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: obje
         "address": "127.0.0.1",
         "user": "ops",
         "known_hosts": (str(folder / "known_hosts"),),
-        "ssh_config": str(folder / "config"),
+        "ssh_config": (str(folder / "config"),),
         "use_agent": False,
         "limits": QUICK,
     }

@@ -81,7 +81,7 @@ def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
 
 def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:
     here = HostSettings(node=NodeName("es1"), address="127.0.0.1", connect=Connect.LOCAL)
-    away = HostSettings(node=NodeName("es2"), address="127.0.0.1", port=1, ssh_config=None)
+    away = HostSettings(node=NodeName("es2"), address="127.0.0.1", port=1, ssh_config=())
     connections = Connections()
     found = find_services([here, away], {}, connections)
     connections.close()

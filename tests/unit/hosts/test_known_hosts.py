@@ -7,7 +7,14 @@ import hmac
 
 import pytest
 
-from orchestrator.hosts.connections.ssh.known_hosts import HostKey, Verdict, for_host, host_name, judge, parse
+from orchestrator.hosts.connections.ssh.known_hosts import (
+    HostKey,
+    Verdict,
+    for_host,
+    host_names,
+    judge,
+    parse,
+)
 
 KEY, OTHER = b"first key", b"other key"
 
@@ -30,7 +37,10 @@ LINE = f"ssh-ed25519 {b64(KEY)}"
         (f"es1 {LINE}", "es1", 22, Verdict.TRUSTED),
         (f"es1,10.0.0.1 {LINE} a comment", "10.0.0.1", 22, Verdict.TRUSTED),
         (f"ES1 {LINE}", "es1", 22, Verdict.TRUSTED),
-        (f"es1 {LINE}", "es1", 2222, Verdict.UNKNOWN),
+        (f"es1 {LINE}", "es1", 2222, Verdict.TRUSTED),
+        (f"[es1]:2222 ssh-rsa {b64(OTHER)}\nes1 {LINE}", "es1", 2222, Verdict.CHANGED),
+        (f"@revoked * ssh-rsa {b64(OTHER)}\nes1 {LINE}", "es1", 2222, Verdict.TRUSTED),
+        (f"es1 {LINE}\n@revoked es1 {LINE}", "es1", 2222, Verdict.REVOKED),
         (f"[es1]:2222 {LINE}", "es1", 2222, Verdict.TRUSTED),
         (f"[es1]:2222 {LINE}", "es1", 22, Verdict.UNKNOWN),
         (f"{hashed('es1')} {LINE}", "es1", 22, Verdict.TRUSTED),
@@ -56,4 +66,20 @@ LINE = f"ssh-ed25519 {b64(KEY)}"
 )
 def test_verdicts(line: str, host: str, port: int, verdict: Verdict) -> None:
     shown = HostKey(kind="ssh-ed25519", blob=KEY)
-    assert judge(for_host(parse(line, "file"), host_name(host, port)), shown) is verdict
+    assert judge(for_host(parse(line, "file"), host_names(host, port, None)), shown) is verdict
+
+
+def test_a_host_key_alias_is_the_whole_name() -> None:
+    """As in `ssh`, which adds no port to it and looks for no other name."""
+    shown = HostKey(kind="ssh-ed25519", blob=KEY)
+
+    def verdict(line: str) -> Verdict:
+        return judge(for_host(parse(line, "file"), host_names("es1", 2222, "es-one")), shown)
+
+    assert verdict(f"es-one {LINE}") is Verdict.TRUSTED
+    assert verdict(f"[es-one]:2222 {LINE}\n[es1]:2222 {LINE}\nes1 {LINE}") is Verdict.UNKNOWN
+
+
+def test_certificate_authorities_are_named_and_trust_no_key() -> None:
+    lines = for_host(parse(f"@cert-authority *.example.org {LINE}", "file"), ["es1.example.org"])
+    assert [(line.authority, line.trusted, line.where) for line in lines] == [(True, False, "file:1")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,17 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import outcomes, services, sudo
+from orchestrator.hosts.check import Grade, Point, check_host
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.managers.manager import ServiceReading, Verb
+from orchestrator.hosts.placeholder import for_node
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.services import ServiceReading, Verb
-from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
-from orchestrator.model.observation import ServiceState
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
+from orchestrator.model.action import Refused, StopNode
+from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
@@ -156,7 +164,6 @@ def show(
             "failed (Result: exit-code, status 78)",
         ),
         (show("failed", "failed", job="9"), ServiceState.STARTING, "failed (failed), a job is queued"),
-        (show("active", "running", load="masked"), ServiceState.RUNNING, "active (running)"),
     ],
 )
 def test_systemd_states(answer: Section, state: ServiceState, detail: str) -> None:
@@ -186,6 +193,61 @@ def test_what_is_not_understood_is_unknown(manager: Manager, answer: Section, wo
     reading = services.read_state(host(manager), answer)
     assert isinstance(reading, Unknown)
     assert words in reading.reason
+
+
+@pytest.mark.parametrize("rights", [True, False])
+def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, *, rights: bool) -> None:
+    """It was stopped, and then its start was refused."""
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f"#!/bin/sh\ncat <<'end'\n{show('active', 'running', load='masked').text}\nend\n")
+    systemctl.chmod(0o755)
+    settings = replace(host(Manager.SYSTEMD, program=str(systemctl)), connect=Connect.LOCAL)
+    with closing(Hosts({"es1": settings})) as hosts:
+        view = hosts.observe(["es1"], rights=rights)["es1"]
+    assert isinstance(view, HostView)
+    assert (view.service, view.may_control) == (ServiceState.RUNNING, False)
+    assert "unit elasticsearch is masked and cannot be started: `systemctl unmask` it" in view.detail
+    with closing(Connections()) as connections:
+        checks = check_host(settings, connections, reboot=False, redact=Redactor())
+    assert {check.point: check.message for check in checks if check.grade is Grade.BAD}[Point.SERVICE] == (
+        "unit elasticsearch is masked and cannot be started: `systemctl unmask` it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "fine"),
+    [
+        (host(Manager.SYSTEMD, unit="{node}", node="-H=elsewhere"), False),
+        (host(Manager.SYSTEMD, unit="es@{node}", node="-H=elsewhere"), True),
+        (host(Manager.SYSV, unit="-x"), False),
+        (host(Manager.DOCKER, unit="{node}", node="--time=1"), False),
+        (host(Manager.COMMAND, node="-f"), False),
+        (
+            host(Manager.COMMAND, stop="ctl 'es-{node}'", start="ctl --node={node}", status="ctl", node="-f"),
+            True,
+        ),
+        (host(Manager.COMMAND, stop='ctl "{node}"', start="ctl", status="ctl", node="-f"), False),
+        (host(Manager.SYSTEMD, node="-x"), True),
+    ],
+)
+def test_a_name_that_would_be_an_option_is_sent_nowhere(settings: HostSettings, *, fine: bool) -> None:
+    """With `unit: "{node}"` the name of a node was an option of systemctl."""
+    assert (services.fault(settings) is None) is fine
+    if not fine:
+        with closing(Hosts({settings.node: settings})) as hosts:
+            reading = hosts.observe([settings.node], rights=True)[settings.node]
+            assert isinstance(reading, Unknown)
+            assert not reading.passes
+            assert "begins with a dash" in reading.reason
+            assert isinstance(hosts.perform(StopNode(node=settings.node)), Refused)
+        with closing(Connections()) as connections:
+            checks = check_host(settings, connections, reboot=False, redact=Redactor())
+        assert any(check.grade is Grade.BAD and "begins with a dash" in check.message for check in checks)
+
+
+@pytest.mark.parametrize("manager", [Manager.SYSTEMD, Manager.DOCKER])
+def test_a_read_ends_its_options_before_the_name(manager: Manager) -> None:
+    assert " -- elasticsearch " in services.status_command(host(manager))
 
 
 def test_a_status_that_sudo_refuses_is_no_word_about_the_service() -> None:
@@ -326,7 +388,7 @@ NASTY = (
     ],
 )
 def test_a_name_stands_in_any_quotes_as_it_is(tmp_path: Path, node: str, line: str, printed: str) -> None:
-    assert shell(services.for_node(line, node), tmp_path) == printed.format(node, node)
+    assert shell(for_node(line, node), tmp_path) == printed.format(node, node)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -345,7 +407,7 @@ def test_a_name_stands_in_any_quotes_as_it_is(tmp_path: Path, node: str, line: s
     ],
 )
 def test_no_way_of_writing_a_line_executes_a_name(tmp_path: Path, node: str, line: str) -> None:
-    shell(services.for_node(line, node), tmp_path)
+    shell(for_node(line, node), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -368,7 +430,7 @@ def test_a_command_manager_executes_no_name_either(tmp_path: Path, node: str) ->
 
 
 def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
-    assert services.for_node("""x '{node}' "{node}" {node}""", "es-1.example") == (
+    assert for_node("""x '{node}' "{node}" {node}""", "es-1.example") == (
         """x 'es-1.example' "es-1.example" es-1.example"""
     )
 
@@ -376,7 +438,7 @@ def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
 @pytest.mark.parametrize("node", ["es1", *NASTY])
 def test_a_variable_of_the_shell_with_the_placeholder_s_name_is_left_alone(tmp_path: Path, node: str) -> None:
     line = "node=v; printf %s-%s ${node} {node}"
-    assert shell(services.for_node(line, node), tmp_path) == f"v-{node}"
+    assert shell(for_node(line, node), tmp_path) == f"v-{node}"
     assert list(tmp_path.iterdir()) == []
 
 

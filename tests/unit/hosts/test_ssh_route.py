@@ -7,7 +7,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from orchestrator.hosts.connections.ssh.route import Hop, RouteError, find_route, read_config
+from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
+from orchestrator.hosts.connections.ssh.route import Hop, find_route
 from orchestrator.hosts.settings import HostSettings
 
 CONFIG = """
@@ -72,7 +73,7 @@ def test_the_rest_of_a_hop_comes_from_the_configuration() -> None:
     *_, hop = find_route(settings, paramiko.SSHConfig.from_text(CONFIG))
     assert hop.identities == ("/keys/mine", "/keys/es")
     assert hop.identities_only
-    assert hop.key_name == "es-one"
+    assert hop.key_names == ("es-one",)
     assert hop.known_hosts == ("/known",)
 
 
@@ -113,7 +114,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def target(address: str = "es1") -> Hop:
     settings = HostSettings(node="n", address=address)
-    return find_route(settings, read_config("~/.ssh/config"))[-1]
+    return find_route(settings, read_config(settings.ssh_config))[-1]
 
 
 def test_included_files_count_where_they_stand(ssh: Path) -> None:
@@ -145,7 +146,7 @@ Host *
         "everybody@five:8",
         "everybody@six:8",
     ]
-    assert [target("es2").key_name, target("es3").key_name] == ["nest", "ten"]
+    assert [target("es2").key_names, target("es3").key_names] == [("nest",), ("[ten]:8", "ten")]
 
 
 def test_an_include_that_cannot_be_followed_is_said(ssh: Path) -> None:
@@ -156,6 +157,65 @@ def test_an_include_that_cannot_be_followed_is_said(ssh: Path) -> None:
     (ssh / "inner").write_text("User a\nHost es2\n User b\n")
     with pytest.raises(RouteError, match=r"inner:2: `Host es2` in a file that is included under `Host es1`"):
         target()
+
+
+def test_the_systems_configuration_comes_after_the_users(ssh: Path, tmp_path: Path) -> None:
+    """As in `ssh`: the first value counts, and a block of the one file does not reach into the other."""
+    (ssh / "config").write_text("User everybody\nHost es1\n Port 9\n")
+    system = tmp_path / "ssh_config"
+    system.write_text(
+        f"HostName of-the-system\nInclude {tmp_path}/ssh_config.d/*.conf\nHost *\n Port 8\n User root\n"
+    )
+    (tmp_path / "ssh_config.d").mkdir()
+    (tmp_path / "ssh_config.d" / "10.conf").write_text("Host es2\n ProxyJump bastion\n")
+
+    def found(address: str, *files: Path) -> list[str]:
+        settings = HostSettings(node="n", address=address, ssh_config=tuple(map(str, files)))
+        return [str(hop) for hop in find_route(settings, read_config(settings.ssh_config))]
+
+    assert found("es1", ssh / "config", system) == ["everybody@of-the-system:9"]
+    assert found("es2", ssh / "config", system)[-1] == "everybody@of-the-system:8"
+    assert len(found("es2", ssh / "config", system)) == 2
+    assert found("es2", ssh / "absent", system)[-1] == "root@of-the-system:8"
+    assert HostSettings(node="n", address="es1").ssh_config == ("~/.ssh/config", "/etc/ssh/ssh_config")
+
+
+FEDORA = """
+# As /etc/ssh/ssh_config.d/50-redhat.conf of openssh-clients has it.
+Match final all
+\tInclude {folder}/crypto-policies
+\tGSSAPIAuthentication yes
+\tForwardX11Trusted yes
+\tSendEnv LANG LC_CTYPE
+"""
+
+
+def test_the_configuration_that_fedora_and_rhel_ship_is_read(ssh: Path) -> None:
+    (ssh / "crypto-policies").write_text("Port 2022\nUser of-the-system\n")
+    (ssh / "config").write_text("Host es1\n User ops\n" + FEDORA.format(folder=ssh))
+    assert str(target()) == "ops@es1:2022"
+
+
+@pytest.mark.parametrize(
+    ("line", "criterion"),
+    [
+        ("Match exec true", "exec"),
+        ("Match host es1 !exec 'test -e /x'", "exec"),
+        ("Match tagged work", "tagged"),
+        ("match localnetwork=10.0.0.0/8", "localnetwork"),
+    ],
+)
+def test_a_criterion_that_only_ssh_can_evaluate_is_refused_where_it_decides(
+    ssh: Path, line: str, criterion: str
+) -> None:
+    """Of a criterion that paramiko does not have, it said that it is met."""
+    (ssh / "config").write_text(f"{line}\n User other\n")
+    with pytest.raises(RouteError, match=rf"es1 has `Match {criterion}`.*`hosts.connect: openssh`"):
+        target()
+    (ssh / "config").write_text(
+        f"{line.replace('atch ', 'atch host es2 ', 1)}\n User other\nHost *\n User ops\n"
+    )
+    assert target().user == "ops"
 
 
 def test_a_configuration_in_another_encoding_is_read(ssh: Path) -> None:

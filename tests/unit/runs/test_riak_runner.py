@@ -121,7 +121,7 @@ def test_an_unreachable_machine_is_unknown_with_the_command(tmp_path: Path) -> N
         "port": free_port(),
         "known_hosts": (str(tmp_path / "known_hosts"),),
         "use_agent": False,
-        "ssh_config": None,
+        "ssh_config": (),
         "limits": QUICK,
     }
     (tmp_path / "known_hosts").touch()

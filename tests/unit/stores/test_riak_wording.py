@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.hosts import outcomes, services
+from orchestrator.hosts.managers.manager import ServiceReading, Verb
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.services import ServiceReading, Verb
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.observation import ServiceState

@@ -22,8 +22,8 @@ from orchestrator.hosts.connection import (
     Unreachable,
     end_of,
 )
-from orchestrator.hosts.connections.sessions import Session, Sessions
-from orchestrator.hosts.connections.ssh.link import LinkError
+from orchestrator.hosts.connections.sessions import PATIENCE_SECONDS, LinkError, Sessions
+from orchestrator.hosts.connections.ssh.link import Link
 from orchestrator.model.reading import Seconds
 
 _READ_BYTES: Final = 64 * 1024
@@ -55,14 +55,15 @@ class SshConnection:
         clock: monotonic seconds.
     """
 
-    def __init__(self, sessions: Sessions, *, clock: Callable[[], Seconds] = time.monotonic) -> None:
+    def __init__(self, sessions: Sessions[Link], *, clock: Callable[[], Seconds] = time.monotonic) -> None:
         self._sessions, self._clock = sessions, clock
 
     def run(
         self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
     ) -> Outcome:
         """Run a command line to its end; past the limit its channel is closed and the result is `Lost`."""
-        return end_of(self.start(command, timeout=timeout, stdin=stdin, keep=keep), timeout)
+        job = self._start(command, timeout=timeout, stdin=stdin, keep=keep, patience=PATIENCE_SECONDS)
+        return end_of(job, timeout)
 
     def start(
         self,
@@ -74,23 +75,34 @@ class SshConnection:
         keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
         """Start a command line and read its output in a thread."""
+        return self._start(command, timeout=timeout, stdin=stdin, ended=ended, keep=keep)
+
+    def _start(
+        self,
+        command: str,
+        *,
+        timeout: Seconds,
+        stdin: str | None,
+        keep: int,
+        ended: Callable[[], None] | None = None,
+        patience: Seconds = 0.0,
+    ) -> Job | Unreachable:
         try:
-            session = self._sessions.open()
+            link, channel = self._sessions.open(Link.open_session, patience=patience)
         except LinkError as error:
             return error.unreachable
         order = _Order(command=command, stdin=stdin, timeout=timeout, deadline=self._clock() + timeout)
 
         def work(streams: Streams) -> Ended:
             try:
-                return self._attend(session, order, streams)
+                return self._attend(link, channel, order, streams)
             except (paramiko.SSHException, OSError, EOFError) as error:
-                return streams.lost(
-                    f"the connection to {session.link.hop} was lost: {error}", timed_out=False
-                )
+                return streams.lost(f"the connection to {link.hop} was lost: {error}", timed_out=False)
             finally:
-                self._sessions.end(session)
+                channel.close()
+                self._sessions.end(link)
 
-        return ThreadedJob(f"ssh-{session.link.hop.alias}", work, session.channel.close, ended, keep=keep)
+        return ThreadedJob(f"ssh-{link.hop.alias}", work, channel.close, ended, keep=keep)
 
     def drop(self) -> None:
         """Forget the connection; the next command makes a new one."""
@@ -102,11 +114,11 @@ class SshConnection:
 
     def _attend(
         self,
-        session: Session,
+        link: Link,
+        channel: paramiko.Channel,
         order: _Order,
         streams: Streams,
     ) -> Ended:
-        channel, link = session.channel, session.link
         timeout, deadline = order.timeout, order.deadline
         late = streams.lost(f"{link.hop} gave no answer within {timeout:g} s", timed_out=True)
         # exec_command waits for the server's answer without a limit: closing the link ends that wait.

@@ -1,8 +1,8 @@
 """Known host keys, as `ssh` reads them: names, patterns, hashed names, `[host]:port`, `@revoked`.
 
 paramiko's own reader keeps one key for each type and skips markers and patterns, so a revoked key would pass
-for an unknown one. Lines for certificate authorities (`@cert-authority`) are not used: paramiko cannot check
-host certificates, and an unchecked certificate is not trusted.
+for an unknown one. Lines for certificate authorities (`@cert-authority`) trust no key: paramiko cannot check
+host certificates. They are only named in messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 DEFAULT_PORT: Final = 22
 _HASHED = "|1|"
-_REVOKED = "@revoked"
+_PLAIN, _REVOKED, _AUTHORITY = "", "@revoked", "@cert-authority"
 _PLAIN_FIELDS = 3
 
 
@@ -52,18 +52,40 @@ class KnownKey:
 
     Attributes:
         key: None if it is not in base 64; `ssh` skips such a line too.
+        marker: `@revoked`, `@cert-authority`, or empty.
         where: `file:line`, for messages.
     """
 
     names: tuple[str, ...]
     key: HostKey | None
-    revoked: bool
+    marker: str
     where: str
 
+    @property
+    def trusted(self) -> bool:
+        """Whether a host may show this key."""
+        return self.key is not None and self.marker == _PLAIN
 
-def host_name(host: str, port: int) -> str:
-    """The name of a host in the files: `[host]:port` unless the port is 22."""
-    return host if port == DEFAULT_PORT else f"[{host}]:{port}"
+    @property
+    def revoked(self) -> bool:
+        """Whether no host may show this key."""
+        return self.marker == _REVOKED
+
+    @property
+    def authority(self) -> bool:
+        """Whether the key signs certificates of hosts."""
+        return self.marker == _AUTHORITY
+
+
+def host_names(host: str, port: int, alias: str | None) -> tuple[str, ...]:
+    """The names under which `ssh` looks for a host, in this order.
+
+    A HostKeyAlias is the whole name, without a port. Else it is `[host]:port` unless the port is 22, and if
+    nothing is known under that, the host alone.
+    """
+    if alias is not None:
+        return (alias,)
+    return (host,) if port == DEFAULT_PORT else (f"[{host}]:{port}", host)
 
 
 def parse(text: str, file: str) -> tuple[KnownKey, ...]:
@@ -71,20 +93,16 @@ def parse(text: str, file: str) -> tuple[KnownKey, ...]:
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
-        marker = fields.pop(0) if fields and fields[0].startswith("@") else None
-        if len(fields) < _PLAIN_FIELDS or fields[0].startswith("#") or marker not in (None, _REVOKED):
+        marker = fields.pop(0) if fields and fields[0].startswith("@") else _PLAIN
+        known_marker = marker in (_PLAIN, _REVOKED, _AUTHORITY)
+        if len(fields) < _PLAIN_FIELDS or fields[0].startswith("#") or not known_marker:
             continue
         try:
             key = HostKey(kind=fields[1], blob=base64.b64decode(fields[2], validate=True))
         except ValueError:  # also of text that is not ASCII
             key = None
         found.append(
-            KnownKey(
-                names=tuple(fields[0].split(",")),
-                key=key,
-                revoked=marker == _REVOKED,
-                where=f"{file}:{number}",
-            )
+            KnownKey(names=tuple(fields[0].split(",")), key=key, marker=marker, where=f"{file}:{number}")
         )
     return tuple(found)
 
@@ -104,9 +122,14 @@ def load(files: Iterable[str]) -> tuple[KnownKey, ...]:
     return tuple(found)
 
 
-def for_host(keys: Iterable[KnownKey], name: str) -> tuple[KnownKey, ...]:
-    """The lines that name this host."""
-    return tuple(known for known in keys if _speaks_of(known.names, name.lower()))
+def for_host(keys: Iterable[KnownKey], names: Iterable[str]) -> tuple[KnownKey, ...]:
+    """The lines about a host, by the first of its names under which a key of it is known."""
+    lines, found = tuple(keys), tuple[KnownKey, ...]()
+    for name in names:
+        found += tuple(line for line in lines if line not in found and _speaks_of(line.names, name.lower()))
+        if any(line.trusted for line in found):
+            break
+    return found
 
 
 def judge(keys: Iterable[KnownKey], shown: HostKey) -> Verdict:
@@ -114,7 +137,7 @@ def judge(keys: Iterable[KnownKey], shown: HostKey) -> Verdict:
     lines = tuple(keys)
     if any(line.revoked and line.key == shown for line in lines):
         return Verdict.REVOKED
-    trusted = [line.key for line in lines if line.key is not None and not line.revoked]
+    trusted = [line.key for line in lines if line.trusted]
     if shown in trusted:
         return Verdict.TRUSTED
     return Verdict.CHANGED if trusted else Verdict.UNKNOWN

@@ -19,8 +19,10 @@ from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from orchestrator.hosts.connection import Trouble, Unreachable
+from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedError
 from orchestrator.hosts.connections.ssh import known_hosts
+from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH
 from orchestrator.hosts.connections.ssh.keys import KeyStrategy
 from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KnownKey, Verdict
 from orchestrator.hosts.connections.ssh.route import Hop
@@ -36,18 +38,6 @@ _USER_TIMEOUT_MS: Final = 30_000
 
 # Faults are returned as data with their remedy; paramiko would log a traceback as well.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-
-
-class LinkError(Exception):
-    """A connection could not be made; nothing was sent over it.
-
-    Attributes:
-        unreachable: the same error as data.
-    """
-
-    def __init__(self, trouble: Trouble, reason: str) -> None:
-        super().__init__(reason)
-        self.unreachable = Unreachable(trouble=trouble, reason=reason)
 
 
 class Link:
@@ -118,10 +108,9 @@ class Link:
         transport = self._ensure()
         try:
             return open_channel(transport)
-        except paramiko.ChannelException as error:
-            # The server works and refuses: too many sessions, or no permission to forward.
-            raise LinkError(Trouble.PROTOCOL, f"{self.hop} refused a channel: {error.text}") from error
         except Exception as error:  # any error of paramiko's reader of this connection is raised here
+            if _is_refusal(error, transport):
+                raise SessionRefusedError(f"{self.hop} refused a channel: {error}") from error
             self._forget(transport)
             if not kept:
                 raise self._no_channel(error) from error
@@ -242,7 +231,7 @@ class Link:
             lines = known_hosts.load(self.hop.known_hosts)
         except (OSError, RuntimeError) as error:
             raise LinkError(Trouble.SETTINGS, f"known hosts cannot be read: {error}") from error
-        known = known_hosts.for_host(lines, known_hosts.host_name(self.hop.key_name, self.hop.port))
+        known = known_hosts.for_host(lines, self.hop.key_names)
         transport = paramiko.Transport(carrier)
         try:
             transport.banner_timeout = self._limits.banner
@@ -266,7 +255,11 @@ class Link:
         """Separate a server that closes the connection from an unresponsive and from an incompatible one."""
         text = str(error) or type(error).__name__
         if isinstance(error, IncompatiblePeer):
-            return LinkError(Trouble.PROTOCOL, f"{self.hop} and this program share no algorithm: {text}")
+            return LinkError(
+                Trouble.PROTOCOL,
+                f"{self.hop} and this program share no algorithm ({text}), as with old servers that have only"
+                f" SHA-1; {USE_OPENSSH}, with `HostKeyAlgorithms +ssh-rsa` for this host there",
+            )
         if _timed_out(error):
             return LinkError(
                 Trouble.NO_ANSWER, f"{self.hop} accepted the connection and then said nothing: {text}"
@@ -281,12 +274,19 @@ class Link:
 
     def _check_key(self, shown: paramiko.PKey, known: tuple[KnownKey, ...]) -> None:
         key = HostKey(kind=shown.get_name(), blob=shown.asbytes())
-        name = known_hosts.host_name(self.hop.key_name, self.hop.port)
+        name = self.hop.key_names[0]
         files = ", ".join(self.hop.known_hosts)
         match known_hosts.judge(known, key):
             case Verdict.TRUSTED:
                 return
             case Verdict.UNKNOWN:
+                authorities = ", ".join(line.where for line in known if line.authority)
+                if authorities:
+                    raise LinkError(
+                        Trouble.UNKNOWN_KEY,
+                        f"{name} is known by a certificate authority ({authorities}), and this program cannot"
+                        f" check certificates of hosts; {USE_OPENSSH}",
+                    )
                 spoiled = ", ".join(line.where for line in known if line.key is None)
                 hint = f" ({spoiled} cannot be read: correct or delete it)" if spoiled else ""
                 raise LinkError(
@@ -300,7 +300,7 @@ class Link:
                 listed = ", ".join(
                     f"{line.key.fingerprint} ({line.where})"
                     for line in known
-                    if line.key is not None and not line.revoked
+                    if line.key is not None and line.trusted
                 )
                 raise LinkError(
                     Trouble.CHANGED_KEY,
@@ -326,7 +326,8 @@ class Link:
             raise LinkError(
                 Trouble.AUTHENTICATION,
                 f"{self.hop} took none of {tried} keys offered{notes}: set `hosts.identity`, load the key"
-                f" into an agent, or put the public key into ~{self.hop.user}/.ssh/authorized_keys there",
+                f" into an agent, or put the public key into ~{self.hop.user}/.ssh/authorized_keys there. For"
+                f" GSSAPI, security keys, and RSA keys on servers before OpenSSH 7.2: {USE_OPENSSH}",
             ) from error
         finally:
             with contextlib.suppress(OSError):  # an agent that is gone needs no closing
@@ -336,8 +337,17 @@ class Link:
             raise LinkError(
                 Trouble.AUTHENTICATION,
                 f"{self.hop} wants more than a key ({', '.join(further)}): a run needs an account"
-                " that a key alone opens",
+                f" that a key alone opens; or {USE_OPENSSH}",
             )
+
+
+def _is_refusal(error: Exception, transport: paramiko.Transport) -> bool:
+    """Whether the server works and refuses a channel: too many sessions, or no permission to forward.
+
+    Of several refusals at once, paramiko keeps one error and gives the other callers one without a cause.
+    """
+    nameless = str(error) == "Unable to open channel." and transport.is_active()
+    return isinstance(error, paramiko.ChannelException) or nameless
 
 
 def _named(error: Exception) -> str:
@@ -356,7 +366,7 @@ def _timed_out(error: BaseException | None) -> bool:
 
 def _prefer(transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
     """Ask for a key of a known type: else a host with several keys may show one that is unknown here."""
-    kinds = {line.key.kind for line in known if line.key is not None and not line.revoked}
+    kinds = {line.key.kind for line in known if line.key is not None and line.trusted}
     if "ssh-rsa" in kinds:
         kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
     options = transport.get_security_options()

@@ -1,37 +1,26 @@
 """The way to a host: settings, then the SSH client configuration, then its defaults; jump hosts first.
 
-Pure except for reading the configuration file: the route can be shown without connecting.
+Pure: the route can be shown without connecting.
 """
 
 from __future__ import annotations
 
 import getpass
-import re
-import shlex
 from dataclasses import dataclass, field
-from glob import glob
-from pathlib import Path
 from typing import Final
 
 import paramiko
 
-from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT
+from orchestrator.hosts.connections.ssh.config_file import RouteError
+from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT, host_names
 from orchestrator.hosts.settings import HostSettings
 
 DEFAULT_IDENTITIES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _USER_KNOWN_HOSTS: Final = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _SYSTEM_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-_BLOCK: Final = re.compile(r"\s*(?:host|match)\b", re.IGNORECASE)
-_INCLUDE: Final = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
-MAX_INCLUDES: Final = 16
-"""The same depth as in `ssh`."""
 MAX_PORT: Final = 65535
 MAX_JUMPS: Final = 8
 """More jumps than this are a cycle in the configuration."""
-
-
-class RouteError(Exception):
-    """The SSH configuration cannot be followed; the message names the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +30,7 @@ class Hop:
     Attributes:
         alias: as the cluster file or the ProxyJump line calls it.
         host: the address to connect to, as seen from the hop before.
-        key_name: the name of the host in known hosts files (HostKeyAlias, else `host`).
+        key_names: the names of the host in known hosts files.
         identities: key files to try.
         identities_only: of an agent's keys, try only those in `identities`.
         proxy_command: a ProxyCommand that carries the connection; None = a plain one.
@@ -51,7 +40,7 @@ class Hop:
     host: str
     port: int
     user: str
-    key_name: str
+    key_names: tuple[str, ...]
     identities: tuple[str, ...]
     identities_only: bool
     known_hosts: tuple[str, ...]
@@ -76,56 +65,6 @@ class _Given:
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = field(default=())
     use_agent: bool = True
-
-
-def read_config(path: str | None) -> paramiko.SSHConfig:
-    """Read the SSH client configuration; an absent file is an empty one.
-
-    Raises:
-        RouteError: it cannot be read or parsed.
-    """
-    if path is None:
-        return paramiko.SSHConfig()
-    try:
-        file = Path(path).expanduser()
-        return paramiko.SSHConfig.from_text(_text(file, "Host *", depth=0) if file.is_file() else "")
-    except (OSError, ValueError, RuntimeError, paramiko.ConfigParseError) as error:
-        raise RouteError(f"{path} cannot be read: {error}") from error
-
-
-def _text(file: Path, block: str, *, depth: int) -> str:
-    """A configuration file with its included files in place: paramiko skips `Include`.
-
-    Args:
-        file: the file.
-        block: the `Host` or `Match` line above the `Include`.
-        depth: of the inclusion.
-
-    Raises:
-        RouteError: an included file cannot be put in place.
-    """
-    if depth > MAX_INCLUDES:
-        raise RouteError(f"{file}: included {MAX_INCLUDES} deep; does an Include go in circles?")
-    conditional = block.split()[1:] not in (["*"], ["all"])
-    lines: list[str] = []
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        if _BLOCK.match(line):
-            if depth and conditional:
-                # Both lines would have to match, which one text cannot express.
-                raise RouteError(
-                    f"{file}:{number}: `{line.strip()}` in a file that is included under `{block}`:"
-                    " move that Include to the top of its file"
-                )
-            block = line.strip()
-        include = _INCLUDE.match(line)
-        if include is None:
-            lines.append(line)
-            continue
-        for pattern in shlex.split(include[1], comments=True):
-            place = Path("~/.ssh").expanduser() / Path(pattern).expanduser()
-            for found in sorted(glob(str(place))):  # noqa: PTH207  (Path.glob takes no absolute pattern)
-                lines += [_text(Path(found), block, depth=depth + 1), block]
-    return "\n".join(lines)
 
 
 def find_route(settings: HostSettings, config: paramiko.SSHConfig) -> Route:
@@ -171,10 +110,6 @@ def _route(given: _Given, config: paramiko.SSHConfig, *, depth: int) -> Route:
 def _lookup(alias: str, config: paramiko.SSHConfig) -> paramiko.SSHConfigDict:
     try:
         return config.lookup(alias)
-    except ImportError as error:
-        raise RouteError(
-            f"the SSH configuration of {alias} has `Match exec`, which is not supported: use `Match host`"
-        ) from error
     except (paramiko.SSHException, ValueError, LookupError, OSError) as error:
         raise RouteError(f"the SSH configuration of {alias} cannot be followed: {error}") from error
 
@@ -188,7 +123,8 @@ def _port(text: str, what: str) -> int:
 def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
     host = str(options.get("hostname", given.alias))
     command = options.get("proxycommand")
-    port = str(options.get("port", DEFAULT_PORT))
+    said = str(options.get("port", DEFAULT_PORT))
+    port = given.port or _port(said, f"`Port {said}` of {given.alias}")
     files = (
         str(options.get("userknownhostsfile", _USER_KNOWN_HOSTS)),
         str(options.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS)),
@@ -196,9 +132,9 @@ def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
     return Hop(
         alias=given.alias,
         host=host,
-        port=given.port or _port(port, f"`Port {port}` of {given.alias}"),
+        port=port,
         user=given.user or str(options.get("user") or _own_name()),
-        key_name=str(options.get("hostkeyalias") or host),
+        key_names=host_names(host, port, options.get("hostkeyalias")),
         identities=(*given.identities, *options.get("identityfile", ())) or DEFAULT_IDENTITIES,
         identities_only=str(options.get("identitiesonly", "no")).lower() in ("yes", "true"),
         known_hosts=given.known_hosts or tuple(" ".join(files).split()),

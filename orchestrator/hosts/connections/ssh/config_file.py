@@ -1,0 +1,123 @@
+"""The SSH client configuration, as `ssh` reads it: the user's file, then the system's, each with includes.
+
+The first value of an option counts, so the user's file takes precedence. paramiko matches and expands. What
+it does not do (`Include`) or does wrongly (`Match final all`, unknown criteria) is arranged here first.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from glob import glob
+from pathlib import Path
+from typing import Any, Final
+
+import paramiko
+
+USE_OPENSSH: Final = "`hosts.connect: openssh` can: it runs `ssh` itself"
+"""The remedy for everything that `ssh` can do and paramiko cannot."""
+MAX_INCLUDES: Final = 16
+"""The same depth as in `ssh`."""
+_SYSTEM: Final = Path("/etc/ssh")
+_BLOCK: Final = re.compile(r"\s*(?:host|match)\b", re.IGNORECASE)
+_MATCH: Final = re.compile(r"\s*match(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+_INCLUDE: Final = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+_ALONE: Final = frozenset({"all", "canonical", "final"})
+"""Criteria of `Match` without a value."""
+_SUPPORTED: Final = frozenset({"host", "originalhost", "user", "localuser"})
+"""Criteria with a value. paramiko takes every other one, but for `exec`, as met."""
+
+
+class RouteError(Exception):
+    """The SSH configuration cannot be followed; the message names the cause."""
+
+
+class _Config(paramiko.SSHConfig):
+    """Refuses a criterion of `Match` that is not supported, and only where it decides."""
+
+    def _tokenize(self, config: Any, target_hostname: str, key: str, value: str) -> str:
+        if key == "match-exec":
+            raise RouteError(
+                f"the SSH configuration of {target_hostname} has `Match {value}`, which this program cannot"
+                f" evaluate; {USE_OPENSSH}"
+            )
+        replaced: str = super()._tokenize(config, target_hostname, key, value)  # type: ignore[misc]
+        return replaced
+
+
+def read_config(paths: Sequence[str]) -> paramiko.SSHConfig:
+    """Read SSH client configurations, the first taking precedence; an absent file is an empty one.
+
+    Raises:
+        RouteError: one cannot be read or parsed.
+    """
+    texts = []
+    for path in paths:
+        try:
+            file = Path(path).expanduser()
+            # Each file begins outside of any block of the one before.
+            texts += ["Host *", _text(file, "Host *", depth=0)] if file.is_file() else []
+        except (OSError, ValueError, RuntimeError) as error:
+            raise RouteError(f"{path} cannot be read: {error}") from error
+    try:
+        return _Config.from_text("\n".join(texts))
+    except (ValueError, paramiko.ConfigParseError) as error:
+        raise RouteError(f"{' or '.join(paths)} cannot be read: {error}") from error
+
+
+def _text(file: Path, block: str, *, depth: int) -> str:
+    """A configuration file with its included files in place: paramiko skips `Include`.
+
+    Args:
+        file: the file.
+        block: the `Host` or `Match` line above the `Include`.
+        depth: of the inclusion.
+
+    Raises:
+        RouteError: an included file cannot be put in place.
+    """
+    if depth > MAX_INCLUDES:
+        raise RouteError(f"{file}: included {MAX_INCLUDES} deep; does an Include go in circles?")
+    conditional = block.split()[1:] not in (["*"], ["all"])
+    folder = _SYSTEM if _SYSTEM in file.parents else Path("~/.ssh").expanduser()
+    lines: list[str] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if _BLOCK.match(line):
+            if depth and conditional:
+                # Both lines would have to match, which one text cannot express.
+                raise RouteError(
+                    f"{file}:{number}: `{line.strip()}` in a file that is included under `{block}`:"
+                    f" move that Include to the top of its file; or {USE_OPENSSH}"
+                )
+            block = line.strip()
+        include = _INCLUDE.match(line)
+        if include is None:
+            lines.append(_for_paramiko(line))
+            continue
+        for pattern in shlex.split(include[1], comments=True):
+            place = folder / Path(pattern).expanduser()
+            for found in sorted(glob(str(place))):  # noqa: PTH207  (Path.glob takes no absolute pattern)
+                lines += [_text(Path(found), block, depth=depth + 1), _for_paramiko(block)]
+    return "\n".join(lines)
+
+
+def _for_paramiko(line: str) -> str:
+    """A `Match` line as paramiko takes it: `final all` is `final`; an unsupported criterion is its `exec`."""
+    found = _MATCH.match(line)
+    if found is None:
+        return line
+    words = shlex.split(found[1], comments=True)
+    written: list[str] = []
+    while words:
+        word = words.pop(0)
+        criterion = word.removeprefix("!").lower()
+        if criterion in _ALONE:
+            written += [word.lower()] if criterion != "all" or not (written or words) else []
+            continue
+        value = words.pop(0) if words else ""
+        negation = "!" if word.startswith("!") else ""
+        written += (
+            [word.lower(), value] if criterion in _SUPPORTED else [f"{negation}exec", criterion.split("=")[0]]
+        )
+    return f"Match {shlex.join(written)}"

@@ -1,0 +1,76 @@
+"""What a run has learned of its hosts: whether the account is root there, and where programs are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final, TypeAlias
+
+from orchestrator.hosts import programs, script, services, sudo
+from orchestrator.hosts.connection import CommandResult, Connection, Trouble, Unreachable
+from orchestrator.hosts.programs import Found
+from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.model.hosts import Connect, Manager
+
+_ACCOUNT, _PROGRAMS = "account", "programs"
+_ASK: Final = "id -u"
+_Account: TypeAlias = tuple[Connect, str, int | None, str | None]
+
+
+class Learned:
+    """What the hosts of a run have answered about themselves. Each host is asked once. Thread-safe.
+
+    A survey already reads it. A host is asked separately only without a survey.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._root: dict[_Account, bool] = {}
+        self._found: dict[tuple[_Account, Manager], Found] = {}
+
+    def learn(self, settings: HostSettings, *, root: bool | None, found: Found | None) -> None:
+        """Record whether the account is root, and where programs are; None = the host did not answer that."""
+        with self._lock:
+            if root is not None:
+                self._root[_account(settings)] = root
+            if found is not None:
+                self._found[_account(settings), settings.service.manager] = found
+
+    def as_known(self, settings: HostSettings) -> HostSettings:
+        """The settings with `Sudo.AUTO` resolved and paths filled in, as far as they are known."""
+        with self._lock:
+            root = self._root.get(_account(settings))
+            found = self._found.get((_account(settings), settings.service.manager), Found())
+        if settings.connect is Connect.LOCAL:
+            root = os.geteuid() == 0
+        known = programs.settled(settings, found)
+        return known if root is None else sudo.settled(known, root=root)
+
+    def settled(self, settings: HostSettings, connection: Connection) -> HostSettings | Unreachable:
+        """The same with everything that a verb needs; the host is asked for what is not known yet."""
+        known = self.as_known(settings)
+        if known.sudo is not Sudo.AUTO and _has_program(known):
+            return known
+        search, _ = programs.with_search(settings)
+        parts = script.sections([(_ACCOUNT, _ASK), (_PROGRAMS, programs.REPORT)])
+        answer = connection.run(script.shell(f"{search}\n{parts}"), timeout=settings.limits.command)
+        if isinstance(answer, Unreachable):
+            return answer
+        said = script.read_sections(answer.stdout) if isinstance(answer, CommandResult) else {}
+        account, report = said.get(_ACCOUNT), said.get(_PROGRAMS)
+        found = None if report is None else programs.read_report(report.text)
+        root = account.text == "0" if account is not None and account.text.isdigit() else None
+        self.learn(settings, root=root, found=found)
+        known = self.as_known(settings)
+        if known.sudo is not Sudo.AUTO:
+            return known
+        reason = f"`{_ASK}` was not answered, so sudo may be needed or not: set `hosts.sudo` to true or false"
+        return Unreachable(trouble=Trouble.PROTOCOL, reason=reason)
+
+
+def _has_program(settings: HostSettings) -> bool:
+    return services.manager(settings).program is None or settings.service.program is not None
+
+
+def _account(settings: HostSettings) -> _Account:
+    return settings.connect, settings.address, settings.port, settings.user

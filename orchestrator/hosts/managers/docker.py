@@ -1,0 +1,79 @@
+"""Docker. Reads do not go through sudo: the account is in the group `docker`, which is as much as root."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from orchestrator.hosts.managers.manager import (
+    BY_ITSELF,
+    BY_SYSTEMD,
+    Program,
+    ServiceReading,
+    Verb,
+    short,
+    simple_and_not_done,
+    unit,
+)
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Unknown
+
+DOCKER: Final = Program(name="docker", path="/usr/bin/docker")
+_INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
+_ENDED_WELL: Final = frozenset({0, 130, 143})
+"""SIGINT and SIGTERM are requests to end: the JVM then exits with 128 and the signal's number."""
+
+
+class Docker:
+    """Containers."""
+
+    program: Final = DOCKER
+    reboots: Final = (BY_SYSTEMD, BY_ITSELF)
+    queues: Final = False
+    excludes: Final = True
+    exact: Final = True
+
+    def verb(self, settings: HostSettings, verb: Verb) -> str:
+        """A stop with the time that the container gets to end."""
+        grace = f"-t {round(settings.service.grace)} " if verb is Verb.STOP else ""
+        return f"{settings.service.program or DOCKER.path} {verb.value} {grace}{unit(settings)}"
+
+    def status(self, settings: HostSettings) -> str:
+        """Four fields of the container's state."""
+        program = settings.service.program or DOCKER.path
+        return f"{program} inspect --type container -f {shlex.quote(_INSPECT)} -- {unit(settings)} 2>&1"
+
+    def read(self, settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+        """Read the four fields."""
+        status, _, rest = answer.text.partition("|")
+        if answer.exit != 0 or not rest:
+            hint = " (the account must be in the group docker: reads do not go through sudo)"
+            permission = hint if "permission denied" in answer.text.lower() else ""
+            return Unknown(reason=f"docker inspect {unit(settings)}: {short(answer.text)}{permission}")
+        code = rest.partition("|")[0]
+        match status:
+            case "running":
+                return ServiceReading(state=ServiceState.RUNNING, detail=status)
+            case "restarting":
+                return ServiceReading(state=ServiceState.STARTING, detail=f"restarting (exit {code})")
+            case "created":
+                return ServiceReading(state=ServiceState.STOPPED, detail=status)
+            case "exited":
+                well = code.isdigit() and int(code) in _ENDED_WELL
+                state = ServiceState.STOPPED if well else ServiceState.FAILED
+                return ServiceReading(state=state, detail=f"exited ({code})")
+            case "dead" | "removing":
+                return ServiceReading(state=ServiceState.FAILED, detail=status)
+            case _:
+                return Unknown(reason=f"container {unit(settings)} is {status}")
+
+    def may(self, settings: HostSettings, command: str) -> str:
+        """An account that may read a container may stop it."""
+        del command
+        return self.status(settings)
+
+    def did_nothing(self, line: str, output: str) -> bool:
+        """When there is no such container, or no daemon that answers."""
+        return simple_and_not_done(line, output)

@@ -1,0 +1,162 @@
+"""What every service manager of a host has. A new one is a module beside this one and a line in `registry`.
+
+Stops and starts are requested in one of two ways:
+
+- **systemd** accepts a job and answers at once (`--no-block`): a refusal is known when the call returns, the
+  job continues without this program, and a start sent during a stop waits behind it in systemd's own queue.
+- **The others** work in the foreground: they run detached, see `script.detached`. So does a start that waits
+  for a hook on its host, under any manager.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Unknown
+
+SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
+"""A line that sudo runs directly; a line with operators of the shell needs a shell behind sudo."""
+_NOT_DONE: Final = re.compile(
+    r"no such container|permission denied.*docker|cannot connect to the docker daemon|unrecognized service",
+    re.IGNORECASE,
+)
+_DETAIL_CHARACTERS: Final = 300
+
+
+class Verb(Enum):
+    """A request to a service manager."""
+
+    STOP = "stop"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReading:
+    """The state of a service, and the manager's text for it.
+
+    Attributes:
+        barred: why the service could not be started after a stop; empty if nothing is known against it.
+    """
+
+    state: ServiceState
+    detail: str
+    barred: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program on a host.
+
+    Attributes:
+        name: to find it by where it is not at its usual path.
+        path: the usual one, word for word as in the sudoers files of the documentation.
+    """
+
+    name: str
+    path: str
+
+
+SYSTEMCTL: Final = Program(name="systemctl", path="/usr/bin/systemctl")
+REBOOT: Final = Program(name="reboot", path="/usr/sbin/reboot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reboot:
+    """A way to reboot a host.
+
+    Attributes:
+        words: the arguments, with a leading blank.
+    """
+
+    program: Program
+    words: str = ""
+
+
+BY_SYSTEMD: Final = Reboot(program=SYSTEMCTL, words=" reboot")
+BY_ITSELF: Final = Reboot(program=REBOOT)
+
+
+class ServiceManager(Protocol):
+    """One service manager."""
+
+    @property
+    def program(self) -> Program | None:
+        """What takes its verbs; None if the command lines name it themselves."""
+        ...
+
+    @property
+    def reboots(self) -> tuple[Reboot, ...]:
+        """The ways to reboot its hosts; the first one that a host has is used."""
+        ...
+
+    @property
+    def queues(self) -> bool:
+        """Whether it accepts a job and answers at once, and keeps two jobs of a service apart."""
+        ...
+
+    @property
+    def excludes(self) -> bool:
+        """Whether it never runs two verbs of a service at once."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether its answer about a service changes exactly when the state does."""
+        ...
+
+    def verb(self, settings: HostSettings, verb: Verb) -> str:
+        """The command line of a verb without sudo, word for word as a sudoers file must contain it."""
+        ...
+
+    def status(self, settings: HostSettings) -> str:
+        """A shell line whose output and exit code give the state."""
+        ...
+
+    def read(self, settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+        """Parse the answer to `status`; an answer that is not understood is `Unknown`."""
+        ...
+
+    def may(self, settings: HostSettings, command: str) -> str:
+        """A shell line that tests without sudo whether a command is allowed, without running it."""
+        ...
+
+    def did_nothing(self, line: str, output: str) -> bool:
+        """Whether the output of a failed verb proves that it changed nothing."""
+        ...
+
+
+def unit(settings: HostSettings) -> str:
+    """The name of the unit, script or container, quoted for the shell."""
+    return shlex.quote(settings.service.unit.replace("{node}", settings.node))
+
+
+def short(text: str) -> str:
+    """The first line with text, bounded."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _DETAIL_CHARACTERS else f"{line[:_DETAIL_CHARACTERS]}…"
+
+
+def by_text(settings: HostSettings, line: str, answer: Section) -> ServiceReading | Unknown | None:
+    """The state according to the wording of the settings; None if the exit code decides."""
+    wording = settings.service.wording
+    state = None if wording is None else wording.state(line, answer.exit, answer.text)
+    if state is None or isinstance(state, Unknown):
+        return state
+    return ServiceReading(state=state, detail=short(answer.text) or state.value)
+
+
+def says_not_done(output: str) -> bool:
+    """Whether a tool reports that it could not even address the service."""
+    return _NOT_DONE.search(output) is not None
+
+
+def simple_and_not_done(line: str, output: str) -> bool:
+    """The same for a whole line: in one of several commands, a later one may say so after an earlier one."""
+    return SIMPLE_COMMAND.match(line) is not None and says_not_done(output)

@@ -1,0 +1,199 @@
+"""Where a host has its programs, and what sudo is asked there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts import programs, services
+from orchestrator.hosts.managers.docker import Docker
+from orchestrator.hosts.managers.manager import BY_ITSELF, BY_SYSTEMD, Program, Reboot
+from orchestrator.hosts.managers.registry import MANAGERS
+from orchestrator.hosts.managers.systemd import Systemd
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
+from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
+from orchestrator.model.action import Done, RebootHost, Refused, StartNode, StopNode
+from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.observation import HostView, ServiceState
+
+ROOT = Path(__file__).parents[3]
+SUDOERS = {"this": ROOT / "docs" / "reference", "last": ROOT / "tests" / "data" / "sudoers" / "last"}
+SYSTEMCTL = """#!/bin/sh
+echo "$0 $*" >>{folder}/calls
+case $1 in show) echo LoadState=loaded; echo ActiveState=active; echo SubState=running ;; esac
+"""
+SUDO = """#!/bin/sh
+probe=
+while :; do case $1 in -n|-k|-S) shift ;; -p) shift 2 ;; -ll) probe=1; shift ;; *) break ;; esac; done
+echo "$*" >>{folder}/sudo.calls
+[ -z "$probe" ] || exit 0
+exec "$@"
+"""
+
+
+def script(path: Path, text: str, folder: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.format(folder=folder))
+    path.chmod(0o755)
+    return path
+
+
+def here(folder: Path, service: ServiceSettings, **changes: object) -> HostSettings:
+    values = {
+        "node": "es1",
+        "address": "localhost",
+        "connect": Connect.LOCAL,
+        "service": service,
+        "sudo": Sudo.OFF,
+        "environment": {"PATH": f"{folder}/bin:/usr/bin:/bin"},
+    }
+    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+
+
+def sh(lines: str, path: str) -> str:
+    words, environment = ["/bin/sh", "-c", lines], {"PATH": path}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)  # noqa: S603  (the lines of these tests)
+    return done.stdout.strip()
+
+
+def test_a_program_elsewhere_is_found_and_one_at_its_usual_path_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 9 has `/bin/systemctl`, RHEL 6 `/sbin/service`; sudoers files name the usual path."""
+    usual = tmp_path / "usual" / "systemctl"
+    other = script(tmp_path / "bin" / "systemctl", SYSTEMCTL, tmp_path)
+    monkeypatch.setattr(Systemd, "program", Program(name="systemctl", path=str(usual)))
+    for expected in (other, usual):
+        if expected is usual:
+            script(usual, SYSTEMCTL, tmp_path)
+        with closing(Hosts({"es1": here(tmp_path, ServiceSettings())})) as hosts:
+            view = hosts.observe(["es1"], rights=False)["es1"]
+            assert isinstance(view, HostView), view
+            assert view.service is ServiceState.RUNNING
+            assert hosts.perform(StopNode(node="es1")) == Done(output="")
+            assert hosts.describe(StopNode(node="es1")) == f"{expected} --no-block stop elasticsearch"
+        calls = (tmp_path / "calls").read_text().splitlines()
+        assert {line.split()[0] for line in calls} == {str(expected)}
+        assert calls[-1] == f"{expected} --no-block stop elasticsearch"
+        (tmp_path / "calls").unlink()
+
+
+def test_a_verb_before_any_reading_finds_its_program_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = script(tmp_path / "bin" / "systemctl", SYSTEMCTL, tmp_path)
+    monkeypatch.setattr(Systemd, "program", Program(name="systemctl", path="/no/such/systemctl"))
+    with closing(Hosts({"es1": here(tmp_path, ServiceSettings())})) as hosts:
+        assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    assert f"{other} --no-block start elasticsearch" in (tmp_path / "calls").read_text()
+
+
+def test_the_folders_of_administrators_are_searched() -> None:
+    """An SSH session of an ordinary account has no `/usr/sbin` in its path."""
+    find = f"{programs.FUNCTIONS}\n{programs.find(Program(name='useradd', path='/no/useradd'), 'x')}; echo $x"
+    assert sh(find, "/usr/bin:/bin").endswith("/sbin/useradd")
+    find = f"{programs.FUNCTIONS}\n{programs.find(Program(name='no-such', path='/no/such'), 'x')}; echo $x"
+    assert sh(find, "/usr/bin:/bin") == "/no/such"
+
+
+@pytest.mark.parametrize(
+    ("systemctl", "reboot", "line"),
+    [
+        ("/bin/true", "/no/reboot", "/bin/true reboot"),
+        ("/no/systemctl-of-nobody", "/bin/true", "/bin/true"),
+        ("/no/systemctl-of-nobody", "/no/reboot-of-nobody", "/usr/bin/systemctl reboot"),
+    ],
+)
+def test_a_host_without_systemd_reboots_by_reboot(
+    monkeypatch: pytest.MonkeyPatch, systemctl: str, reboot: str, line: str
+) -> None:
+    ways = (
+        Reboot(program=Program(name=Path(systemctl).name, path=systemctl), words=" reboot"),
+        Reboot(program=Program(name=Path(reboot).name, path=reboot)),
+    )
+    settings = HostSettings(node="es1", address="es1", service=ServiceSettings(manager=Manager.DOCKER))
+    usual = services.plain_reboot(settings)
+    monkeypatch.setattr(Docker, "reboots", ways)
+    monkeypatch.setattr(services, "plain_reboot", lambda _: usual)
+    search, there = programs.with_search(settings)
+    assert there.service.reboot == "$reboot"
+    found = programs.read_report(sh(f"{search}\n{programs.REPORT}", "/usr/bin:/bin"))
+    assert found.reboot == line
+    assert programs.settled(settings, found).service.reboot == line
+
+
+def test_what_the_settings_name_is_not_searched() -> None:
+    service = ServiceSettings(program="/opt/systemctl", reboot="/opt/reboot now")
+    settings = HostSettings(node="es1", address="es1", service=service)
+    assert programs.with_search(settings) == ("", settings)
+    assert programs.settled(settings, programs.Found(program="/a", reboot="/b")) == settings
+
+
+def test_every_manager_has_a_way_to_reboot() -> None:
+    assert {name: manager.reboots[0] for name, manager in MANAGERS.items()} == {
+        Manager.SYSTEMD: BY_SYSTEMD,
+        Manager.SYSV: BY_ITSELF,
+        Manager.DOCKER: BY_SYSTEMD,
+        Manager.COMMAND: BY_SYSTEMD,
+    }
+
+
+# -- what sudo is asked, against the shipped files
+
+
+def allowed(folder: Path, file: str) -> list[str]:
+    """The commands of a sudoers file, those in comments too: an operator uncomments what is needed."""
+    text = re.sub(r"^#(?=deploy|    )", "", (folder / file).read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [
+        line.split("=", 1)[1].replace("(root) NOPASSWD:", "")
+        for line in text.splitlines()
+        if line.startswith(("Cmnd_Alias", "deploy"))
+    ]
+    return [" ".join(one.split()) for line in lines for one in re.split(r"(?<!\\),", line) if "/" in one]
+
+
+RIAK = ServiceSettings(
+    manager=Manager.COMMAND,
+    stop="/usr/sbin/riak stop",
+    start="/usr/sbin/riak start",
+    status="/usr/sbin/riak ping",
+    status_as_root=True,
+)
+
+
+@pytest.mark.parametrize("version", SUDOERS)
+@pytest.mark.parametrize(
+    ("file", "service"),
+    [
+        ("sudoers-elasticsearch", ServiceSettings()),
+        ("sudoers-elasticsearch-sysv", ServiceSettings(manager=Manager.SYSV)),
+        ("sudoers-riak", RIAK),
+        ("sudoers-riak", ServiceSettings(unit="riak")),
+    ],
+)
+def test_every_verb_passes_through_the_sudoers_file(
+    tmp_path: Path, version: str, file: str, service: ServiceSettings
+) -> None:
+    """Sudo matches word for word: a deployed file of the last version must go on to fit."""
+    script(tmp_path / "bin" / "sudo", SUDO.replace('exec "$@"', "exit 0"), tmp_path)
+    settings = here(tmp_path, service, sudo=Sudo.PASSWORDLESS)
+    line = survey_script(settings, rights=True, reboot=True)
+    done = sh(line, f"{tmp_path}/bin:/usr/bin:/bin")
+    assert survey_stdin(settings, rights=True, reboot=True) is None
+    survey = read_survey(settings, done, rights=True, reboot=True)
+    assert {right.what for right in survey.rights if right.allowed} >= {"stop", "start", "reboot"}
+    with closing(Hosts({"es1": settings})) as hosts:
+        hosts.perform(StopNode(node="es1"))
+        hosts.perform(StartNode(node="es1"))
+        assert isinstance(hosts.perform(RebootHost(node="es1")), Refused)  # of this machine, always
+    calls = set((tmp_path / "sudo.calls").read_text().splitlines()) - {"-v"}
+    assert len(calls) >= 3
+    lines = [one.replace("\\", "") for one in allowed(SUDOERS[version], file)]
+    assert {call for call in calls if not any(fnmatchcase(call, one) for one in lines)} == set()

@@ -1,0 +1,119 @@
+"""How many sessions go over one connection, and when a further connection is made."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.connections.sessions import (
+    SESSIONS_PER_CONNECTION,
+    LinkError,
+    SessionRefusedError,
+    Sessions,
+)
+
+
+class FakeLink:
+    """A connection to a server with a limit of its own."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.open, self.dropped, self.closed = most, 0, 0, False
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Server:
+    def __init__(self, most: int = 10) -> None:
+        self.links: list[FakeLink] = []
+        self.most, self.refused = most, 0
+        self.sessions = Sessions(self._make, "deploy@riak1:22")
+
+    def _make(self) -> FakeLink:
+        self.links.append(FakeLink(self.most))
+        return self.links[-1]
+
+    def open(self, patience: float = 0.0) -> FakeLink:
+        def attempt(link: FakeLink) -> None:
+            if link.open >= link.most:
+                self.refused += 1
+                raise SessionRefusedError("open failed")
+            link.open += 1
+
+        return self.sessions.open(attempt, patience=patience)[0]
+
+    def end(self, link: FakeLink) -> None:
+        link.open -= 1
+        self.sessions.end(link)
+
+
+def test_a_full_connection_is_followed_by_another_and_used_again_when_it_has_room() -> None:
+    server = Server()
+    first = [server.open() for _ in range(SESSIONS_PER_CONNECTION)]
+    assert set(first) == {server.links[0]}
+    assert server.open() is server.links[1]
+    server.end(first[0])
+    assert server.open() is server.links[0]
+    assert len(server.links) == 2
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_a_server_that_accepts_fewer_sessions_gets_more_connections(most: int) -> None:
+    """With `MaxSessions 2` the third reading of a host was Unknown."""
+    server = Server(most)
+    links = [server.open() for _ in range(24)]
+    assert [link.open for link in server.links] == [most] * (24 // most) + [24 % most] * (24 % most > 0)
+    assert server.refused == 1, "its limit is learned once"
+    for link in links:
+        server.end(link)
+    assert server.open() is server.links[0]
+
+
+def test_a_server_that_refuses_the_first_session_of_a_connection_is_not_tried_forever() -> None:
+    server = Server(0)
+    with pytest.raises(SessionRefusedError):
+        server.open()
+    assert len(server.links) == 1
+
+
+def test_a_session_that_cannot_be_opened_takes_no_room() -> None:
+    server = Server()
+
+    def fails(_: FakeLink) -> None:
+        raise LinkError(Trouble.NO_ANSWER, "no answer")
+
+    for _ in range(SESSIONS_PER_CONNECTION + 1):
+        with pytest.raises(LinkError):
+            server.sessions.open(fails)
+    assert len(server.links) == 1
+
+
+def test_a_short_command_waits_for_room_before_a_further_connection_is_made() -> None:
+    server = Server()
+    links = [server.open() for _ in range(SESSIONS_PER_CONNECTION)]
+    timer = threading.Timer(0.1, server.end, (links[0],))
+    timer.start()
+    assert server.open(patience=30.0) is server.links[0]
+    timer.join()
+    began = time.monotonic()
+    assert server.open(patience=0.05) is server.links[1]
+    assert time.monotonic() - began >= 0.05
+
+
+def test_every_connection_is_dropped_and_closed_and_none_is_made_after_that() -> None:
+    server = Server()
+    for _ in range(SESSIONS_PER_CONNECTION + 1):
+        server.open()
+    server.sessions.drop()
+    server.sessions.close()
+    assert [(link.dropped, link.closed) for link in server.links] == [(1, True)] * 2
+    with pytest.raises(LinkError) as caught:
+        server.open()
+    assert caught.value.unreachable.trouble is Trouble.CLOSED
+    assert len(server.links) == 2
