@@ -1,9 +1,10 @@
-"""Take the picture of the README anew: a real run, photographed in a terminal of 100 by 30.
+"""Take the picture of the README: a real run in a terminal of 100 by 30 characters.
 
     .venv/bin/python docs/images/take.py
 
 Runs the demo in tmux, waits for the moment in which the second of three nodes is down, and writes what the
-terminal shows at that moment, colours and all, to `restart.svg`. Needs tmux and whatever the demo needs.
+terminal shows at that moment, with its colours, to `restart.svg`. It needs tmux and what the
+demo needs.
 """  # noqa: INP001  (a script beside the pictures, no package)
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LIMIT_SECONDS: Final = 900.0
 
 
 def main() -> int:
-    """Run the demo, wait for the moment, keep it; the demo itself goes on to its end."""
+    """Run the demo and keep the screen of that moment; the demo continues to its end."""
     session = "orchestrate-picture"
     program = Path(sys.executable).parent / COMMAND[0]
     line = shlex.join([str(program), *COMMAND[1:]])
@@ -43,7 +44,7 @@ def main() -> int:
             break  # the demo has ended, and its terminal with it
         if seen is None and MOMENT.search(re.sub(r"\x1b\[[0-9;]*m", "", screen)):
             seen = screen
-        time.sleep(0.3)  # a terminal tells nobody that it has changed
+        time.sleep(0.3)  # a terminal does not report changes
     if seen is None:
         sys.stderr.write("the moment was not seen\n")
         return 1
