@@ -183,13 +183,21 @@ def ask(text: str, context: Context) -> None:
     Raises:
         typer.Abort: the answer is no, or Ctrl-C.
     """
+    if not agreed(text, context):
+        raise typer.Abort
+
+
+def agreed(text: str, context: Context) -> bool:
+    """Ask, and return whether the answer is yes.
+
+    Raises:
+        typer.Abort: Ctrl-C.
+    """
     try:
-        answer = typer.confirm(text)
+        return typer.confirm(text)
     except typer.Abort:
         context.note("")  # the terminal prints `^C` on the line of the question
         raise
-    if not answer:
-        raise typer.Abort
 
 
 def require_terminal(context: Context, look: str = "--dry-run") -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
-from tests.cli.runs import entry
+from tests.cli.runs import ended_run, entry
 
 COMMANDS = (
     "restart",
@@ -396,13 +397,14 @@ def test_completion_completes(console: Console) -> None:
 @pytest.mark.parametrize("line", ["--help", "restart --help", "history --output json"])
 def test_a_reader_that_has_gone_is_no_error(console: Console, line: str) -> None:
     """As `orchestrate … | head -0` does."""
+    ended_run(console)
     reading, writing = os.pipe()
     os.close(reading)
     try:
         done = subprocess.run(  # noqa: S603  (the program under test)
             [str(SCRIPT), *line.split()],
             check=False,
-            env={**console.variables(), "ORCHESTRATE_STATE": ""},
+            env=console.variables(),
             stdout=writing,
             stderr=subprocess.PIPE,
             text=True,
@@ -456,3 +458,19 @@ def test_help_shows_what_holds_without_an_option(
     assert run(["restart", "--help"]) == ExitCode.DONE
     said = " ".join(capsys.readouterr().out.split())
     assert default in said.partition(f"{option} ")[2].partition(" --")[0]
+
+
+@pytest.mark.parametrize("of", [(), ("--cluster", "prod")])
+def test_status_and_history_without_a_run_end_alike_and_name_the_state(
+    console: Console, of: tuple[str, ...]
+) -> None:
+    """The usual place: a state file that is named and is not there is another error."""
+    folder = console.home / "states"
+    (console.folder / "configs/clusters").mkdir(parents=True)
+    (console.folder / "configs/clusters/prod.yml").write_text(CLUSTER)
+    usual = replace(console, environment={"ORCHESTRATE_STATE": "", "XDG_STATE_HOME": str(folder)})
+    status, history = (usual.run(command, *of) for command in ("status", "history"))
+    assert (status.code, history.code) == (2, 2)
+    assert status.err == history.err
+    assert "/state.db" in history.err
+    assert not folder.exists()

@@ -175,7 +175,7 @@ def test_a_terminal_can_name_the_authority_and_an_api_key(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("answers", ["", "\ny\nops\n", "\ny\nops\nenv:ES_PASSWORD\n"])
+@pytest.mark.parametrize("answers", ["", "\n", "\ny\nops\n", "\ny\nops\nenv:ES_PASSWORD\n"])
 def test_a_terminal_that_goes_away_ends_it_with_nothing_written(
     console: Console, secured: SecuredCluster, terminal: Callable[[str], Terminal], answers: str
 ) -> None:
@@ -256,11 +256,11 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
     "two endpoints": (lambda s: s.plain(*s.plain()), "--endpoint is given twice"),
     "an endpoint without a port": (
         lambda _: ("--endpoint", "https://es1"),
-        "endpoints[0]: must name the port",
+        "--endpoint: must name the port",
     ),
     "an endpoint with a password": (
         lambda _: ("--endpoint", "https://u:hunter2@es1:9200"),
-        "endpoints[0]: must not hold a user or a password",
+        "--endpoint: must not hold a user or a password",
     ),
     "an endpoint that is unreachable": (
         lambda _: ("--endpoint", f"http://127.0.0.1:{free_port()}"),

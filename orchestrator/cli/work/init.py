@@ -12,9 +12,10 @@ import typer
 from orchestrator.cli.commands.init import Given
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
-from orchestrator.cli.prompts import ask, has_terminal
+from orchestrator.cli.prompts import agreed, has_terminal
 from orchestrator.config.draft import Draft, HostsDraft, checked, cluster_text, require_free, write_new
 from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
+from orchestrator.config.reaching import check_endpoint
 from orchestrator.config.secrets import FORMS, parse_reference
 from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.hosts.find_service import FoundService
@@ -53,6 +54,7 @@ def write_cluster_file(given: Given, *, output: Output) -> int:
     """
     context = context_of(output)
     _require_sense(given)
+    _require_url(given.endpoint)
     path = _place(given.cluster, given.out, context)
     draft = _first_draft(given, path, context)
     discovery, draft = _connected(draft, path, context)
@@ -108,6 +110,20 @@ def _require_reference(option: str, reference: str | None) -> None:
         parse_reference(reference)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
+
+
+def _require_url(endpoint: str) -> None:
+    """Refuse an address that a cluster file does not take; it is not repeated, as it may hold a password.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        check_endpoint(
+            endpoint, example="https://es1:9200", ports="443 nor 9200", login="give --username and --password"
+        )
+    except ValueError as error:
+        raise UsageError(f"--endpoint: {error}") from None
 
 
 def _place(name: str | None, out: Path | None, context: Context) -> Path:
@@ -242,10 +258,8 @@ def _with_trust(draft: Draft, path: Path, context: Context) -> Draft:
     if answer:
         return replace(draft, ca=_as_written(Path(answer), path, context.home))
     context.note("Other certificates are then refused: those of other nodes, and this one renewed.")
-    try:
-        ask("Is this the SHA-256 fingerprint of the node's certificate?", context)
-    except typer.Abort:
-        raise UsageError(f"the certificate of {url} is not trusted: nothing is written") from None
+    if not agreed("Is this the SHA-256 fingerprint of the node's certificate?", context):
+        raise UsageError(f"the certificate of {url} is not trusted: nothing is written")
     return replace(draft, fingerprint=found.fingerprint)
 
 

@@ -56,12 +56,18 @@ def _show(
 
 
 def show_history(cluster: str | None, *, output: Output, state: str | None) -> int:
-    """Show past runs. Returns the exit code."""
+    """Show past runs. Returns the exit code.
+
+    Raises:
+        UsageError: there is none.
+    """
     context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         past = histories(store, cluster=name)
         runs = [found for entry, records in past if (found := past_run(records, entry.outcome))]
+        if not runs:
+            find_run(store, Wanted.SHOW, cluster=name)  # none to show is an error, as for `status`
     if context.output is Output.JSON:
         for line in history_object(runs):
             context.say_json(line)
