@@ -22,6 +22,28 @@ from tests.simulation.whole_runs import GROUP
 
 SERVERS: Final = "servers"
 ON_SERVERS: Final = ("real", "docker", "airflow")
+SLOW: Final = (
+    "tests/integration/",
+    "tests/cli/test_bulk.py",
+    "tests/cli/test_interrupted_early.py",
+    "tests/cli/test_left_by_others.py",
+    "tests/cli/test_nothing_due.py",
+    "tests/cli/test_rehearse.py",
+    "tests/cli/test_tune_on_trees.py",
+    "tests/simulation/",
+    "tests/unit/airflow/test_airflow_attempts.py",
+    "tests/unit/engine/test_predicate_deletion.py",
+    "tests/unit/hosts/tuning/test_facts.py",
+    "tests/unit/hosts/tuning/test_tuning_script.py",
+    "tests/unit/test_riak_double.py",
+    "tests/unit/runtime/test_killed.py",
+    "tests/unit/runtime/test_signals.py",
+    "tests/unit/stores/test_riak_lease.py",
+    "tests/unit/stores/test_riak_nonsense.py",
+    "tests/unit/test_site.py",
+    "tests/unit/test_workers.py",
+)
+"""Where the beginning of a name says that `make check` leaves the test to `make test`."""
 _EVERY_SECONDS: Final = 20.0
 _ENDING_SECONDS: Final = 180.0
 """As long as a process may take to end the servers that it started."""
@@ -29,10 +51,12 @@ _ENDING_SECONDS: Final = 180.0
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Any:
-    """Name the group of tests on servers, and put the long groups first."""
+    """Name the group of tests on servers, mark the slow ones, and put the long groups first."""
     for item in items:
         if any(item.get_closest_marker(name) for name in ON_SERVERS):
             item.add_marker(pytest.mark.xdist_group(SERVERS))
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_turn)
     return (yield)
 

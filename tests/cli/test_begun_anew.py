@@ -55,7 +55,7 @@ def test_a_restart_tells_of_a_run_that_can_be_resumed(
 
 
 @pytest.mark.parametrize("point", [26, 40])
-def test_a_restart_without_a_master_names_the_run_that_left_a_node_down(
+def test_without_a_master_the_run_that_left_a_node_down_is_named(
     console: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], point: int
 ) -> None:
     """Killed while its first node was down, and once that node was back."""

@@ -176,7 +176,7 @@ def test_a_merge_is_done_once_and_then_there_is_nothing_to_do(
     assert (cluster.merges, changed(cluster), cluster.templates) == (["posts-01"], [], {})
 
 
-def test_nodes_are_due_until_they_live_another_life_than_when_the_merge_ended(
+def test_nodes_are_due_until_they_are_restarted_after_the_merge(
     file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The merge alone, as a kill before the restart would have left it: the step restarts what is due."""

@@ -22,7 +22,7 @@ MEMBER, AWAY = NodeName("es1"), NodeName("es7")
 
 
 @pytest.mark.parametrize("first", [{MEMBER: "127.0.0.1"}, {}])
-def test_a_node_that_a_dead_run_left_down_is_started_though_a_plan_was_made_without_it(
+def test_a_plan_without_a_node_left_down_starts_that_node(
     console: Console, first: dict[NodeName, str]
 ) -> None:
     """A plan knows of members alone; who is away is in the record of the run that has it in hand."""
@@ -47,7 +47,7 @@ def test_a_node_that_a_dead_run_left_down_is_started_though_a_plan_was_made_with
     assert started.exists()
 
 
-def test_the_certificate_of_a_riak_node_is_held_against_the_fingerprint_of_the_file(console: Console) -> None:
+def test_the_certificate_of_a_riak_node_must_fit_the_fingerprint(console: Console) -> None:
     """Nobody whom this machine trusts has signed it: the fingerprint is what it is known by, and alone."""
     security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
     write_security(security, ca=console.folder / "ca.pem", configs=[console.folder])

@@ -257,7 +257,7 @@ def test_the_pages_help_tells_the_strategy(capsys: pytest.CaptureFixture[str]) -
     assert "node" in re.search(r"--strategy.*", capsys.readouterr().out)[0]  # type: ignore[index]  # or it fails
 
 
-def test_without_a_terminal_and_without_yes_a_restart_begins_nothing(console: Console) -> None:
+def test_a_restart_without_terminal_and_yes_begins_nothing(console: Console) -> None:
     cluster, _ = _files(console)
     said = console.run("restart", "--cluster", cluster)
     assert said.code == 2
@@ -309,7 +309,7 @@ def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> Non
         ("apply {plan}", "is no saved plan"),
     ],
 )
-def test_what_is_wrong_with_flags_and_files_is_told_before_a_terminal_is_missed(
+def test_wrong_flags_are_reported_before_a_missing_terminal(
     console: Console, line: str, message: str
 ) -> None:
     cluster, _ = _files(console)
@@ -461,9 +461,7 @@ def test_help_shows_what_holds_without_an_option(
 
 
 @pytest.mark.parametrize("of", [(), ("--cluster", "prod")])
-def test_status_and_history_without_a_run_end_alike_and_name_the_state(
-    console: Console, of: tuple[str, ...]
-) -> None:
+def test_status_and_history_without_a_run_name_the_state(console: Console, of: tuple[str, ...]) -> None:
     """The usual place: a state file that is named and is not there is another error."""
     folder = console.home / "states"
     (console.folder / "configs/clusters").mkdir(parents=True)

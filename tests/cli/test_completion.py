@@ -78,7 +78,7 @@ def test_the_state_that_is_named_is_looked_at(console: Console) -> None:
     assert tab(console, "orchestrate resume --state postgresql+psycopg://db/state ") == []
 
 
-def test_what_can_be_explained_is_offered_in_words_that_a_shell_takes(console: Console) -> None:
+def test_explained_terms_are_offered_in_words_a_shell_takes(console: Console) -> None:
     assert "stand-down" in tab(console, "orchestrate explain ")
     assert tab(console, "orchestrate explain no_other_m") == ["no_other_maintenance"]
 
@@ -90,7 +90,7 @@ def test_rules_that_may_be_switched_off_are_offered(console: Console) -> None:
 
 
 @pytest.mark.parametrize("line", ["resume ", "restart --only ", "restart --cluster nowhere --only "])
-def test_where_nothing_can_be_read_nothing_is_offered_and_nothing_said(console: Console, line: str) -> None:
+def test_without_readable_files_nothing_is_offered_or_printed(console: Console, line: str) -> None:
     console.state.write_text("no database")
     assert tab(console, f"orchestrate {line}") == []
     assert console.state.read_text() == "no database"

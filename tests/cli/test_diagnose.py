@@ -32,7 +32,7 @@ def _lines(capsys: Capture) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_a_recorded_incident_is_told_with_numbers_advice_and_tunable(capsys: Capture) -> None:
+def test_an_incident_is_shown_with_numbers_advice_and_tunable(capsys: Capture) -> None:
     assert run(["diagnose", "--from", str(DATA / "incidents" / "zone-reclaim")]) == 3
     said = capsys.readouterr().out
     head, row = said.splitlines()[:2]
@@ -112,9 +112,7 @@ def test_nodes_can_be_chosen_and_a_wrong_name_is_refused(
     assert capsys.readouterr().err == "orchestrate: no node is called es9; there are es1, es2, es3\n"
 
 
-def test_a_cluster_that_does_not_answer_is_diagnosed_where_the_file_names_hosts(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_cluster_without_answer_is_diagnosed_by_its_hosts(tmp_path: Path, capsys: Capture) -> None:
     hosts: dict[str, Any] = {"connect": "local", "sudo": False, "service": {"unit": "x"}}
     document = {"kind": "elasticsearch", "name": "lab", "endpoints": ["http://127.0.0.1:1"], "hosts": hosts}
     file = tmp_path / "lab.yml"

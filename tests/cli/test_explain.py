@@ -58,7 +58,7 @@ def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{node.value} (phase of a node) " in _said(node.value, capsys)
 
 
-def test_what_follows_a_failed_node_is_said_with_the_command_that_leads_there(
+def test_a_failed_node_is_explained_with_the_next_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     following = "stopped (`resume --retry-failed`), starting (`restore`), rejoined, skipped (`resume --skip`)"

@@ -83,7 +83,7 @@ def fingerprint_of(certificates: Certificates) -> str:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificates.node.read_text())).hexdigest()
 
 
-def test_flags_are_enough_and_the_file_has_what_the_cluster_shows(
+def test_flags_suffice_and_the_file_has_what_the_cluster_shows(
     folder: Path, console: Console, secured: SecuredCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "configs" / "clusters").mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_flags_are_enough_and_the_file_has_what_the_cluster_shows(
     ]
 
 
-def test_without_a_folder_of_the_lookup_it_goes_below_the_home_and_is_found_by_name(
+def test_without_a_folder_the_file_goes_below_the_home(
     folder: Path, console: Console, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with SmallCluster() as server:
@@ -127,7 +127,7 @@ def test_without_a_folder_of_the_lookup_it_goes_below_the_home_and_is_found_by_n
     assert not list(folder.iterdir())
 
 
-def test_a_terminal_is_asked_for_trust_credentials_name_and_ssh_user(
+def test_it_asks_for_trust_credentials_name_and_ssh_user(
     folder: Path,
     secured: SecuredCluster,
     terminal: Callable[[str], Terminal],
@@ -185,7 +185,7 @@ def test_a_terminal_that_goes_away_ends_it_with_nothing_written(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_certificate_that_is_not_trusted_on_the_terminal_ends_it(
+def test_a_certificate_that_the_person_does_not_trust_ends_it(
     console: Console,
     secured: SecuredCluster,
     terminal: Callable[[str], Terminal],
@@ -200,7 +200,7 @@ def test_a_certificate_that_is_not_trusted_on_the_terminal_ends_it(
     assert secured.asked == []  # neither a request nor a credential was sent
 
 
-def test_a_node_with_another_certificate_than_the_pinned_one_is_no_endpoint(
+def test_a_node_with_an_unpinned_certificate_is_no_endpoint(
     folder: Path, certificates: Certificates, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     own = {"es3": Certificates(tmp_path / "other")}

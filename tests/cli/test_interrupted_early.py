@@ -107,7 +107,7 @@ main()
 
 @pytest.mark.parametrize("module", ["orchestrator.cli.commands", "orchestrator.runs", "sqlalchemy"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contract(
+def test_a_signal_while_the_program_loads_has_its_exit_code(
     console: Console, number: signal.Signals, module: str
 ) -> None:
     """Some of it is loaded at once, and some when the command is known."""
@@ -159,7 +159,7 @@ main()
 """The console script, which gets a signal after it has worked and let go of its own handlers."""
 
 
-def test_a_signal_after_the_work_is_not_said_to_have_come_before_it(console: Console) -> None:
+def test_a_signal_after_the_work_is_reported_as_after_it(console: Console) -> None:
     ended = subprocess.run(  # noqa: S603  (the program under test)
         [*AS_FROM_A_TERMINAL, sys.executable, "-c", AFTER_THE_WORK, "status"],
         check=False,
@@ -184,9 +184,7 @@ def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_the_lease_is_taken_gives_it_back_and_begins_nothing(
-    console: Console, number: signal.Signals
-) -> None:
+def test_a_signal_while_the_lease_is_taken_releases_it(console: Console, number: signal.Signals) -> None:
     """The cluster takes its time over the record."""
     with SmallCluster() as server:
         with _waiting(console, server, "restart", LEASE, *AS_FROM_A_TERMINAL) as (process, go):
@@ -203,7 +201,7 @@ def test_a_signal_while_the_lease_is_taken_gives_it_back_and_begins_nothing(
         assert store.lease("uuid").read() is None
 
 
-def test_a_signal_between_two_waits_of_a_command_is_not_forgotten(tmp_path: Path) -> None:
+def test_a_signal_between_two_waits_is_not_forgotten(tmp_path: Path) -> None:
     """After the lease was taken and before the run listens; and on a second connection."""
     file = tmp_path / "lab.yml"
     file.write_text(json.dumps({"kind": "elasticsearch", "name": "lab", "endpoints": ["http://127.0.0.1:9"]}))

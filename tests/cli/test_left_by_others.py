@@ -91,7 +91,7 @@ def _repairs(store: StateStore) -> list[str | None]:
     return [event.repairs for event in begun if isinstance(event, RunStarted) and event.repairs]
 
 
-def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
+def test_a_missed_record_is_seen_when_the_lease_is_taken(
     console: Console, cluster: SmallCluster, store: StateStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The other run's record cannot be read at first: unknown is not nothing."""
@@ -135,7 +135,7 @@ def suspended() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_run_that_is_suspended_on_this_machine_is_continued_first(
+def test_a_run_suspended_on_this_machine_continues_first(
     console: Console,
     cluster: SmallCluster,
     store: StateStore,
@@ -158,7 +158,7 @@ def test_a_run_that_is_suspended_on_this_machine_is_continued_first(
     assert "orchestrate stop" not in said
 
 
-def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
+def test_a_kill_between_takeover_and_record_forgets_nothing(
     console: Console, cluster: SmallCluster, store: StateStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The record bears our run's name already, and what stands in it is the other one's."""
@@ -219,7 +219,7 @@ def test_a_run_is_not_continued_on_another_cluster(
 
 @pytest.mark.parametrize("place", LeasePlace)
 @pytest.mark.parametrize("why", ["it may only be read", "no space is left on its disk"])
-def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
+def test_pending_changes_are_restored_without_a_journal(
     console: Console, cluster: SmallCluster, store: StateStore, place: LeasePlace, why: str
 ) -> None:
     _ended(store, cluster.write_file(console.folder), place)
@@ -237,7 +237,7 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
 
 
 @pytest.mark.parametrize("place", LeasePlace)
-def test_a_holder_that_lives_is_seen_where_nothing_can_be_written_down(
+def test_a_live_holder_is_seen_without_a_journal(
     console: Console, cluster: SmallCluster, store: StateStore, place: LeasePlace
 ) -> None:
     """In the state too where the cluster has a lease: a repair without a master holds that one alone."""
@@ -248,7 +248,7 @@ def test_a_holder_that_lives_is_seen_where_nothing_can_be_written_down(
     assert f"another run holds the lease on lab: run {THEIRS} of ben@here" in done.stderr
 
 
-def test_neither_a_lease_in_the_cluster_nor_one_in_the_state_can_be_written(
+def test_without_any_lease_that_can_be_written_nothing_begins(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:
     """What was left is put back all the same: the cluster may have no master because of us."""
@@ -269,7 +269,7 @@ def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:
     return _restored(console, console.state, *HEEDING_MODES)
 
 
-def test_what_the_cluster_alone_tells_of_is_put_back_by_another_state(
+def test_a_record_in_the_cluster_alone_is_restored_elsewhere(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:
     """The state here knows of no run, and takes none: there is nothing in it to go on from."""

@@ -75,7 +75,7 @@ def test_a_saved_plan_without_waves_is_applied(
     assert capsys.readouterr().err == f"{NOTHING}\n"
 
 
-def test_a_saved_plan_of_which_no_node_is_due_any_more_does_not_fit(
+def test_a_saved_plan_without_a_due_node_does_not_fit(
     file: str, cluster: SmallCluster, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = console.folder / "plan.json"

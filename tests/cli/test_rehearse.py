@@ -21,8 +21,8 @@ from tests.cli.small_cluster import NODES, SmallCluster
 from tests.simulation.chance import chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.chance_riak import world_of as riak_world_of
+from tests.simulation.readings import read
 from tests.simulation.ringed import riak_policy, ringed
-from tests.simulation.test_mirror import read
 
 Edit = Callable[[dict[str, Any]], object]
 _FAILS, _KILLED = 2, 2
@@ -49,7 +49,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_quiet_night_ends_well_and_the_real_cluster_is_only_read(
+def test_a_quiet_night_ends_well_and_only_reads_the_cluster(
     console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = cluster.write_file(console.folder)
@@ -269,7 +269,7 @@ _GONE = {"shard": {"index": "gone", "index_uuid": "u", "number": 0}, "state": "U
         pytest.param(_with([_GONE], *_CLUSTER, "copies"), "[gone][0], and no such index", id="of nothing"),
     ],
 )
-def test_a_snapshot_whose_parts_do_not_fit_together_is_refused_in_one_line(
+def test_a_snapshot_of_parts_that_do_not_fit_is_refused(
     saved: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
 ) -> None:
     assert says in refused(saved, edit, capsys)
@@ -302,7 +302,7 @@ def test_nor_is_a_ring_whose_parts_do_not(
     assert said.err.count("\n") == 1
 
 
-def test_what_a_rule_that_is_switched_off_lets_through_is_told_and_no_defect(
+def test_what_a_disabled_rule_lets_through_is_no_defect(
     console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = cluster.write_file(console.folder)

@@ -99,7 +99,7 @@ def test_who_names_the_run_or_says_yes_is_not_asked(
 
 
 @pytest.mark.parametrize("verb", REQUESTS)
-def test_without_a_terminal_the_only_run_is_taken_for_one_more_version_with_a_warning(
+def test_without_a_terminal_the_only_run_is_taken_with_a_warning(
     store: StateStore, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
     begin(store, RUN)
@@ -115,7 +115,7 @@ def test_without_a_terminal_the_only_run_is_taken_for_one_more_version_with_a_wa
 
 @pytest.mark.parametrize("verb", [*REQUESTS, "restore"])
 @pytest.mark.parametrize("yes", [[], ["--yes"]])
-def test_where_more_than_one_run_can_be_meant_nothing_is_done_and_all_are_listed(
+def test_an_ambiguous_run_changes_nothing_and_lists_all(
     store: StateStore, capsys: pytest.CaptureFixture[str], verb: str, yes: list[str]
 ) -> None:
     begin(store, RUN)

@@ -94,7 +94,7 @@ def test_a_merge_is_refused_on_riak(
         ("lease_is_held", "this one cannot be switched off\n"),
     ],
 )
-def test_the_predicates_that_can_be_switched_off_are_those_of_riak(
+def test_only_predicates_of_riak_can_be_disabled(
     console: Console, capsys: pytest.CaptureFixture[str], flag: str, message: str
 ) -> None:
     said = _refused(console, capsys, RIAK, "plan", "--disable-predicate", flag)

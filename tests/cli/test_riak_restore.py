@@ -46,7 +46,7 @@ def restored(
     return code, last["message"]
 
 
-def test_it_does_not_say_that_nothing_is_owed_and_tells_the_limits(
+def test_limits_are_listed_and_count_as_unrestored(
     stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage.world.machines[DEV2].limit = 8

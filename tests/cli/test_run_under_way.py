@@ -22,7 +22,7 @@ hooks:
 """
 
 
-def test_a_run_whose_process_is_alive_is_neither_resumed_nor_taken_over(
+def test_a_live_run_is_neither_resumed_nor_taken_over(
     console: Console, process_cluster: ProcessCluster
 ) -> None:
     lab = process_cluster("opensearch-2.19.0")

@@ -144,7 +144,7 @@ def test_only_a_file_is_read_and_only_so_much_of_it(
         assert capsys.readouterr().err == f"orchestrate: {path}: {says}\n"
 
 
-def test_without_a_terminal_and_without_yes_a_plan_is_not_applied(console: Console, saved: Path) -> None:
+def test_a_plan_without_terminal_and_yes_is_not_applied(console: Console, saved: Path) -> None:
     said = console.run("apply", str(saved))
     assert said.code == ExitCode.USAGE
     assert said.message == "there is no terminal to ask on: look at `orchestrate plan`, then add --yes"

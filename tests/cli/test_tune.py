@@ -187,9 +187,7 @@ def _broken(ledger: Ledger) -> Ledger:
     return Ledger(create_engine("sqlite://"), "prod")
 
 
-def test_a_tunable_that_is_refused_is_named_and_the_others_are_made(
-    hosts: ValuedHosts, ledger: Ledger
-) -> None:
+def test_a_refused_tunable_is_named_and_the_others_are_set(hosts: ValuedHosts, ledger: Ledger) -> None:
     hosts.refused = {ZONE}
     where = scene_of(hosts)
     assert tune(where, ledger) is ExitCode.FAILED
@@ -375,7 +373,7 @@ def test_a_queue_is_put_back_after_its_scheduler(ledger: Ledger) -> None:
     assert [action.tunable for action in hosts.performed] == [scheduler, length]
 
 
-def test_what_changed_while_the_question_stood_there_is_not_touched(hosts: ValuedHosts) -> None:
+def test_a_change_made_during_the_question_is_not_touched(hosts: ValuedHosts) -> None:
     where = scene_of(hosts)
     shown = where.read(PROFILE)
     hosts.values[ES1][path_of(SWAP)] = "30"
@@ -406,7 +404,7 @@ def _change(hosts: ValuedHosts) -> None:
     hosts.values[ES1][path_of(SWAP)] = "30"
 
 
-def test_an_answer_is_to_what_was_shown_and_not_to_what_has_come_since(
+def test_an_answer_covers_only_what_was_shown(
     hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", Answer(lambda: _change(hosts)))
@@ -426,7 +424,7 @@ def test_an_answer_is_to_what_was_shown_and_not_to_what_has_come_since(
     assert hosts.values[ES2] == FOUND | {path_of(ZONE): "7"}
 
 
-def test_our_value_that_was_not_there_when_it_was_asked_is_left_for_another_time(
+def test_our_value_that_came_during_the_question_is_left(
     hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tune(scene_of(hosts), ledger)
@@ -442,7 +440,7 @@ def test_our_value_that_was_not_there_when_it_was_asked_is_left_for_another_time
     assert "it changed after the question was shown" in said(where)
 
 
-def test_a_run_that_began_while_the_question_stood_there_goes_first(
+def test_a_run_that_began_during_the_question_goes_first(
     hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []
@@ -494,7 +492,7 @@ def test_verdicts() -> None:
     assert verdict_on({ES1: fine, ES2: Unknown(reason="x")}) is ExitCode.FAILED
 
 
-def test_a_terminal_gets_a_drawn_table_and_colours_unless_it_wants_none(hosts: ValuedHosts) -> None:
+def test_a_terminal_gets_a_table_and_colours_unless_refused(hosts: ValuedHosts) -> None:
     drawn: dict[str, str] = {}
     for name, environment in {"plain": {"NO_COLOR": "1"}, "coloured": {}}.items():
         where = scene_of(hosts, out=Terminal(), environment={"TERM": "xterm-256color", **environment})

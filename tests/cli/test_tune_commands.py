@@ -197,7 +197,7 @@ def test_a_run_that_holds_the_cluster_bars_apply_and_revert(
     assert running() == before
 
 
-def test_a_state_that_was_named_and_is_not_there_is_no_proof_that_nothing_is_owed(
+def test_a_missing_state_is_no_proof_that_nothing_is_owed(
     file: str, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `restore`, `resume` and `status` have it: what was done may be in a state that was lost."""

@@ -159,9 +159,7 @@ def test_lines_in_a_script_that_the_boot_passes_over_do_not_last(
         port.close()
 
 
-def test_a_riak_host_gets_its_schedulers_and_comes_back_file_by_file(
-    tmp_path: Path, around: Context, ledger: Ledger
-) -> None:
+def test_a_riak_host_gets_schedulers_and_is_restored(tmp_path: Path, around: Context, ledger: Ledger) -> None:
     riak1 = NodeName("riak@riak1")
     tree = host_kinds.debian(tmp_path / "host")
     tree.write("/etc/riak/riak.conf", "nodename = riak@riak1\nring_size = 64\n")

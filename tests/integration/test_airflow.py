@@ -143,7 +143,7 @@ def test_what_passes_with_time_is_tried_again(
 
 
 @pytest.mark.parametrize(("name", "code"), [("failed", 4), ("not-restored", 8)])
-def test_what_needs_a_person_is_not_tried_again_and_names_the_command(
+def test_what_needs_a_person_is_not_retried(
     airflow: Airflow, stand_ins: dict[str, StandIn], name: str, code: int
 ) -> None:
     stand_in = stand_ins[name]
@@ -164,7 +164,7 @@ def test_what_needs_a_person_is_not_tried_again_and_names_the_command(
     assert "es2 did not start" in task.story()
 
 
-def test_a_triggerer_that_is_killed_and_started_goes_on_watching_the_same_run(
+def test_a_killed_triggerer_continues_to_watch_the_same_run(
     airflow: Airflow, stand_ins: dict[str, StandIn]
 ) -> None:
     stand_in = stand_ins["triggerer-killed"]
@@ -179,7 +179,7 @@ def test_a_triggerer_that_is_killed_and_started_goes_on_watching_the_same_run(
     assert stand_in.said("stops") == []
 
 
-def test_a_retry_after_a_killed_worker_goes_on_waiting_for_the_first_run(
+def test_a_retry_after_a_killed_worker_waits_for_the_run(
     airflow: Airflow, stand_ins: dict[str, StandIn]
 ) -> None:
     stand_in = stand_ins["worker-killed"]
@@ -196,7 +196,7 @@ def test_a_retry_after_a_killed_worker_goes_on_waiting_for_the_first_run(
 
 
 @pytest.mark.parametrize("name", ["marked-failed", "marked-failed-in-worker"])
-def test_a_task_that_a_person_marks_failed_has_its_run_stand_down(
+def test_a_task_marked_failed_stands_its_run_down(
     airflow: Airflow, stand_ins: dict[str, StandIn], name: str
 ) -> None:
     stand_in = stand_ins[name]
@@ -212,7 +212,7 @@ def test_a_task_that_a_person_marks_failed_has_its_run_stand_down(
     assert task.state == "failed"
 
 
-def test_a_task_that_a_person_clears_waits_for_the_stand_down_and_starts_anew(
+def test_a_cleared_task_waits_for_the_stand_down_and_restarts(
     airflow: Airflow, stand_ins: dict[str, StandIn]
 ) -> None:
     stand_in = stand_ins["cleared"]
@@ -250,7 +250,7 @@ def test_the_dags_of_the_docs_are_ones_to_airflow(airflow: Airflow, tmp_path: Pa
 
 
 @pytest.mark.real
-def test_a_restart_of_real_nodes_killed_in_airflow_is_put_back_and_once_cleared_finishes(
+def test_a_killed_restart_is_restored_and_finishes_once_cleared(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)

@@ -64,7 +64,7 @@ def living(bare: BareHost, service: ScriptService) -> int:
 
 
 @pytest.mark.parametrize(("user", "folder"), [("root", "/run"), ("deploy", "/run/lock"), ("deploy", "/tmp")])
-def test_a_start_that_is_sent_again_after_a_kill_is_the_first_one(
+def test_a_start_sent_again_after_a_kill_is_the_first_one(
     bare: BareHost, service: ScriptService, user: str, folder: str
 ) -> None:
     if folder == "/tmp":  # RHEL's /run/lock is root's alone
@@ -84,7 +84,7 @@ def test_a_start_that_is_sent_again_after_a_kill_is_the_first_one(
     assert (service.starts("n1"), living(bare, service)) == (1, 1)
 
 
-def test_a_command_that_runs_as_root_and_cannot_be_ended_keeps_the_lock(
+def test_a_root_command_that_cannot_be_ended_keeps_the_lock(
     bare: BareHost, service: ScriptService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind sudo: this account may end its own processes alone."""
@@ -141,9 +141,7 @@ def test_where_the_account_is_root_no_sudo_is_needed(bare: BareHost, service: Sc
     assert {one.grade for one in checks(settings)} == {Grade.GOOD}
 
 
-def test_where_the_account_is_not_root_a_host_without_sudo_says_what_to_do(
-    bare: BareHost, service: ScriptService
-) -> None:
+def test_a_host_without_sudo_says_what_to_do(bare: BareHost, service: ScriptService) -> None:
     settings = bare.settings("deploy", service.settings(), sudo=Sudo.AUTO)
     with closing(Hosts({"n1": settings})) as hosts:
         stop = hosts.perform(StopNode(node="n1"))

@@ -192,7 +192,7 @@ def test_settings_go_back_as_they_were_found(lab: LabCluster, port: Elasticsearc
     assert settings(port) == before
 
 
-def test_a_setting_that_is_none_is_refused_and_nothing_is_changed(port: ElasticsearchCluster) -> None:
+def test_an_unknown_setting_is_refused_and_changes_nothing(port: ElasticsearchCluster) -> None:
     before = settings(port)
     done = port.perform(
         write(

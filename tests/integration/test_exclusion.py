@@ -67,9 +67,7 @@ def hook(line: str, timeout: float = 60.0) -> RunHook:
     return RunHook(node="n1", moment=Moment.BEFORE_STOP, number=0, hook=Hook(run=line, timeout=timeout))
 
 
-def test_a_start_after_a_kill_waits_for_the_first_one_and_starts_nothing(
-    hosts: Hosts, service: ScriptService
-) -> None:
+def test_a_start_after_a_kill_only_waits_for_the_first_one(hosts: Hosts, service: ScriptService) -> None:
     service.start_takes(4)
     with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
         found = seen(hosts)
@@ -82,9 +80,7 @@ def test_a_start_after_a_kill_waits_for_the_first_one_and_starts_nothing(
     assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
 
 
-def test_a_start_waits_for_the_command_of_a_holder_that_was_killed(
-    hosts: Hosts, service: ScriptService
-) -> None:
+def test_a_start_waits_for_the_command_of_a_killed_holder(hosts: Hosts, service: ScriptService) -> None:
     service.start_takes(4)
     with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
         holder = exclusion.read_holder(said(exclusion.holder_script(settings_of(service))))
@@ -97,9 +93,7 @@ def test_a_start_waits_for_the_command_of_a_holder_that_was_killed(
     assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
 
 
-def test_a_stop_after_a_kill_is_in_doubt_and_a_start_waits_for_it(
-    hosts: Hosts, service: ScriptService
-) -> None:
+def test_a_stop_after_a_kill_is_in_doubt_and_a_start_waits(hosts: Hosts, service: ScriptService) -> None:
     hosts.perform(StartNode(node="n1"))
     service.stop_takes(4)
     with killed_at_work(settings_of(service), "stop", lambda: service.stops("n1") == ["begun"]):
@@ -114,7 +108,7 @@ def test_a_stop_after_a_kill_is_in_doubt_and_a_start_waits_for_it(
     assert len(service.processes("n1")) == 1
 
 
-def test_a_stop_is_refused_by_name_while_a_hook_is_at_work_and_a_start_waits(
+def test_beside_a_hook_a_stop_is_refused_and_a_start_waits(
     hosts: Hosts, service: ScriptService, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -192,7 +186,7 @@ def shells() -> list[str]:
     return [f"{path} sh" if path.endswith("busybox") else path for path in there if path]
 
 
-def test_every_shell_takes_turns_names_a_hung_holder_and_keeps_limits(
+def test_every_shell_takes_turns_and_names_a_hung_holder(
     service: ScriptService, shells: list[str], tmp_path: Path
 ) -> None:
     settings = settings_of(service)
@@ -247,9 +241,7 @@ def wait_for_record(settings: HostSettings, what: str) -> Path:
     return found[0]
 
 
-def test_without_flock_nothing_is_stopped_but_a_node_is_still_started(
-    service: ScriptService, tmp_path: Path
-) -> None:
+def test_without_flock_nothing_stops_but_a_node_still_starts(service: ScriptService, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in ("/usr/bin", "/bin"):

@@ -117,7 +117,7 @@ def assert_no_account(folder: Path) -> None:
         assert USER.encode() not in path.read_bytes(), path
 
 
-def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
+def test_a_queue_that_fills_holds_the_run_until_it_drains(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -143,7 +143,7 @@ def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
 
 
 @pytest.mark.exhaustive  # a gate's limit has to run out; unit and simulated runs stand down likewise
-def test_a_queue_that_does_not_drain_stands_the_run_down_and_resume_finishes_it(
+def test_a_full_queue_stands_the_run_down_and_resume_finishes(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -167,7 +167,7 @@ def test_a_queue_that_does_not_drain_stands_the_run_down_and_resume_finishes_it(
 
 
 @pytest.mark.exhaustive  # a gate's limit has to run out; the next one asks Prometheus too
-def test_a_metric_stands_a_run_down_and_the_resumed_one_waits_until_it_rises(
+def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
     process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)

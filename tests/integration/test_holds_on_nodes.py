@@ -86,7 +86,7 @@ def test_an_index_that_is_yellow_for_ever_does_not_hold(
     assert after.settings == before.settings
 
 
-def test_a_new_index_on_the_candidate_is_seen_by_the_last_reading(
+def test_the_last_reading_sees_a_new_index_on_the_candidate(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -102,7 +102,7 @@ def test_a_new_index_on_the_candidate_is_seen_by_the_last_reading(
     assert truth(lab).starts == before.starts
 
 
-def test_a_new_index_on_the_candidate_after_the_last_reading_is_rescued(
+def test_a_new_index_after_the_last_reading_is_rescued(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -135,7 +135,7 @@ def test_a_new_index_on_the_candidate_after_the_last_reading_is_rescued(
         ),
     ],
 )
-def test_maintenance_by_somebody_else_is_found_before_anything_is_changed(
+def test_foreign_maintenance_is_found_before_any_change(
     process_cluster: ProcessCluster, tmp_path: Path, body: Mapping[str, Any], predicate: str
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -148,7 +148,7 @@ def test_maintenance_by_somebody_else_is_found_before_anything_is_changed(
     untouched(lab, before)
 
 
-def test_voting_exclusions_of_somebody_else_are_found_before_anything_is_changed(
+def test_foreign_voting_exclusions_are_found_before_any_change(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)

@@ -74,7 +74,7 @@ def test_a_container_is_stopped_and_started(contained: Contained) -> None:
     until(hosts, ServiceState.RUNNING)
 
 
-def test_a_container_that_docker_had_to_kill_is_no_clean_stop_and_can_be_started(
+def test_a_killed_container_is_no_clean_stop_and_can_start(
     contained: Contained,
 ) -> None:
     hosts = contained(HEARS_NOTHING, grace=1.0)

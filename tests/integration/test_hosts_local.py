@@ -177,7 +177,7 @@ def test_a_command_that_is_not_there_is_refused(service: ScriptService) -> None:
         ("./not-to-be-run {node}", Refused),
     ],
 )
-def test_a_hook_that_ends_with_what_is_not_there_may_have_done_a_part(
+def test_a_hook_that_ends_with_not_found_may_be_half_done(
     hosts: Hosts, tmp_path: Path, line: str, kind: type
 ) -> None:
     """Whatever took a node out of service is to be undone: 127 may be the end of a line that did so."""

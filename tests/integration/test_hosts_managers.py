@@ -88,7 +88,7 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
 
 
 @pytest.mark.parametrize("flavour", ["sysv"])
-def test_under_an_init_script_a_start_that_is_sent_again_after_a_kill_is_the_first_one(
+def test_an_init_script_start_sent_again_is_the_first_one(
     host_cluster: HostClusterFactory, flavour: str
 ) -> None:
     """With the shipped sudoers file: the lock is the account's, and sudo runs what it always ran."""

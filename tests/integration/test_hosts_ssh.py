@@ -109,7 +109,7 @@ def test_one_connection_serves_every_command(
     assert len(ports) == 1
 
 
-def test_more_commands_at_once_than_sshd_allows_on_one_connection_all_run(
+def test_more_commands_than_one_connection_allows_all_run(
     start: Start, connections: Connections, known_hosts: Path
 ) -> None:
     """Nodes may share a host: sshd refused the eleventh command, and its node counted as unread."""
@@ -130,7 +130,7 @@ def test_more_commands_at_once_than_sshd_allows_on_one_connection_all_run(
     assert run(nodes["es0"], "echo $SSH_CONNECTION").stdout.split()[1] in ports, "they are used again"
 
 
-def test_24_nodes_on_a_host_that_allows_two_sessions_are_all_read_stopped_and_started(
+def test_24_nodes_behind_two_sessions_are_read_and_restarted(
     start: Start, known_hosts: Path, service: ScriptService
 ) -> None:
     """Six and more nodes on a host exceeded `MaxSessions`, and the refused reading was Unknown."""
@@ -321,7 +321,7 @@ def test_a_peer_that_stops_answering_ends_in_the_limit(
     assert run(connection, "echo back").stdout == "back\n"
 
 
-def test_a_peer_that_stops_answering_under_a_command_ends_in_the_limit(
+def test_a_peer_that_stops_answering_ends_within_the_limit(
     start: Start, connections: Connections, known_hosts: Path
 ) -> None:
     server = start()
@@ -362,7 +362,7 @@ def test_a_daemon_that_keeps_the_output_open_does_not_keep_us(
     os.kill(int(result.stdout), signal.SIGKILL)
 
 
-def test_a_proxy_jump_of_two_servers_is_followed_by_its_configuration(
+def test_a_proxy_jump_of_two_servers_is_followed(
     start: Start, connections: Connections, known_hosts: Path, tmp_path: Path, client_key: Path
 ) -> None:
     outer, inner, target = start(), start(), start()
@@ -432,7 +432,7 @@ def test_observes_boot_machine_service_and_rights_in_one_go(hosts: tuple[Hosts, 
     assert view.may_control is True
 
 
-def test_a_stop_survives_the_loss_of_its_connection_and_is_not_sent_again(
+def test_a_stop_survives_a_lost_connection_and_is_sent_once(
     hosts: tuple[Hosts, Sshd], service: ScriptService
 ) -> None:
     port, server = hosts
@@ -474,7 +474,7 @@ def test_the_watch_waits_out_its_time_when_nothing_changes(hosts: tuple[Hosts, S
     assert time.monotonic() - began > 0.9
 
 
-def test_a_host_away_is_unknown_and_the_watch_ends_when_it_is_back(hosts: tuple[Hosts, Sshd]) -> None:
+def test_an_absent_host_is_unknown_until_it_is_back(hosts: tuple[Hosts, Sshd]) -> None:
     port, server = hosts
     seen(port)
     server.stop()

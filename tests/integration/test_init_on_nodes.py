@@ -50,7 +50,7 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
     server.stop()
 
 
-def test_a_file_from_one_endpoint_is_enough_for_validate_and_plan(
+def test_a_file_from_one_endpoint_suffices_to_plan(
     lab: LabCluster, console: Console, sshd: Sshd, tmp_path: Path
 ) -> None:
     lab.client.ask("PUT", "/_cluster/settings", {"persistent": {AWARENESS: "zone"}})

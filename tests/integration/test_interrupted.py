@@ -44,7 +44,7 @@ TWO = ("--only", "es1", "--only", "es2")
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else value or "run",
 )
-def test_a_signal_in_a_wave_brings_the_node_up_and_the_settings_back_and_resume_finishes(
+def test_a_signal_in_a_wave_restores_all_and_resume_finishes(
     process_cluster: ProcessCluster, bastion_of: BastionOf, number: signal.Signals, phase: str, node: str
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -60,7 +60,7 @@ def test_a_signal_in_a_wave_brings_the_node_up_and_the_settings_back_and_resume_
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
 
 
-def test_a_second_signal_leaves_at_once_and_names_the_command_that_repairs(
+def test_a_second_signal_leaves_at_once_and_names_the_repair(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:
     lab = process_cluster(QUICKEST)

@@ -83,7 +83,7 @@ def test_restore_puts_back_what_was_found(
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
-def test_a_run_killed_at_its_2nd_then_3rd_then_4th_seam_and_so_on_still_ends_well(
+def test_a_run_killed_at_each_next_seam_still_ends_well(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -102,7 +102,7 @@ KILLS = 4
 
 
 @pytest.mark.parametrize("run", [0, *(pytest.param(run, marks=pytest.mark.exhaustive) for run in (1, 2))])
-def test_a_run_killed_four_times_by_chance_ends_as_an_undisturbed_run_does(
+def test_a_run_killed_four_times_ends_as_an_undisturbed_one(
     process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str], run: int
 ) -> None:
     chance = random.Random(f"{SEED}/{run}")  # noqa: S311  (a seed that can be given again)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.exhaustive  # the lab alone; tests of merges begin with a look at their segments
-def test_a_bulk_load_leaves_many_segments_in_every_copy_and_the_servers_own_settings(
+def test_a_bulk_load_leaves_many_segments_in_every_copy(
     process_cluster: ProcessCluster,
 ) -> None:
     """OpenSearch, since it merges in a flush too: it is the one on which this failed."""

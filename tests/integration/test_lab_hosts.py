@@ -49,9 +49,7 @@ def wait_down(cluster: HostCluster, name: str, before: str) -> None:
 
 
 @pytest.mark.parametrize("flavour", SYSTEMD)
-def test_three_hosts_in_three_zones_run_systemd_sshd_and_one_cluster(
-    host_cluster: HostClusterFactory, flavour: str
-) -> None:
+def test_three_hosts_in_three_zones_run_one_cluster(host_cluster: HostClusterFactory, flavour: str) -> None:
     cluster = host_cluster(flavour)
     client = LabClient(cluster.admin)
     nodes = client.ask("GET", "/_nodes/process,jvm")["nodes"].values()
@@ -76,7 +74,7 @@ def test_three_hosts_in_three_zones_run_systemd_sshd_and_one_cluster(
 
 @pytest.mark.exhaustive  # test_hosts_managers stops and starts with these rights, and is refused the rest
 @pytest.mark.parametrize("flavour", SYSTEMD)
-def test_the_ssh_user_may_stop_and_start_the_unit_and_nothing_else(
+def test_the_ssh_user_may_only_stop_and_start_the_unit(
     host_cluster: HostClusterFactory, flavour: str
 ) -> None:
     cluster = host_cluster(flavour)
@@ -119,7 +117,7 @@ def test_an_unknown_host_key_is_refused(host_cluster: HostClusterFactory) -> Non
 
 
 @pytest.mark.exhaustive
-def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
+def test_a_reboot_changes_only_the_boot_id(
     host_cluster: HostClusterFactory,
 ) -> None:
     cluster = host_cluster("9.1.0")
@@ -141,7 +139,7 @@ def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
 
 
 @pytest.mark.exhaustive  # the lab alone, and a minute
-def test_a_host_whose_power_goes_stays_down_until_it_is_switched_on(host_cluster: HostClusterFactory) -> None:
+def test_a_host_without_power_stays_down_until_switched_on(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot = cluster.boot_id("es3")
     cluster.kill_host("es3")

@@ -100,7 +100,7 @@ def test_a_node_that_cannot_start_says_why(process_cluster: ProcessCluster) -> N
     assert run(cluster.nodectl("status", "es1")).returncode == nodectl.NOT_RUNNING
 
 
-def test_the_cluster_file_restarts_a_node_when_its_command_lines_are_run(
+def test_the_commands_of_the_cluster_file_restart_a_node(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     cluster = process_cluster(QUICKEST)
@@ -142,7 +142,7 @@ def test_close_leaves_no_process_and_no_folder() -> None:
     assert not directory.exists()
 
 
-def test_nodes_outlive_a_killed_owner_and_the_next_sweep_ends_them() -> None:
+def test_the_next_sweep_ends_the_nodes_of_a_killed_owner() -> None:
     script = textwrap.dedent(
         f"""
         import json, signal, sys

@@ -90,7 +90,7 @@ def test_udev_tmpfiles_and_sysctls_last_and_tuned_undoes_them(host: HostCluster)
     assert seen(host) == RIGHT
 
 
-def test_a_profile_of_ours_lasts_in_the_words_of_the_profile_below_it(host: HostCluster) -> None:
+def test_our_profile_lasts_in_the_words_of_the_one_below_it(host: HostCluster) -> None:
     disk = device(host, HOST)
     theirs = (
         "[main]\nsummary=A vendor's\n[vm]\ntransparent_hugepage=always\n"

@@ -148,7 +148,7 @@ def test_a_merge_killed_at_any_seam_is_resumed_and_never_doubled(
 
 @pytest.mark.exhaustive
 @by_seam
-def test_a_merge_killed_at_any_seam_is_begun_anew_and_never_doubled(
+def test_a_killed_merge_is_started_again_and_never_doubled(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
 ) -> None:
     """As a pipeline does it, which knows nothing of runs: it calls the same command again."""

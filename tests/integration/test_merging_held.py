@@ -69,7 +69,7 @@ def _holds(lines: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {(line["predicate"], line["subject"]): line["evidence"] for line in held}
 
 
-def test_an_index_that_is_written_holds_the_step_and_allowed_writes_say_what_they_mean(
+def test_an_index_that_is_written_holds_the_step(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = process_cluster(QUICKEST)
@@ -122,7 +122,7 @@ def _run(*words: str) -> None:
 
 
 @pytest.mark.exhaustive  # a node of its own, for an arithmetic that unit tests try on recorded disks
-def test_a_disk_without_room_for_the_merge_is_refused_with_the_arithmetic(
+def test_a_disk_without_room_for_the_merge_is_refused(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = {"cluster.routing.allocation.disk.threshold_enabled": "true"}  # the lab's own nodes do not

@@ -265,7 +265,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
         pytest.param("zone", 8, marks=pytest.mark.exhaustive),
     ],
 )
-def test_a_run_that_is_killed_and_interrupted_on_an_ordinary_night_ends_well(
+def test_a_run_killed_on_an_ordinary_night_ends_well(
     *,
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
@@ -347,7 +347,7 @@ def test_an_interrupted_turn_is_done_again_with_its_hooks(
     assert after.lives["es1"] != before.lives["es1"]
 
 
-def test_what_happens_to_indices_while_a_node_is_down_is_not_waited_for(
+def test_changes_to_indices_while_a_node_is_down_are_ignored(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
     """While es1 is down an index is made with a replica too many; while es2 is, one is closed and opened.
@@ -413,7 +413,7 @@ def _active_primaries(lab: LabCluster, index: str) -> int:
     return int(health["active_primary_shards"])
 
 
-def test_a_run_that_cannot_finish_does_not_begin_unless_it_is_told_to(
+def test_a_run_that_cannot_finish_begins_only_by_flag(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:
     """An index without replicas is on the three nodes that would go last."""
@@ -440,7 +440,7 @@ def test_a_run_that_cannot_finish_does_not_begin_unless_it_is_told_to(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2", "es3"])
 
 
-def test_one_refused_update_one_refused_stop_and_one_lease_write_in_doubt_end_no_run(
+def test_single_refusals_and_a_write_in_doubt_end_no_run(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
     """The first update that disables allocation is refused with 429, and the first stop by its command.

@@ -93,7 +93,7 @@ def _slowly(lab: LabCluster) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["9.1.0", "opensearch-2.19.0"])
-def test_the_next_node_stops_while_the_one_before_it_recovers_and_nothing_is_lost(
+def test_the_next_node_stops_during_recovery_without_loss(
     process_cluster: ProcessCluster, tmp_path: Path, version: str
 ) -> None:
     lab = process_cluster(version, nodes=SIX)
@@ -195,7 +195,7 @@ def _stop_the_source(lab: LabCluster, source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_by_hand_the_only_source_stopped_leaves_the_shard_red_and_its_copy_waits_for_allocation(
+def test_by_hand_a_stopped_only_source_leaves_the_shard_red(
     process_cluster: ProcessCluster, version: str
 ) -> None:
     lab = process_cluster(version)
@@ -214,9 +214,7 @@ def test_by_hand_the_only_source_stopped_leaves_the_shard_red_and_its_copy_waits
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_by_hand_the_source_stopped_beside_another_copy_loses_the_recovery_too(
-    process_cluster: ProcessCluster, version: str
-) -> None:
+def test_by_hand_a_stopped_source_loses_the_recovery(process_cluster: ProcessCluster, version: str) -> None:
     lab = process_cluster(version)
     client, (master, source, arriving) = lab.client, _master_first(lab)
     _recovering(lab, started=(source, master), arriving=arriving)

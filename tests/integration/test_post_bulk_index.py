@@ -23,7 +23,7 @@ POSTS = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documen
 PUT_RIGHT = {"force_merge": {"put_right": {"refresh_interval": "1s", "translog_durability": "request"}}}
 
 
-def test_the_step_merges_restarts_and_has_nothing_to_do_when_it_is_run_again(
+def test_the_step_merges_and_restarts_and_a_second_does_nothing(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = process_cluster(QUICKEST)

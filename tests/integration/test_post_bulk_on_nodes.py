@@ -37,7 +37,7 @@ RUN_SECONDS = 1200.0
 @pytest.mark.exhaustive
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("version", ["9.1.0", "8.19.0", "opensearch-2.19.0"])
-def test_300_000_documents_on_six_nodes_come_to_five_segments_a_copy_and_all_nodes_restart(
+def test_300_000_documents_come_to_five_segments_a_copy(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
 ) -> None:
     lines = _assert_done_once(process_cluster(version, nodes=SIX_IN_THREE), POSTS, tmp_path)
@@ -45,7 +45,7 @@ def test_300_000_documents_on_six_nodes_come_to_five_segments_a_copy_and_all_nod
 
 
 @pytest.mark.exhaustive  # test_post_bulk_index merges, restarts and is run again too
-def test_a_small_load_comes_to_five_segments_a_copy_and_all_nodes_restart(
+def test_a_small_load_comes_to_five_segments_a_copy(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _print(capsys, QUICKEST, _assert_done_once(process_cluster(QUICKEST), FEW_POSTS, tmp_path))

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
     # Every fault on hosts is tried on OpenSearch; the undisturbed run on it takes a minute and a half more.
     ["9.1.0", "8.19.0", pytest.param("opensearch-2.19.0", marks=pytest.mark.exhaustive)],
 )
-def test_every_node_is_restarted_once_under_load_and_nothing_is_left_behind(
+def test_every_node_restarts_once_under_load_without_a_trace(
     host_cluster: HostClusterFactory, flavour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = host_cluster(flavour)

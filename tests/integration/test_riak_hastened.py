@@ -40,7 +40,7 @@ def timers(lab: RiakProcesses) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_nodes_are_restarted_once_and_limits_and_timers_are_as_found(
+def test_nodes_restart_once_and_limits_and_timers_are_restored(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:
     bastion = bastion_of(lab, playbook=PLAYBOOK)
@@ -67,7 +67,7 @@ def test_a_plan_has_the_commands_that_hasten_it(lab: RiakProcesses, bastion_of: 
 
 
 @pytest.mark.timeout(900)
-def test_a_timer_that_a_killed_run_left_is_restored_from_its_record(
+def test_the_timer_of_a_killed_run_is_restored_by_its_record(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:
     first = bastion_of(lab, "first", playbook=PLAYBOOK, foreign=True, expiry=30.0)

@@ -50,7 +50,7 @@ def clean(lab: RiakHosts, name: str) -> bool:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
-def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(
+def test_of_five_hosts_one_stops_and_its_fallbacks_drain(
     riak_hosts: RiakHostsFactory, command: RiakCommand
 ) -> None:
     lab = riak_hosts(formed=False, pace=PACE, plain=PLAIN, command=command)

@@ -127,7 +127,7 @@ class Processes:
 
 
 @pytest.mark.exhaustive  # some 90 s; every seam is killed in the simulation, in `make test` too
-def test_a_restart_killed_four_times_by_chance_ends_as_an_undisturbed_one_does(
+def test_a_restart_killed_four_times_ends_as_an_undisturbed_one(
     lab: RiakProcesses, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(SEED)  # noqa: S311  (a seed that can be given again)

@@ -44,9 +44,7 @@ def found() -> dict[str, int]:
 
 
 @pytest.mark.timeout(900)
-def test_a_second_run_is_refused_and_a_killed_one_is_restored_from_another_machine(
-    lab: RiakProcesses, bastion_of: BastionOf
-) -> None:
+def test_a_second_run_is_refused_and_a_killed_one_restored(lab: RiakProcesses, bastion_of: BastionOf) -> None:
     lab.limit(**FOUND)
     first = bastion_of(lab, "first", playbook=PLAYBOOK, foreign=True, expiry=EXPIRY_SECONDS)
     second = bastion_of(lab, "second", playbook=PLAYBOOK, expiry=EXPIRY_SECONDS)
@@ -79,7 +77,7 @@ def test_a_second_run_is_refused_and_a_killed_one_is_restored_from_another_machi
 
 
 @pytest.mark.timeout(900)
-def test_with_a_lease_in_the_state_alone_nothing_is_written_to_the_hosts(
+def test_a_lease_in_the_state_alone_writes_nothing_to_hosts(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:
     bastion = bastion_of(lab, "alone", playbook={**PLAYBOOK, "lease": "state"})

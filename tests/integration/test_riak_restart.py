@@ -92,9 +92,7 @@ def last(lines: list[dict[str, Any]]) -> str:
     return json.dumps(lines[-6:], indent=1)
 
 
-def test_five_nodes_are_restarted_once_with_fewer_schedulers_and_limits_as_found(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_five_nodes_restart_once_and_limits_are_restored(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab, user="tuner")
     profile = tmp_path / "fewer.yml"
     why = {"why": "the hosts are configured for sixteen", "source": "the rule for sixteen"}
@@ -131,9 +129,7 @@ def test_five_nodes_are_restarted_once_with_fewer_schedulers_and_limits_as_found
     assert "no run has left a record on the hosts" in told[-1]["message"]
 
 
-def test_a_node_that_is_down_at_the_start_holds_though_no_transfers_are_active(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_a_node_down_at_the_start_holds_without_transfers(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write(deadlines={"hold": "8s"})
     assert lab.stop("riak5").returncode == 0
@@ -152,9 +148,7 @@ def test_a_node_that_is_down_at_the_start_holds_though_no_transfers_are_active(
 
 
 @pytest.mark.exhaustive  # a minute and a half, with its resume; the rule alone has unit tests
-def test_a_node_that_answers_without_a_vnode_is_not_back_until_the_run_is_resumed(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_a_node_that_answers_without_a_vnode_is_not_ready(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     hooks = fault_while_stopped(lab, "riak3", "vnodes=none")
     operator.write(deadlines={"rejoin": "10s"}, hooks=hooks)
@@ -203,9 +197,7 @@ def test_handoff_that_stalls_for_a_while_is_waited_for(lab: RiakHosts, tmp_path:
 
 
 @pytest.mark.exhaustive  # a minute; make test has starts that end
-def test_a_start_command_that_never_ends_is_not_waited_for_and_not_left(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_a_start_command_that_never_ends_is_ended(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write()
     lab.faults("riak2", start="loops")
@@ -220,9 +212,7 @@ def test_a_start_command_that_never_ends_is_not_waited_for_and_not_left(
 
 
 @pytest.mark.exhaustive  # a minute and a half; as above
-def test_a_start_that_never_ends_and_starts_nothing_ends_the_run_at_its_deadline(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_a_start_without_effect_ends_the_run_at_its_deadline(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write(deadlines={"start": "10s"})
     lab.faults("riak2", start="loops-down")
@@ -282,9 +272,7 @@ def test_a_stop_that_hangs_ends_the_run_with_the_node_up(lab: RiakHosts, tmp_pat
 
 
 @pytest.mark.exhaustive  # a minute and a half; as above
-def test_a_stop_of_a_unit_that_hangs_is_ended_by_systemd_and_the_node_started_again(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_systemd_ends_a_hanging_stop_and_the_node_starts(lab: RiakHosts, tmp_path: Path) -> None:
     host = "riak3"
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write(deadlines={"stop": "10s", "start": "4m"})
@@ -310,9 +298,7 @@ def test_a_stop_of_a_unit_that_hangs_is_ended_by_systemd_and_the_node_started_ag
 
 
 @pytest.mark.exhaustive  # two minutes; as above
-def test_a_stop_of_a_unit_that_outlasts_the_run_is_told_and_resumed_when_it_is_over(
-    lab: RiakHosts, tmp_path: Path
-) -> None:
+def test_a_stop_that_outlasts_the_run_is_resumed_later(lab: RiakHosts, tmp_path: Path) -> None:
     host = "riak3"
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write(deadlines={"stop": "10s", "start": "20s"})
@@ -338,7 +324,7 @@ def test_a_stop_of_a_unit_that_outlasts_the_run_is_told_and_resumed_when_it_is_o
 
 
 @pytest.mark.exhaustive  # a minute; as above
-def test_a_stop_of_a_node_that_somebody_has_stopped_is_no_failure(lab: RiakHosts, tmp_path: Path) -> None:
+def test_a_stop_of_a_node_stopped_by_others_is_no_failure(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab, user="tuner")
     # Somebody's stop, right before the run's own, which exits with 1 then.
     stop = "/usr/sbin/riak stop && /usr/sbin/riak stop"

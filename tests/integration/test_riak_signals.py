@@ -45,7 +45,7 @@ def await_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_run_that_has_changed_nothing_ends_though_no_command_answers(
+def test_a_run_without_changes_ends_though_no_command_answers(
     lab: RiakProcesses, bastion_of: BastionOf, number: signal.Signals
 ) -> None:
     bastion = bastion_of(lab, playbook=PLAYBOOK)

@@ -72,9 +72,7 @@ def orchestrate(file: Path, *words: str) -> tuple[int, list[dict[str, Any]], str
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
-def test_hosts_are_checked_and_sampled_with_a_node_down_and_with_all_of_them_down(
-    lab: RiakProcesses, tmp_path: Path
-) -> None:
+def test_hosts_are_checked_and_sampled_with_nodes_down(lab: RiakProcesses, tmp_path: Path) -> None:
     for down in (lab.nodes[1:2], lab.nodes):
         for node in down:
             node.end()

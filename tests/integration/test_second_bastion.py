@@ -46,7 +46,7 @@ OF_A_WAVE = {"node": 1, "zone": 2}
         pytest.param(True, id="run out", marks=pytest.mark.exhaustive),
     ],
 )
-def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
+def test_restore_with_an_empty_state_needs_only_the_record(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     *,
@@ -75,7 +75,7 @@ def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
 
 @pytest.mark.exhaustive  # a lease has to run out; a restore takes over above, tests/cli shows the refusal
 @by_nodes_and_by_zones
-def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is_dead(
+def test_a_second_run_takes_over_only_from_a_dead_first(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     strategy: str,
@@ -115,7 +115,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
 
 @pytest.mark.exhaustive
 @by_nodes_and_by_zones
-def test_a_new_run_also_restarts_the_node_that_a_dead_one_left_down(
+def test_a_new_run_restarts_the_node_that_a_dead_one_left_down(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     strategy: str,

@@ -163,7 +163,7 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
 
 
 @pytest.mark.exhaustive  # five minutes
-def test_a_rolling_restart_tunes_every_host_while_its_node_is_down(
+def test_a_restart_tunes_every_host_while_its_node_is_down(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     scene = Scene(fresh_host_cluster(FLAVOUR), tmp_path, say)

@@ -28,7 +28,7 @@ HOST = "es1"
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 
-def test_a_sysv_host_is_set_right_it_lasts_and_a_revert_undoes_it(
+def test_a_sysv_host_is_tuned_lastingly_and_reverted(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
     cluster = fresh_host_cluster(FLAVOUR, nodes=1)

@@ -92,7 +92,7 @@ def test_a_hook_after_a_kill_waits_for_the_first_one(
     assert told(tmp_path) == ["begun", "ended"] * 2
 
 
-def test_where_nothing_is_at_work_a_start_is_taken_or_refused_at_once(hosts: Hosts, tmp_path: Path) -> None:
+def test_an_idle_host_takes_or_refuses_a_start_at_once(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "masked").touch()
     refused = hosts.perform(StartNode(node=N1))
     assert not isinstance(refused, Done)

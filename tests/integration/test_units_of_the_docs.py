@@ -97,7 +97,7 @@ def host(host_cluster: HostClusterFactory) -> Host:
         ("canary", 8, True),
     ],
 )
-def test_people_are_told_of_what_they_must_know_and_of_nothing_else(
+def test_people_get_the_messages_they_need_and_no_others(
     host: Host,
     unit: str,
     code: int,
@@ -139,7 +139,7 @@ def test_the_timer_starts_its_service_and_no_second_beside_it(host: Host) -> Non
     host.run("systemctl stop orchestrate-posts.timer")
 
 
-def test_a_job_that_has_systemd_run_the_program_gets_its_exit_code(host: Host) -> None:
+def test_a_job_gets_the_exit_code_of_the_unit_it_runs(host: Host) -> None:
     host.run("echo 3 > /var/tmp/code")
     said = host.run(
         "systemd-run --wait --collect --unit=orchestrate-job --property=KillMode=mixed "

@@ -30,7 +30,7 @@ def seen(*readings: Mapping[str, Any]) -> Sightings:
     return sightings
 
 
-def test_a_shard_that_had_two_started_copies_and_has_none_is_lost() -> None:
+def test_a_shard_that_lost_both_started_copies_is_lost() -> None:
     found = seen(
         state("STARTED", "STARTED"),
         state("UNASSIGNED", "INITIALIZING", present=("es2",)),
@@ -75,7 +75,7 @@ def test_nodes_are_away_together_only_when_one_reading_says_so() -> None:
     assert not found.saw_away(["es1", "es2"])
 
 
-def test_a_rescue_is_excused_only_for_an_index_that_came_after_the_last_reading() -> None:
+def test_a_rescue_is_excused_only_for_an_unread_new_index() -> None:
     lines: list[dict[str, Any]] = [
         {"event": "wave_started", "wave": {"nodes": ["es1"]}},
         {"event": "action_confirmed"},

@@ -12,10 +12,7 @@ import pytest
 
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.seed import SeedIndex, seed
-from tests.integration.hostlab.hosts import HostCluster, wait_until
-from tests.integration.killing import FOUND
-from tests.integration.operating import Operator, ask, leases, lives, settings, starts
-from tests.integration.test_faults_on_hosts import (
+from tests.integration.faults import (
     FLAVOUR,
     QUICK,
     changed,
@@ -24,6 +21,9 @@ from tests.integration.test_faults_on_hosts import (
     repair,
     summary,
 )
+from tests.integration.hostlab.hosts import HostCluster, wait_until
+from tests.integration.killing import FOUND
+from tests.integration.operating import Operator, ask, leases, lives, settings, starts
 from tests.integration.watching import Watcher
 from tests.integration.zoning import Vigil, Wave, cut, events, story, waves, whole_zones, whys
 
@@ -120,7 +120,7 @@ def test_six_nodes_in_three_zones_are_three_waves_under_load(
     vigil.assert_nothing_was_lost(scene.whole)
 
 
-def test_a_zone_that_holds_both_copies_of_a_shard_goes_in_two_waves(
+def test_a_zone_with_both_copies_of_a_shard_goes_in_two_waves(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     """Awareness is switched off, and the cluster file names the attribute: nothing keeps copies apart."""
@@ -155,7 +155,7 @@ def assert_the_watcher_sees_a_zone_stopped_whole(scene: Scene) -> None:
     assert {lost.shard for lost in watcher.seen.lost} >= {"[pair][0]"}
 
 
-def test_under_forced_awareness_a_zone_that_stays_away_is_not_rebuilt_elsewhere(
+def test_under_forced_awareness_an_absent_zone_is_not_rebuilt(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     scene = Scene(host_cluster(FLAVOUR, nodes=6), tmp_path, found={FORCED: "a,b,c"})
@@ -198,7 +198,7 @@ def copies(cluster: HostCluster, index: str) -> set[str]:
     return {row["node"] for row in rows if row["state"] == "STARTED"}
 
 
-def test_a_node_that_fails_to_start_in_a_zone_wave_stops_the_run_and_not_its_neighbour(
+def test_a_node_that_fails_to_start_spares_its_zone_neighbour(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     scene = Scene(host_cluster(FLAVOUR, nodes=6), tmp_path)
@@ -227,7 +227,7 @@ def test_a_node_that_fails_to_start_in_a_zone_wave_stops_the_run_and_not_its_nei
     vigil.assert_nothing_was_lost(scene.whole)
 
 
-def test_an_index_without_replicas_holds_the_whole_zone_and_does_not_cut_it(
+def test_an_index_without_replicas_holds_the_whole_zone(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     """A smaller wave would only leave the trouble for later: this rule is not about sets of nodes."""

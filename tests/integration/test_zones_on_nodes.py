@@ -52,7 +52,7 @@ def test_six_nodes_in_three_zones_are_three_waves_under_load(
 
 
 @pytest.mark.exhaustive
-def test_a_run_by_zones_killed_a_dozen_times_by_chance_ends_as_an_undisturbed_one_does(
+def test_a_run_by_zones_killed_often_ends_as_an_undisturbed_one(
     process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After each death by chance a resume, a restore, or a restore by another bastion with an empty state.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits, Strategy
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
@@ -71,4 +72,15 @@ def located(*together: tuple[NodeName, ...], nodes: int = 8, size: int = 64) -> 
         for name in group:
             world.nodes[name].zone = f"shared-{number}"
     world.allowed_down = max(len(group) for group in together)
+    return world
+
+
+def down(world: RiakWorld, name: str) -> RiakWorld:
+    """The same, with that node stopped and its partitions at fallbacks."""
+    node = next(node for node in world.nodes.values() if node.name == name)
+    node.process, node.member_life, node.service = False, None, ServiceState.STOPPED
+    world.vnodes[node.name].running = 0
+    for number, owner in enumerate(world.ring.owners):
+        if owner == name:
+            world.fall_back(number, ONE if name != ONE else TWO)
     return world

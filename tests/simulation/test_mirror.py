@@ -8,13 +8,10 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.event import RunStarted
 from orchestrator.model.gate import CommandGate, GateView
-from orchestrator.model.observation import ClusterView, HostView, Level, Observation
-from orchestrator.model.policy import Policy
+from orchestrator.model.observation import ClusterView, HostView, Level
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import RiakView
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import ring_changes, views
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.glance import glance
@@ -27,22 +24,8 @@ from tests.simulation.chance import chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.chance_riak import world_of as riak_world_of
 from tests.simulation.play import cluster, policy
+from tests.simulation.readings import mirror, read, started_on
 from tests.simulation.ringed import FOUR, THREE, TWO, by_location, located, riak_policy, ringed
-
-
-def started_on(world: World, wanted: Policy) -> RunStarted:
-    simulation = Simulation(world)
-    simulation.begin(wanted)
-    return next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
-
-
-def read(world: World, wanted: Policy) -> tuple[RunStarted, Observation]:
-    started = started_on(world, wanted)
-    return started, glance(world, started)
-
-
-def mirror(world: World, wanted: Policy) -> World:
-    return mirrored(*read(world, wanted), seed=0)
 
 
 def lasting(view: ClusterView) -> tuple[object, ...]:

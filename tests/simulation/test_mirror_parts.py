@@ -17,8 +17,8 @@ from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.nights import night
 from orchestrator.simulation.riak import RiakWorld
 from tests.simulation.play import cluster, policy
+from tests.simulation.readings import mirror, read
 from tests.simulation.ringed import TWO, riak_policy, ringed
-from tests.simulation.test_mirror import mirror, read
 
 ONE = NodeName("es1")
 

@@ -23,8 +23,8 @@ from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.nights import QUIET, Night, night
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
+from tests.simulation.readings import read
 from tests.simulation.ringed import by_location, located, riak_policy, ringed
-from tests.simulation.test_mirror import read
 
 NIGHTS = range(1, 121)
 

@@ -12,27 +12,16 @@ from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
 from orchestrator.engine.situation import Situation
 from orchestrator.model.event import Hold, Record
-from orchestrator.model.observation import LeaseView, ServiceState
+from orchestrator.model.observation import LeaseView
 from orchestrator.model.policy import DisabledPredicate, Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove
 from orchestrator.view.plan import plan_object, plan_text
 from tests.simulation.play import plan_of
-from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed
+from tests.simulation.ringed import FIVE, ONE, THREE, TWO, down, riak_policy, ringed
 from tests.states import state_with
-
-
-def down(world: RiakWorld, name: str) -> RiakWorld:
-    node = next(node for node in world.nodes.values() if node.name == name)
-    node.process, node.member_life, node.service = False, None, ServiceState.STOPPED
-    world.vnodes[node.name].running = 0
-    for number, owner in enumerate(world.ring.owners):
-        if owner == name:
-            world.fall_back(number, ONE if name != ONE else TWO)
-    return world
 
 
 @pytest.mark.parametrize("name", [ONE, THREE, FIVE])

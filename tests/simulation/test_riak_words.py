@@ -20,8 +20,7 @@ from orchestrator.view.plan import plan_text
 from orchestrator.view.reporters import LineReporter, Pace
 from orchestrator.view.status import status_text
 from tests.simulation.play import plan_of
-from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
-from tests.simulation.test_riak_holds import down
+from tests.simulation.ringed import FOUR, TWO, down, riak_policy, ringed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.workers import SLOW
+
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 120.0
 _TESTS = """
@@ -119,3 +121,7 @@ def test_with_x_the_servers_of_the_other_process_are_ended(tmp_path: Path) -> No
         said, _ = session.communicate(timeout=_SECONDS)
     assert session.returncode == pytest.ExitCode.INTERRUPTED, said
     assert _names(tmp_path, "down-") == _names(tmp_path, "up-") != []
+
+
+def test_what_is_said_to_be_slow_is_there() -> None:
+    assert [name for name in SLOW if not (ROOT / name).exists()] == []
