@@ -69,14 +69,14 @@ class HostKeys(Spec):
 
     connect: Unset[Connect] = None
     user: Unset[User] = Field(
-        default=None, description="SSH user. Default: `~/.ssh/config`, or the user of this process."
+        default=None, description="SSH user. Default: the SSH configuration, or the user of this process."
     )
     port: Unset[Annotated[int, PORT]] = Field(
-        default=None, description="SSH port. Default: `~/.ssh/config`, or 22.", examples=[22]
+        default=None, description="SSH port. Default: the SSH configuration, or 22.", examples=[22]
     )
     identity: Unset[Name] = Field(
         default=None,
-        description="Private key. The keys of the agent and of `~/.ssh/config` are tried too.",
+        description="Private key. The keys of the agent and of the SSH configuration are tried too.",
         examples=["~/.ssh/id_ed25519"],
     )
     known_hosts: Unset[Name] = None
@@ -128,7 +128,11 @@ class HostsSpec(HostKeys):
         " `overrides: {NODE: {address: ADDRESS}}` puts it right"
     }
 
-    connect: Connect = Field(default=Connect.SSH, description="Over SSH, or as commands on this machine.")
+    connect: Connect = Field(
+        default=Connect.SSH,
+        description="`ssh`: over SSH, by this program. `openssh`: by your own `ssh`, with everything that its"
+        " configuration can do. `local`: as commands on this machine.",
+    )
     known_hosts: Name = Field(
         default="~/.ssh/known_hosts",
         description=(

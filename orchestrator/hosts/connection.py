@@ -222,6 +222,7 @@ class ThreadedJob:
         abort: makes `work` end soon.
         ended: called when the job has ended.
         keep: bytes of standard output to keep.
+        streams: what has been read already; None = nothing.
     """
 
     def __init__(
@@ -232,8 +233,9 @@ class ThreadedJob:
         ended: Callable[[], None] | None,
         *,
         keep: int = KEPT_BYTES,
+        streams: Streams | None = None,
     ) -> None:
-        self._streams = Streams(keep)
+        self._streams = streams or Streams(keep)
         self._over = threading.Event()
         self._end: Ended | None = None
         self._work, self._abort, self._ended = work, abort, ended

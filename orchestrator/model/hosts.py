@@ -9,6 +9,7 @@ class Connect(Enum):
     """How commands reach a node's machine."""
 
     SSH = "ssh"
+    OPENSSH = "openssh"
     LOCAL = "local"
 
 

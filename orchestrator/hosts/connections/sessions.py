@@ -87,9 +87,8 @@ class Sessions(Generic[L]):
             try:
                 return link, attempt(link)
             except SessionRefusedError:
-                self._learn(link)
-                if fresh:
-                    raise
+                if self._learn(link) == 0 and fresh:
+                    raise  # even the first session of a new connection is refused
                 full.append(link)
             except BaseException:
                 self.end(link)
@@ -132,11 +131,12 @@ class Sessions(Generic[L]):
             self._in_use[link] = self._in_use.get(link, 0) + 1
             return link, fresh
 
-    def _learn(self, link: L) -> None:
-        """The server accepts fewer sessions on a connection than there are now."""
+    def _learn(self, link: L) -> int:
+        """The server accepts no more sessions on this connection than the others that it has; how many."""
         with self._room:
             self._in_use[link] -= 1
             self._most = max(1, min(self._most, self._in_use[link]))
+            return self._in_use[link]
 
     def _links(self) -> tuple[L, ...]:
         with self._room:

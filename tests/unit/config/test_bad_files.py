@@ -64,7 +64,7 @@ CLUSTER_FILES = [
     (HEAD + "expect: {nodes: '3'}\n", 4, "expect.nodes", "must be a whole number"),
     (HEAD + "hosts:\n  sudo: maybe\n", 5, "hosts.sudo", "must be one of auto, true, false"),
     (HEAD + "hosts:\n  conect: ssh\n", 5, "hosts", "unknown key; did you mean `connect`?"),
-    (HEAD + "hosts:\n  connect: telnet\n", 5, "hosts.connect", "must be one of ssh, local"),
+    (HEAD + "hosts:\n  connect: telnet\n", 5, "hosts.connect", "must be one of ssh, openssh, local"),
     (HEAD + "hosts:\n  port: 70000\n", 5, "hosts.port", "must be at most 65535"),
     (HEAD + "hosts:\n  port: true\n", 5, "hosts.port", "must be a whole number"),
     (HEAD + "hosts:\n  user: -oProxyCommand=x\n", 5, "hosts.user", "must be a user's name, without blanks or a leading dash"),

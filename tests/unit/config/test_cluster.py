@@ -110,6 +110,7 @@ def test_overrides_apply_globs_first_then_the_exact_name() -> None:
     cold-*: {port: 2, user: cold, known_hosts: hosts}
     "*-1": {user: first, sudo: {password: "file:sudo.txt"}, identity: /keys/first}
     "7": {connect: local}
+    "8": {connect: openssh}
 """
     )
     one = cluster.host("cold-1")
@@ -121,6 +122,7 @@ def test_overrides_apply_globs_first_then_the_exact_name() -> None:
     two = cluster.host("cold-2")
     assert (two.port, two.address, two.user, two.sudo, two.sudo_password) == (2, None, "cold", False, None)
     assert cluster.host("7").connect is Connect.LOCAL
+    assert cluster.host("8").connect is Connect.OPENSSH
 
 
 def test_a_service_is_overridden_by_key_or_with_its_manager() -> None:

@@ -17,9 +17,9 @@ from typing import Final
 import paramiko
 from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.connections.attempts import with_attempts
 from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedError
 from orchestrator.hosts.connections.ssh import known_hosts
 from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH
@@ -29,10 +29,6 @@ from orchestrator.hosts.connections.ssh.route import Hop
 from orchestrator.hosts.settings import Limits
 from orchestrator.model.reading import Seconds
 
-CONNECT_ATTEMPTS: Final = 3
-"""A server that just starts refuses for a moment, and one with many log-ins drops some (MaxStartups)."""
-_TRANSIENT: Final = frozenset({Trouble.REFUSED, Trouble.CLOSED})
-"""Worth another attempt at once. An unresponsive host has used up its limit, and keys do not change."""
 _USER_TIMEOUT_MS: Final = 30_000
 """Sent data that the peer's kernel does not acknowledge for so long ends the connection."""
 
@@ -64,7 +60,6 @@ class Link:
         self._wait = wait or self._closing.wait
         self._lock = threading.Lock()
         self._transport: paramiko.Transport | None = None
-        self.connects = 0
 
     def open_session(self) -> paramiko.Channel:
         """Open a channel for a command, making the connection again if it has dropped.
@@ -143,26 +138,8 @@ class Link:
             if self._transport is not None and self._transport.is_active():
                 return self._transport
             self._drop()
-            retrying = Retrying(
-                retry=retry_if_exception(self._worth_another),
-                stop=stop_after_attempt(CONNECT_ATTEMPTS),
-                wait=wait_exponential(multiplier=0.2, max=1.0),
-                sleep=self._sleep,
-                reraise=True,
-            )
-            self._transport = retrying(self._connect)
-            self.connects += 1
+            self._transport = with_attempts(self._connect, wait=self._wait, closing=self._closing)
             return self._transport
-
-    def _sleep(self, seconds: Seconds) -> None:
-        self._wait(seconds)
-
-    def _worth_another(self, error: BaseException) -> bool:
-        return (
-            isinstance(error, LinkError)
-            and error.unreachable.trouble in _TRANSIENT
-            and not self._closing.is_set()
-        )
 
     def _connect(self) -> paramiko.Transport:
         if self._closing.is_set():

@@ -1,0 +1,1 @@
+"""SSH by the operator's own `ssh`: everything that `ssh HOST` can do."""
