@@ -211,7 +211,7 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
     left = not_put_back(state)
     error = last_words(state.run, left)
     words = shown(error, context.err)
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         return LastWords(error=words)
     summary = {
         **refusal_object(error.strip(), ExitCode.NOT_RESTORED),
@@ -227,7 +227,7 @@ def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
     if context.output is Output.JSON:
         yield JsonReporter(context.out, now, encode_event)
-    elif wants_live(context.out, context.environment):
+    elif context.output is Output.TEXT and wants_live(context.out, context.environment):
         console = live_console(context.out, context.environment)
         with LiveReporter(console, now, seen=watched.seen, past=watched.past, kind=watched.kind) as live:
             yield live

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 
 class Output(Enum):
-    """Output format of a command."""
+    """Output format of a command. Plain text never moves the cursor and has no colours and no drawn lines."""
 
     TEXT = "text"
+    PLAIN = "plain"
     JSON = "json"
+
+    @property
+    def for_people(self) -> bool:
+        """Whether it is text, and not JSON for programs."""
+        return self is not Output.JSON
 
 
 def by_name(flag: str, help_: str, offered: Callable[[str], list[str]]) -> Any:
@@ -55,7 +61,13 @@ State = Annotated[
         metavar="URL",
     ),
 ]
-OutputMode = Annotated[Output, typer.Option("--output", help="Text, or one JSON object per line.")]
+OutputMode = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        help="Text, plain text for logs and screen readers (no colours, no redrawing), or JSON lines.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")]
 YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation if only one run matches.")]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import typer
 
 from orchestrator.cli.context import Context
-from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides
 from orchestrator.errors import ExitCode, UsageError
@@ -26,7 +25,7 @@ from orchestrator.view.text import counted, duration, size, visible
 def show_plan(plan: Plan, context: Context) -> ExitCode:
     """Print the plan; HELD if something already holds it."""
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(plan_text(plan))
         return code
     context.say_json(plan_object(plan))
@@ -216,4 +215,4 @@ def require_terminal(context: Context, look: str = "--dry-run") -> None:
 
 def has_terminal(context: Context) -> bool:
     """Whether there is a terminal for questions, and the output is for people."""
-    return context.output is Output.TEXT and sys.stdin.isatty() and context.out.isatty()
+    return context.output.for_people and sys.stdin.isatty() and context.out.isatty()

@@ -20,8 +20,8 @@ from orchestrator.view.progress import (
     Seen,
     Wait,
     merges_in_words,
-    not_put_back,
     still_recovering,
+    unrestored,
     wait_of,
 )
 from orchestrator.view.text import counted
@@ -103,7 +103,7 @@ class Screen:
         left: estimated seconds to the end; None if there is no basis for an estimate.
         beside: earlier waves that still recover; empty if there are none.
         withheld: how long allocation has been disabled; None while it is enabled.
-        not_put_back: changes that the run has not restored yet, one item each.
+        unrestored: changes of settings that the run has not restored yet, one item each.
         trouble: the most urgent facts: a lost lease, a second failure, a stand-down.
         merges: progress of the merges before the first wave; None if there are none or all are finished.
     """
@@ -124,7 +124,7 @@ class Screen:
     wait: Wait | None
     recovery: RecoveryCell | None
     withheld: Seconds | None
-    not_put_back: tuple[str, ...]
+    unrestored: tuple[str, ...]
     request: Request
     trouble: tuple[str, ...]
     merges: MergesCell | None = None
@@ -184,7 +184,7 @@ def screen_of(
         wait=wait_of(state, decision, now),
         recovery=recovery_of(seen, now),
         withheld=None if withheld_since is None else max(0.0, now - withheld_since),
-        not_put_back=not_put_back(state),
+        unrestored=unrestored(state),
         request=state.process.request,
         trouble=_trouble(state),
         merges=_merges(state, now),

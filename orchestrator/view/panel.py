@@ -6,6 +6,7 @@ No information is in the colour alone, and with `ASCII` glyphs every character i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,7 +17,7 @@ from rich.text import Text
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.view.model import NodeCell, RecoveryCell, Screen
-from orchestrator.view.text import counted, duration, one_line, size
+from orchestrator.view.text import counted, duration, listed, one_line, size
 
 WIDE = 136
 """From this width on there are two columns; the left one has the whole track of phases."""
@@ -33,6 +34,7 @@ class Glyphs:
     full: str
     empty: str
     unicode: bool
+    cut: Literal["ellipsis", "crop"]
 
 
 UNICODE = Glyphs(
@@ -50,6 +52,7 @@ UNICODE = Glyphs(
     full="━",
     empty="╌",
     unicode=True,
+    cut="ellipsis",
 )
 
 ASCII = Glyphs(
@@ -67,6 +70,7 @@ ASCII = Glyphs(
     full="#",
     empty=".",
     unicode=False,
+    cut="crop",  # the ellipsis is one character that is not ASCII
 )
 
 _STYLES = {
@@ -195,7 +199,7 @@ def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Ro
     if cell is None:
         return []
     rows: list[_Row] = [
-        ("Merges", Text(cell.words, overflow="ellipsis", no_wrap=True)),
+        ("Merges", Text(cell.words, overflow=glyphs.cut, no_wrap=True)),
         ("", _bar(cell.share, width - _LABEL - 1, glyphs)),
     ]
     shown = cell.in_hand[: room.moving]
@@ -206,7 +210,7 @@ def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Ro
                 f"{one.index}: from {counted(one.segments, 'segment')} a copy, {size(one.bytes)}, "
                 f"{duration(one.seconds)} so far",
                 style="dim",
-                overflow="ellipsis",
+                overflow=glyphs.cut,
                 no_wrap=True,
             ),
         )
@@ -247,20 +251,36 @@ def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row
             counts.append(f"{glyphs.phases[phase]} {count} {phase.value}   ", style=_STYLES[phase])
     counts.rstrip()
     rows: list[_Row] = [("Nodes", counts)]
-    if room.nodes and len(screen.nodes) > 1:
-        rows.append(("", _strip(screen, width - _LABEL - 1, room.nodes, glyphs)))
+    strip = _strip(screen, width - _LABEL - 1, room.nodes, glyphs) if len(screen.nodes) > 1 else None
+    if room.nodes and strip is not None:
+        rows.append(("", strip))
     if screen.wave is not None:
         zone = f", zone {screen.wave.zone}" if screen.wave.zone else ""
         why = f": {one_line(screen.wave.why)}" if screen.wave.why else ""
-        since = Text(f"{duration(screen.wave_seconds)} so far{zone}{why}", overflow="ellipsis", no_wrap=True)
+        since = Text(f"{duration(screen.wave_seconds)} so far{zone}{why}", overflow=glyphs.cut, no_wrap=True)
         rows.append((f"Wave {screen.wave.number}", since))
-        cells = screen.wave_cells[: max(1, room.nodes * 2)]
-        rows += [("", _node_line(cell, glyphs)) for cell in cells]
-        if len(screen.wave_cells) > len(cells):
-            rows.append(("", Text(f"and {len(screen.wave_cells) - len(cells)} more", style="dim")))
+        rows += [("", line) for line in _wave_lines(screen.wave_cells, max(1, room.nodes * 2), glyphs)]
     if screen.beside:
-        rows.append(("Beside", Text(screen.beside, overflow="ellipsis", no_wrap=True)))
+        rows.append(("Beside", Text(screen.beside, overflow=glyphs.cut, no_wrap=True)))
     return rows
+
+
+def _wave_lines(cells: tuple[NodeCell, ...], most: int, glyphs: Glyphs) -> list[Text]:
+    """A line for each node of the wave; if these are too many, one for each phase."""
+    if len(cells) <= most:
+        return [_node_line(cell, glyphs) for cell in cells]
+    by_phase: dict[NodePhase, list[NodeCell]] = {}
+    for cell in cells:
+        by_phase.setdefault(cell.phase, []).append(cell)
+    return [
+        Text.assemble(
+            (f"{glyphs.phases[phase]} {len(found)} {phase.value} ", _STYLES[phase]),
+            f"for up to {duration(max(cell.seconds for cell in found))}: {listed([c.name for c in found])}",
+            overflow=glyphs.cut,
+            no_wrap=True,
+        )
+        for phase, found in by_phase.items()
+    ][:most]
 
 
 def _node_line(cell: NodeCell, glyphs: Glyphs) -> Text:
@@ -271,16 +291,11 @@ def _node_line(cell: NodeCell, glyphs: Glyphs) -> Text:
     return line
 
 
-def _strip(screen: Screen, width: int, lines: int, glyphs: Glyphs) -> Text:
-    """Every node with its sign, in the run's order; with names if all names fit."""
-    longest = max(len(node.name) for node in screen.nodes)
-    named = longest + 4
-    fit = max(1, (width + 2) // named) * lines
-    if len(screen.nodes) > fit:
-        strip = Text()
-        for node in screen.nodes[: width * lines]:
-            strip.append(glyphs.phases[node.phase], style=_STYLES[node.phase])
-        return strip
+def _strip(screen: Screen, width: int, lines: int, glyphs: Glyphs) -> Text | None:
+    """Every node with its sign and, if all names fit, its name; None if not even the signs fit."""
+    named = max(len(node.name) for node in screen.nodes) + 4
+    if len(screen.nodes) > max(1, (width + 2) // named) * lines:
+        return _signs(screen, glyphs) if len(screen.nodes) <= width * lines else None
     a_line = max(1, (width + 2) // named)
     strip = Text()
     for place, node in enumerate(screen.nodes):
@@ -289,6 +304,16 @@ def _strip(screen: Screen, width: int, lines: int, glyphs: Glyphs) -> Text:
         cell = f"{glyphs.phases[node.phase]} {node.name}"
         last = place % a_line == a_line - 1
         strip.append(cell if last else cell.ljust(named), style=_STYLES[node.phase])
+    return strip
+
+
+def _signs(screen: Screen, glyphs: Glyphs) -> Text:
+    """One sign a node: finished nodes first, then those that are being restarted, then pending ones."""
+    strip = Text()
+    phases = (NodePhase.RECOVERED, NodePhase.SKIPPED, NodePhase.FAILED, *reversed(NodePhase))
+    for phase in dict.fromkeys(phases):
+        count = sum(node.phase is phase for node in screen.nodes)
+        strip.append(glyphs.phases[phase] * count, style=_STYLES[phase])
     return strip
 
 
@@ -340,17 +365,17 @@ def _moving_line(one: Recovery, glyphs: Glyphs) -> Text:
     way = f"{one.source} {glyphs.arrow} {one.target}" if one.source else f"{one.target}, own disk"
     copy = max(one.bytes_copied, one.bytes_total - one.bytes_reused)
     amount = f" {size(one.bytes_copied)} of {size(copy)}" if copy else ""
-    return Text(f"{one.shard} {way}: {one.stage}{amount}", style="dim", overflow="ellipsis", no_wrap=True)
+    return Text(f"{one.shard} {way}: {one.stage}{amount}", style="dim", overflow=glyphs.cut, no_wrap=True)
 
 
 def _owed(screen: Screen, room: _Room) -> list[_Row]:
     """The changes that the run will restore."""
     rows: list[_Row] = []
     if screen.withheld is not None:
-        rows.append(("Withheld", Text(f"allocation is off for {duration(screen.withheld)}", style="yellow")))
-    if screen.not_put_back:
-        count = len(screen.not_put_back)
+        rows.append(("Disabled", Text(f"allocation, for {duration(screen.withheld)}", style="yellow")))
+    if screen.unrestored:
+        count = len(screen.unrestored)
         rows.append(("To undo", Text(f"{counted(count, 'change')} to restore at the end")))
-        shown = screen.not_put_back[: room.owed if room is _TALL else 0]
+        shown = screen.unrestored[: room.owed if room is _TALL else 0]
         rows += [("", Text(item, style="dim")) for item in shown]
     return rows

@@ -20,6 +20,9 @@ from orchestrator.ports import ClusterPort, ClusterReadings
 from orchestrator.view.phrases import awaited
 from orchestrator.view.text import counted, duration, listed, setting
 
+_SHORT = 90
+"""Characters of an engine's description of a wait that are still shown as they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
@@ -52,7 +55,9 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
     since = _holding_since(state) if holds else state.in_phase.since
     limit = nearest(state, now)
     until = None if limit is None else limit.until
-    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=until)
+    # The engine names every node of a wave; the phase has a short form. Holds are shown with their evidence.
+    short = said and len(said) <= _SHORT and not holds and state.phase is not Phase.DOWN
+    return Wait(awaited=said if short else awaited(state), holds=holds, since=since, until=until)
 
 
 def _holding_since(state: RunState) -> Instant:
@@ -112,8 +117,8 @@ def merges_in_words(state: RunState) -> str:
     return "; ".join(parts)
 
 
-def not_put_back(state: RunState) -> tuple[str, ...]:
-    """The changes that the run has not restored yet, including nodes that it may have left down."""
+def unrestored(state: RunState) -> tuple[str, ...]:
+    """The changes of settings, replicas and voters that the run has not restored yet."""
     left = [
         f"setting {change.key} ({level.value}): "
         f"{setting(change.found)} was found, {setting(change.wanted)} was set"
@@ -125,12 +130,17 @@ def not_put_back(state: RunState) -> tuple[str, ...]:
     ]
     if state.unrestored.excluded:
         left.append(f"excluded from voting: {listed(sorted(state.unrestored.excluded))}")
-    left += [
+    return tuple(left)
+
+
+def not_put_back(state: RunState) -> tuple[str, ...]:
+    """What the run has not restored yet, including nodes that it may have left down."""
+    down = [
         f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
         for node in state.nodes.values()
         if node.phase in IN_HAND
     ]
-    return tuple(left)
+    return (*unrestored(state), *down)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

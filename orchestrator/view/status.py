@@ -18,6 +18,8 @@ from orchestrator.view.reporters import record_line
 from orchestrator.view.summary import hold_object, merge_object
 from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
 
+_LEFT_SHOWN = 20
+"""Maximum of items that are not restored; JSON has all."""
 LAST_RECORDS = 8
 """Number of last events shown."""
 
@@ -45,7 +47,7 @@ def status_text(
     if merges:
         lines.append(f"  merges: {merges}")
     if state.wave is not None and state.phase is not Phase.ENDED:
-        inside = ", ".join(f"{node.name} {node.phase.value}" for node in state.wave_nodes)
+        inside = listed([f"{node.name} {node.phase.value}" for node in state.wave_nodes], 12)
         lines.append(f"  wave {state.wave.number}: {inside}")
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
@@ -56,7 +58,9 @@ def status_text(
         lines.append(f"  {one_line(state.message, 1000)}")
     left = not_put_back(state)
     lines.append(f"  not restored: {len(left) or 'nothing'}")
-    lines += [f"    {item}" for item in left]
+    lines += [f"    {item}" for item in left[:_LEFT_SHOWN]]
+    if len(left) > _LEFT_SHOWN:
+        lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
     lines += _advice(state, alive)
     if records:
         lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in records[-LAST_RECORDS:])]

@@ -150,7 +150,10 @@ def test_every_command_that_changes_something_takes_yes(
         ),
         (
             "plan --cluster x --output xml",
-            "Invalid value for '--output': 'xml' is not one of 'text', 'json'; see `orchestrate plan --help`",
+            (
+                "Invalid value for '--output': 'xml' is not one of 'text', 'plain', 'json'; "
+                "see `orchestrate plan --help`"
+            ),
         ),
         (
             "plan --cluster x --pause-after two",

@@ -16,6 +16,7 @@ class CheckOutput(Enum):
     """Output format of `tune check`."""
 
     TEXT = "text"
+    PLAIN = "plain"
     JSON = "json"
     SCRIPT = "script"
 
@@ -30,7 +31,7 @@ Profile = Annotated[
 ]
 CheckOutputMode = Annotated[
     CheckOutput,
-    typer.Option("--output", help="A table, one JSON object per line, or a shell script of the changes."),
+    typer.Option("--output", help="A table, a plain one, JSON lines, or a shell script of the changes."),
 ]
 
 
@@ -65,7 +66,7 @@ def check(
         cluster,
         profile,
         nodes,
-        output=opt.Output.JSON if output is CheckOutput.JSON else opt.Output.TEXT,
+        output=opt.Output.TEXT if output is CheckOutput.SCRIPT else opt.Output(output.value),
         script=output is CheckOutput.SCRIPT,
     )
 

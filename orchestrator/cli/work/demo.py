@@ -98,5 +98,5 @@ def _show(summary: DemoSummary, before: SettingsPicture, after: SettingsPicture,
         for key in sorted({*getattr(before, level), *getattr(after, level)})
     ]
     lines += table(("LEVEL", "SETTING", "BEFORE", "AFTER"), rows)
-    write = context.say if context.output is Output.TEXT else context.note
+    write = context.say if context.output.for_people else context.note
     write("\n".join(lines))

@@ -333,7 +333,7 @@ def _end(
         context.warn(visible(said))
     if not given.ssh or len(missing) == len(found.view.nodes):
         context.warn("the file has the usual service (`hosts.service`): correct it if it is another")
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         zones = f", zones {listed(list(found.zones.nodes))}" if found.zones.nodes else ""
         context.say(
             f"written: {path} ({counted(len(found.view.nodes), 'node')},"

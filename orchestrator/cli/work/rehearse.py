@@ -81,7 +81,7 @@ def _play(
     for hold in _not_simulated(rehearsal, started, seen):
         context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
     began = context.clock.now()
-    text, out = context.output is Output.TEXT, Outlet(context.out)
+    text, out = context.output.for_people, Outlet(context.out)
 
     def say_json(payload: dict[str, object], at: Instant) -> None:
         out.line(json_line(payload, at=at, run=rehearsal.run))

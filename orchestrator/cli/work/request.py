@@ -36,6 +36,6 @@ def leave(
         f"asked run {entry.run} on {entry.cluster} to {_WORDS[request]}; "
         f"`orchestrate status {entry.run}` shows it"
     )
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(message)
     return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

@@ -35,7 +35,7 @@ def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Outp
         _write_script(found, context)
         return int(verdict_on(found))
     show_states(found, context)
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(sentence(found))
     return int(end(verdict_on(found), found, context, profile=wanted.name))
 

@@ -58,7 +58,7 @@ def apply(
     if not rows:
         show_states(found, context)
         return _end(found, (), context)
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         show_rows(CHANGE_HEAD, rows, context)
         _say_unread(found, context)
     if not yes:
@@ -104,7 +104,7 @@ def tell(making: Making, context: Context) -> None:
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
     failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
     code = ExitCode.FAILED if failed else verdict_on(now)
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(f"failed: {', '.join(visible(name) for name in failed)}" if failed else sentence(now))
     done = sum(1 for one in made if not one.failed)
     return end(code, now, context, changed=done, failed=failed)

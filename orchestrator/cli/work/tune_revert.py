@@ -43,7 +43,7 @@ def revert(
     where.check_free()
     debts = look(where, owed)
     ours = [debt for debt in debts if isinstance(debt.stands, Ours)]
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         show_rows(CHANGE_HEAD, [_row(debt) for debt in debts], context)
     if ours and not yes:
         ask(f"Restore {counted(len(ours), 'original value')} on hosts of {visible(where.cluster)}?", context)
@@ -118,7 +118,7 @@ def _end(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> Ex
     else:
         code = ExitCode.DONE if len(done) == len(undone) else ExitCode.HELD
     still = len(undone) - len(done)
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(
             f"{len(done)} restored, {still} not restored" if still else "all original values are restored"
         )

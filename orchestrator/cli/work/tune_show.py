@@ -27,7 +27,7 @@ def show_states(found: Found, context: Context) -> None:
 
 def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
     """Print a table: drawn in a terminal, plain and aligned elsewhere."""
-    if wants_live(context.out, context.environment):
+    if context.output is Output.TEXT and wants_live(context.out, context.environment):
         live_console(context.out, context.environment).print(view.grid(head, rows))
     else:
         context.say("\n".join(table(head, rows)))

@@ -69,7 +69,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
             _say(check, context)
     finally:
         ports.close()
-    if context.output is Output.TEXT:
+    if context.output.for_people:
         context.say(f"{bad} of these must be put right before a restart" if bad else "all is well")
     return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 

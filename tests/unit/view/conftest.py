@@ -334,9 +334,8 @@ def large_run(count: int) -> RunState:
         nodes=nodes,
         wave=wave,
         phase=Phase.REASSIGNED,
+        settings={},
         withheld_since=None,
-        holds=(HOLD,),
-        holding_since=T0 + 95,
     )
 
 

@@ -56,19 +56,11 @@ def recovering(samples: Any) -> Screen:
     waves = [WaveFinished(number=n, seconds=72) for n in range(1, 11)]
     return screen_of(
         samples.large_run(30),
-        Decision(holds=(samples.hold,), watch=Watch(until=0.0, for_people="the copies to be back")),
+        Decision(watch=Watch(until=0.0, for_people="the copies to be back")),
         now=samples.t0 + 120,
         seen=samples.seen_recovering(),
         events=[*events, *waves],
     )
-
-
-@pytest.mark.parametrize(("width", "height"), [(40, 24), (80, 24), (140, 40)])
-@pytest.mark.parametrize("moment", [down, recovering], ids=["down", "recovering"])
-def test_pictures(
-    moment: Callable[[Any], Screen], width: int, height: int, samples: Any, golden: Golden
-) -> None:
-    golden(f"panel_{moment.__name__}_{width}x{height}.txt", picture(moment(samples), width, height=height))
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])

@@ -1,0 +1,89 @@
+"""The live view in pictures: three sizes of terminal, 3 to 300 nodes, moments that a simulated run lived."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.view.live import live_console
+from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
+from orchestrator.view.reporters import LineReporter
+from tests.unit.view.moments import NAMES, Moment, moments
+
+Golden = Callable[[str, str], None]
+
+SIZES = ((80, 24), (120, 30), (200, 50))
+COUNTS = (3, 30, 300)
+
+
+def _drawn(moment: Moment, width: int, height: int, *, colour: bool, glyphs: Glyphs = UNICODE) -> str:
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=True,
+        color_system="256" if colour else None,
+        no_color=not colour,
+    )
+    console.print(panel(moment.screen, width - 1, height=height, glyphs=glyphs))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("nodes", COUNTS)
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_pictures_of_a_lived_run(nodes: int, width: int, height: int, golden: Golden) -> None:
+    seen = moments(nodes)
+    assert sorted(seen) == sorted(NAMES)
+    drawn = {name: _drawn(seen[name], width, height, colour=False) for name in NAMES}
+    golden(f"pictures/{width}x{height}-{nodes}.txt", "".join(f"{name}\n{drawn[name]}" for name in NAMES))
+    for name, text in drawn.items():
+        lines = text.splitlines()
+        assert len(lines) <= height - 2, f"{name} is too high"
+        assert {cell_len(line) for line in lines} == {width - 1}, f"{name} has another width"
+        coloured = _drawn(seen[name], width, height, colour=True)
+        assert "\x1b[" in coloured
+        assert Text.from_ansi(coloured).plain.split() == text.split(), "colour alone says nothing"
+        assert _drawn(seen[name], width, height, colour=False, glyphs=ASCII).isascii()
+
+
+def test_pictures_on_a_narrow_terminal(golden: Golden) -> None:
+    drawn = {name: _drawn(moment, 40, 24, colour=False) for name, moment in moments(30).items()}
+    golden("pictures/40x24-30.txt", "".join(f"{name}\n{drawn[name]}" for name in NAMES))
+
+
+@pytest.mark.parametrize("nodes", COUNTS)
+def test_the_counts_of_a_picture_add_up(nodes: int) -> None:
+    for moment in moments(nodes).values():
+        text = _drawn(moment, 120, 30, colour=False)
+        line = next(line for line in text.splitlines() if "Nodes" in line)
+        assert sum(int(word) for word in line.split() if word.isdecimal()) == nodes
+
+
+@pytest.mark.parametrize("nodes", COUNTS)
+def test_lines_of_a_lived_run(nodes: int, golden: Golden) -> None:
+    """What is written without a terminal, and with `--output plain` on one: a whole line an event."""
+    lines = []
+    for name in NAMES:
+        moment = moments(nodes)[name]
+        out = io.StringIO()
+        reporter = LineReporter(out, lambda now=moment.now: now)  # type: ignore[misc]  # bound at once
+        reporter.events(moment.records[-6:])
+        reporter.waiting(moment.state, moment.decision)
+        lines.append(f"{name}\n{out.getvalue()}")
+    text = "".join(lines)
+    assert text.isascii()
+    assert "\x1b" not in text
+    golden(f"pictures/lines-{nodes}.txt", text)
+
+
+def test_no_color_loses_no_word() -> None:
+    out = io.StringIO()
+    console = live_console(out, {"NO_COLOR": "1", "TERM": "xterm-256color"})
+    console.print(panel(moments(3)["down"].screen, 79, height=24))
+    assert "\x1b" not in out.getvalue()
+    assert "starting" in out.getvalue()
