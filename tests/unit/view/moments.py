@@ -108,7 +108,7 @@ def moments(nodes: int) -> dict[str, Moment]:
     by_zones = nodes > MANY
     world = World(allowed_down=nodes // 3 if by_zones else 1)
     for number in range(1, nodes + 1):
-        world.add_node(f"es{number:03}", zone="abc"[(number - 1) % 3])
+        world.add_node(f"es{number:0{len(str(nodes))}}", zone="abc"[(number - 1) % 3])
     world.add_index("logs", shards=min(nodes, 12), replicas=1, size=2 << 30)
     simulation = Simulation(world)
     camera = _Camera(simulation, after=1 if by_zones else nodes // 3)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.view.live import live_console
+from orchestrator.view.live import live_console, scrolls, tone
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.reporters import LineReporter
+from orchestrator.view.text import clock_time
+from orchestrator.view.words import sentence
 from tests.unit.view.moments import NAMES, Moment, moments
 
 Golden = Callable[[str, str], None]
 
 SIZES = ((80, 24), (120, 30), (200, 50))
 COUNTS = (3, 30, 300)
+PICTURE = Path(__file__).parents[3] / "docs" / "images" / "restart.svg"
 
 
 def _drawn(moment: Moment, width: int, height: int, *, colour: bool, glyphs: Glyphs = UNICODE) -> str:
@@ -79,6 +85,25 @@ def test_lines_of_a_lived_run(nodes: int, golden: Golden) -> None:
     assert text.isascii()
     assert "\x1b" not in text
     golden(f"pictures/lines-{nodes}.txt", text)
+
+
+def test_the_picture_of_the_documentation_is_of_today() -> None:
+    """The README shows it; with `ORCHESTRATE_REWRITE_GOLDEN=1` it is drawn again."""
+    moment, (width, height) = moments(3)["down"], (100, 30)
+    console = Console(
+        record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    drawn = panel(moment.screen, width - 1, height=height)
+    room = height - len(console.render_lines(drawn)) - 1
+    for record in [one for one in moment.records if scrolls(one.event)][-room:]:
+        words = (f"{clock_time(record.at)} ", "dim"), (sentence(record.event), tone(record.event))
+        console.print(Text.assemble(*words, no_wrap=True, overflow="ellipsis"))
+    console.print(drawn)
+    svg = console.export_svg(title="orchestrate restart --cluster prod")
+    svg = re.sub(r',\s*url\("https://[^"]*"\) format\("[^"]*"\)', "", svg)  # no font of another host
+    if os.environ.get("ORCHESTRATE_REWRITE_GOLDEN"):
+        PICTURE.write_text(svg, encoding="utf-8")
+    assert svg == PICTURE.read_text(encoding="utf-8")
 
 
 def test_no_color_loses_no_word() -> None:
