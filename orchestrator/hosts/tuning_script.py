@@ -27,7 +27,7 @@ from orchestrator.model.tuning import (
     subject_of,
 )
 
-SUDOERS: Final = "docs/reference/sudoers-tuning"
+SUDOERS: Final = "docs/reference/sudoers-tuning and sudoers-tuning-root"
 _STARTED: Final = "tuning"
 _RUNNER: Final = rf"""
 # Each change reports its result; after the first that fails, nothing is done.

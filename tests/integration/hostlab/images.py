@@ -32,6 +32,7 @@ def sources(flavour: Flavour, archive: Path) -> dict[str, Path]:
             "Dockerfile": HOSTS / f"Dockerfile.{flavour.name}",
             **{name: HOSTS / name for name in names},
             "sudoers-tuning": REFERENCE / "sudoers-tuning",
+            "sudoers-tuning-root": REFERENCE / "sudoers-tuning-root",
         }
     common = ("nofile.c", "sshd.conf", "install-material", "common.yml", "elasticsearch.yml")
     own = {

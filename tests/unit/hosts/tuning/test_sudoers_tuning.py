@@ -1,4 +1,7 @@
-"""The shipped sudoers file for tuning: all that the shipped profiles need, and nothing by a wildcard."""
+"""The shipped sudoers files for tuning: all that the shipped profiles need, and nothing by a wildcard.
+
+The first file gives no way to root. The second one does, and says so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from orchestrator.model.host_facts import InitSystem
 from tests.fakes.tuned_hosts import KINDS
 
 ROOT = Path(__file__).parents[4]
-FILE = ROOT / "docs" / "reference" / "sudoers-tuning"
+WITHOUT_ROOT = ROOT / "docs" / "reference" / "sudoers-tuning"
+WITH_ROOT = ROOT / "docs" / "reference" / "sudoers-tuning-root"
+FILES = (WITHOUT_ROOT, WITH_ROOT)
 PROFILES = sorted((ROOT / "configs" / "tuning").glob("*.yml"))
 OTHER_NAMES = (
     # What a host gets instead when somebody's file would outvote ours, and what brings a found state back.
@@ -30,9 +35,10 @@ OTHER_NAMES = (
 )
 
 
-def lines() -> list[str]:
-    """Every command that the file allows in an alias, by the program's name without its folder."""
-    text = re.sub(r"^#.*$", "", FILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+def lines(*files: Path) -> list[str]:
+    """Every command that the files allow in an alias, by the program's name without its folder."""
+    texts = (re.sub(r"^#.*$", "", file.read_text(), flags=re.MULTILINE) for file in files or FILES)
+    text = "".join(texts).replace("\\\n", " ")
     aliases = re.findall(r"^Cmnd_Alias \w+ = (.*)$", text, re.MULTILINE)
     found = [" ".join(command.split()) for alias in aliases for command in alias.split(",")]
     assert all(re.match(r"/usr/s?bin/[a-z-]+ ", command) for command in found)
@@ -53,9 +59,9 @@ def needed() -> dict[str, str]:
     return commands
 
 
-def allowed(command: str) -> bool:
+def allowed(command: str, *files: Path) -> bool:
     # As sudo compares arguments: fnmatch(3) over all of them at once, blanks and slashes like any character.
-    return any(fnmatchcase(command, line) for line in lines())
+    return any(fnmatchcase(command, line) for line in lines(*files))
 
 
 def test_it_allows_all_that_the_shipped_profiles_do_and_undo() -> None:
@@ -97,17 +103,50 @@ def test_no_wildcard_stands_for_a_slash_or_a_blank() -> None:
         "systemctl stop numad sshd",
         "tuned-adm profile ../../tmp/mine",
         "mkdir -p /etc/sudoers.d/x",
+        "tee /proc/sys/kernel/modprobe",
+        "tee /sys/kernel/uevent_helper",
     ],
 )
 def test_nothing_else_fits(command: str) -> None:
     assert not allowed(command)
 
 
-def test_visudo_takes_it() -> None:
+WAYS_TO_ROOT = (
+    "tee /etc/systemd/system/elasticsearch.service.d/90-orchestrate-limits.nofile.conf",
+    "tee /etc/udev/rules.d/90-orchestrate-io_scheduler.rules",
+    "tee /etc/tmpfiles.d/orchestrate-transparent_hugepage.enabled.conf",
+    "tee /etc/sysctl.d/90-orchestrate-vm.swappiness.conf",
+    "tee /etc/tuned/orchestrate/tuned.conf",
+    "tuned-adm profile orchestrate",
+    "tee /etc/rc.d/rc.local",
+)
+"""Files whose readers run as root and take commands or paths from them."""
+NO_WAY_TO_ROOT = re.compile(
+    r"tee /proc/sys/(?:vm|net/ipv4)/[a-z0-9_]+"
+    r"|tee /sys/kernel/mm/(?:redhat_)?transparent_hugepage/(?:khugepaged/)?[a-z]+"
+    r"|tee /sys/block/[a-z0-9\[\]-]+/queue/(?:scheduler|read_ahead_kb)"
+    r"|systemctl (?:stop|start|enable|disable|mask|unmask) numad"
+    r"|service numad (?:stop|start)|chkconfig numad (?:on|off)"
+)
+
+
+def test_the_first_file_gives_no_way_to_root() -> None:
+    assert [line for line in lines(WITHOUT_ROOT) if not NO_WAY_TO_ROOT.fullmatch(line)] == []
+    assert [command for command in WAYS_TO_ROOT if allowed(command, WITHOUT_ROOT)] == []
+
+
+def test_each_way_to_root_is_in_the_second_file_which_says_so() -> None:
+    assert [command for command in WAYS_TO_ROOT if not allowed(command, WITH_ROOT)] == []
+    assert WITH_ROOT.read_text().startswith("# WHO HAS THESE RIGHTS CAN BECOME ROOT.")
+    assert [line for line in lines(WITH_ROOT) if NO_WAY_TO_ROOT.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_visudo_takes_it(file: Path) -> None:
     visudo = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
     if visudo is None:
         pytest.skip("needs visudo: apt-get install sudo")
     done = subprocess.run(  # noqa: S603  (a checker that is given our own file)
-        [visudo, "-c", "-f", str(FILE)], capture_output=True, text=True, check=False, timeout=60
+        [visudo, "-c", "-f", str(file)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.change_shell import TURN_SECONDS
-from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.tuning_script import plain_commands, read_outcome, tuning_script
@@ -553,8 +553,10 @@ def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
     settings = settings_of(tree)
     line = f"{shell}{tuning_script(settings, changes).removeprefix('/bin/sh')}"
     killed = LocalConnection({"PATH": tree.path}).run(line, timeout=60.0)
-    assert isinstance(killed, CommandResult)
-    result = read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), killed)
+    assert isinstance(killed, Lost)
+    assert not killed.timed_out
+    cut_off = CommandResult(exit=137, stdout=killed.output)
+    result = read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), cut_off)
     assert isinstance(result, InDoubt)
     half = tree.snapshot()
     assert half != found or (call, moment) == (1, "before")
