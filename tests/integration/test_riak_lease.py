@@ -68,7 +68,7 @@ def test_a_second_run_is_refused_and_a_killed_one_restored(lab: RiakProcesses, b
         assert "dev2@127.0.0.1" in record["restarted"]
         assert lab.limits() != found(), "the first run was killed too late"
         assert second.restore() == DONE, second.story()
-        assert "it runs out in" in second.said[-1], second.story()
+        assert "it expires in" in second.said[-1], second.story()
         lab.wait_ready()
     assert lab.limits() == found(), second.story()
     assert set(watch.starts().values()) <= {0, 1}, second.story()

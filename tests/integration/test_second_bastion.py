@@ -64,7 +64,7 @@ def test_restore_with_an_empty_state_needs_only_the_record(
     assert len(before.lives) - wave <= len(left.lives) < len(before.lives), "no node is down"
     assert not (second.folder / "state.db").exists()
     assert second.orchestrate("restore", "--cluster", str(second.file)) == DONE, second.story()
-    assert ("it runs out in" in second.said[-1]) == foreign, second.story()
+    assert ("it expires in" in second.said[-1]) == foreign, second.story()
     assert_put_back(lab, before, second.story())
     assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == wave
     # The first bastion comes back, and finds its own journal: it owes nothing and goes on.
