@@ -144,8 +144,8 @@ def test_the_plan_in_text(file: str, cluster: LoadedCluster, capsys: pytest.Capt
     assert "  posts-01        40  80.0 MB  to be merged\n" in said
     assert "  posts-02         4   8.0 MB  few enough already\n" in said
     assert (
-        "  found: refresh_interval -1 on posts-01; not changed: force_merge.put_right of the playbook does not "
-        "have it\n"
+        "  found: refresh_interval -1 on posts-01; not changed: force_merge.put_right of the playbook "
+        "does not have it\n"
     ) in said
     assert "No waves: no node is restarted.\n" in said
 
