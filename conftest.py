@@ -1,6 +1,10 @@
 """Fixtures of several folders: nodes as processes, hosts in containers; how tests are shared out."""
 
+import pytest
 from hypothesis import settings
+
+# A scene that fails shows both sides of what it compares, as a test does.
+pytest.register_assert_rewrite("tests.simulation.ordinary", "tests.simulation.late_stops")
 
 pytest_plugins = [
     "tests.integration.fixtures_bastions",

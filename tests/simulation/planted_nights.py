@@ -21,10 +21,11 @@ from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import mishaps
+from orchestrator.simulation.index_mishaps import IndexReopened
 from orchestrator.simulation.mishaps import How, Trip
-from tests.simulation import test_ordinary_nights as nights
+from tests.simulation import ordinary
+from tests.simulation.ordinary import ES1, ES5, at_stop, ends_well, lived, six
 from tests.simulation.planting import Defect, Swap, always, in_the_table, of_kind, stepping
-from tests.simulation.test_ordinary_nights import ES1, ES5, at_stop, ends_well, lived, six
 
 Scene = Callable[[], None]
 
@@ -47,15 +48,11 @@ def _lapse(scene: Scene) -> Callable[[], str | None]:
 
 
 def _an_index_with_a_copy_too_many() -> None:
-    nights.test_a_copy_without_a_place_is_not_waited_for(
-        mishaps.IndexMade(name="crowded", on=ES1, replicas=6), 2.0
-    )
+    ordinary.a_copy_without_a_place(mishaps.IndexMade(name="crowded", on=ES1, replicas=6), 2.0)
 
 
 def _an_index_is_reopened() -> None:
-    nights.test_what_others_do_to_indices_while_a_node_is_down_ends_no_run(
-        nights.IndexReopened(index="archive", seconds=20.0)
-    )
+    ordinary.others_work_on_indices(IndexReopened(index="archive", seconds=20.0))
 
 
 def _an_index_that_the_cluster_cannot_spare() -> None:
@@ -74,19 +71,19 @@ def _a_stop_is_refused() -> None:
 
 
 def _a_candidate_is_busy() -> None:
-    nights.test_work_on_one_candidate_lets_the_others_go_first(reindex=False)
+    ordinary.a_candidate_works(reindex=False)
 
 
 def _a_node_flaps() -> None:
-    nights.test_a_node_that_flaps_ends_no_run(ES5, 5.0)
+    ordinary.a_node_flaps(ES5, 5.0)
 
 
 def _a_disk_is_full_elsewhere() -> None:
-    nights.test_one_disk_over_its_watermark_lets_the_others_go_first()
+    ordinary.a_disk_is_full()
 
 
 def _a_snapshot_begins_after_before_stop() -> None:
-    nights.test_a_snapshot_after_before_stop_leaves_no_node_out_of_service_for_long()
+    ordinary.a_snapshot_begins_late()
 
 
 def _interrupted_while_a_node_is_down() -> None:
@@ -160,7 +157,7 @@ NIGHTS: Final[tuple[Defect, ...]] = (
         name="forgets what a rescue skipped",
         says="a node counts as recovered with hooks, tuning or a reboot still owed",
         swaps=(Swap(owner=recover, name="finish", by=_forgetting_work),),
-        scenario=_lapse(nights.test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn),
+        scenario=_lapse(ordinary.a_node_is_rescued),
     ),
     Defect(
         name="waits for what nobody took down",

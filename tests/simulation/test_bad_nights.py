@@ -58,7 +58,7 @@ def test_a_late_stop_never_takes_a_restarted_node_down_unseen(late: float, dies:
 
 
 @pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
-def test_a_reading_from_before_a_standstill_does_not_tell_that_a_late_stop_never_came(reads: Order) -> None:
+def test_a_reading_before_a_standstill_does_not_rule_out_a_stop(reads: Order) -> None:
     """The host carries it out after 20 s, while the program stands still with a reading of 5 s in hand."""
     world = cluster(3)
     still = Mishap(what=mishaps.ProgramStandsStill(seconds=500.0), verb="stop", after=5.0)
@@ -75,9 +75,7 @@ def test_a_reading_from_before_a_standstill_does_not_tell_that_a_late_stop_never
 
 @pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
 @pytest.mark.parametrize("after", [1.0, 6.0, 7.9])
-def test_a_program_that_was_suspended_tries_a_start_before_it_gives_a_node_up(
-    reads: Order, after: float
-) -> None:
+def test_a_suspended_program_tries_a_start_before_a_node_fails(reads: Order, after: float) -> None:
     """The first start failed, and nobody looked for longer than its limit: twenty minutes, or an hour."""
     for seconds, outcome in ((1200.0, Outcome.DONE), (3600.0, Outcome.FAILED)):
         world = cluster(3)
@@ -94,7 +92,7 @@ def test_a_program_that_was_suspended_tries_a_start_before_it_gives_a_node_up(
             assert play(simulation, simulation.resume()).outcome is Outcome.DONE
 
 
-def test_a_suspended_program_takes_no_unread_host_for_one_that_did_not_stop() -> None:
+def test_after_a_suspension_an_unread_host_is_not_unstopped() -> None:
     """It wakes up after an hour, and its connections are not back yet."""
     world = cluster(3)
     world.nodes[ES2].stop_seconds = 30.0
@@ -106,7 +104,7 @@ def test_a_suspended_program_takes_no_unread_host_for_one_that_did_not_stop() ->
     assert (state.outcome, all_up(world)) == (Outcome.DONE, True), state.message
 
 
-def test_a_node_that_goes_down_again_is_started_whatever_it_took_before() -> None:
+def test_a_node_that_goes_down_again_is_started_again() -> None:
     """Three starts were needed; it dies once it is back, and the run stands down."""
     world = cluster(3)
     plan = [
@@ -120,7 +118,7 @@ def test_a_node_that_goes_down_again_is_started_whatever_it_took_before() -> Non
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
 
 
-def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
+def test_a_reboot_after_a_signal_is_done_by_the_resume() -> None:
     world = cluster(3)
     asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
     simulation, state = run(world, plan=[asked], wanted=policy(reboot=True))
@@ -131,7 +129,7 @@ def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
-def test_a_rescued_node_is_back_without_the_reboot_that_it_has_no_time_for() -> None:
+def test_a_rescued_node_is_started_without_its_reboot() -> None:
     world = cluster(3)
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2, replicas=0), verb="stop")
     simulation, _ = run(world, plan=[made], wanted=policy(reboot=True))
@@ -141,7 +139,7 @@ def test_a_rescued_node_is_back_without_the_reboot_that_it_has_no_time_for() -> 
     assert all_up(world)
 
 
-def test_a_machine_that_boots_slowly_is_given_its_own_limit_in_a_stand_down() -> None:
+def test_a_slow_boot_has_its_own_limit_in_a_stand_down() -> None:
     world = cluster(3)
     world.nodes[ES2].reboot_seconds = 900.0
     asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="reboot", after=5.0)
@@ -151,7 +149,7 @@ def test_a_machine_that_boots_slowly_is_given_its_own_limit_in_a_stand_down() ->
     assert boots(world)["es2"] == 2
 
 
-def test_a_service_that_no_boot_starts_is_started_after_the_reboot() -> None:
+def test_a_service_that_no_boot_starts_is_started_by_the_run() -> None:
     world = cluster(3)
     for node in world.nodes.values():
         node.starts_at_boot = False
@@ -162,7 +160,7 @@ def test_a_service_that_no_boot_starts_is_started_after_the_reboot() -> None:
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_what_a_dead_run_had_in_hand_is_started_whatever_the_new_run_is_for(*, reboot: bool) -> None:
+def test_nodes_of_a_dead_run_are_started_by_any_new_run(*, reboot: bool) -> None:
     world = cluster(3)
     before = Incarnation(ephemeral_id="es2-life-1", started_at_ms=1)
     world.set(Level.PERSISTENT, ALLOCATION, "primaries")
@@ -190,7 +188,7 @@ def test_what_a_dead_run_had_in_hand_is_started_whatever_the_new_run_is_for(*, r
     assert world.agenda.now - began < 60.0
 
 
-def test_a_value_that_somebody_sets_during_the_run_stands_at_its_end() -> None:
+def test_a_value_that_somebody_sets_during_the_run_is_kept() -> None:
     world, key = cluster(3), "indices.recovery.max_bytes_per_sec"
     meddled = Mishap(what=mishaps.SettingMeddled(key=key, value="20mb"), verb="start", nth=1)
     _, state = run(world, plan=[meddled])
@@ -239,7 +237,7 @@ def test_a_reading_that_fails_at_the_beginning_is_waited_out() -> None:
         assert state.outcome is Outcome.DONE, f"{verb}: {state.message}"
 
 
-def test_a_run_that_owes_nothing_does_not_wait_for_a_master_to_end() -> None:
+def test_without_a_pending_change_a_run_ends_without_a_master() -> None:
     world = cluster(3)
     plan = [
         Mishap(what=mishaps.Unreadable(seconds=1e6)),
@@ -250,7 +248,7 @@ def test_a_run_that_owes_nothing_does_not_wait_for_a_master_to_end() -> None:
     assert world.agenda.now - state.process.started < 60.0
 
 
-def test_a_node_that_never_stopped_is_seen_to_run_on_when_it_is_tried_again() -> None:
+def test_a_node_that_never_stopped_is_seen_to_run_at_the_retry() -> None:
     world = cluster(3)
     cut_off = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=2000.0), verb="stop")
     simulation, state = run(world, plan=[cut_off], trips=[Trip(verb="stop", how=How.LOST)])
@@ -262,7 +260,7 @@ def test_a_node_that_never_stopped_is_seen_to_run_on_when_it_is_tried_again() ->
     assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
-def test_a_hook_that_fails_while_standing_down_is_said_and_is_a_failure() -> None:
+def test_a_hook_that_fails_in_a_stand_down_is_a_failure() -> None:
     asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="stop", after=1.0)
     trips = [Trip(verb="hook_after_recovery", how=How.REFUSED, times=99)]
     simulation, state = run(cluster(3), plan=[asked], trips=trips, wanted=policy(hooks=HOOKS))
@@ -271,7 +269,7 @@ def test_a_hook_that_fails_while_standing_down_is_said_and_is_a_failure() -> Non
     assert play(simulation, simulation.restore()).outcome is Outcome.FAILED
 
 
-def test_a_node_that_somebody_else_restarts_is_put_into_service_before_the_next_wave() -> None:
+def test_a_node_restarted_by_hand_is_in_service_before_the_next() -> None:
     plan = [
         Mishap(what=mishaps.Unreadable(seconds=30.0), verb="hook_before_stop"),
         Mishap(what=mishaps.NodeDies(node=ES2, back_after=1.0), verb="hook_before_stop"),
@@ -291,7 +289,7 @@ def test_an_added_replica_that_never_started_is_taken_away() -> None:
     assert next(index for index in world.indices.values() if index.name == "big").replicas == 0
 
 
-def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
+def test_a_resumed_run_without_its_lease_enables_allocation() -> None:
     undisturbed, _ = run(cluster(3))
     point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
     world = cluster(3)
@@ -312,7 +310,7 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_record_that_is_removed_by_hand_is_gone_at_once_and_that_of_another_machine_stays() -> None:
+def test_a_record_removed_by_hand_is_gone_and_no_other_is() -> None:
     """Epochs begin anew then: the record of the other machine has the number that ours had."""
     first = Simulation(cluster(3))
     first.begin(policy())
@@ -326,7 +324,7 @@ def test_a_record_that_is_removed_by_hand_is_gone_at_once_and_that_of_another_ma
     assert first.leases.read() == other.record, "ours is not there to be removed"
 
 
-def test_a_resume_that_cannot_be_committed_leaves_another_machine_something_to_restore_by() -> None:
+def test_an_uncommitted_resume_leaves_a_record_to_restore_by() -> None:
     """The record was removed by hand, and then the disk under the journal is full for good."""
     undisturbed, _ = run(cluster(3))
     point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
@@ -346,9 +344,7 @@ def test_a_resume_that_cannot_be_committed_leaves_another_machine_something_to_r
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_resumed_run_that_is_killed_at_once_can_be_restored_elsewhere_though_its_record_was_removed() -> (
-    None
-):
+def test_a_resume_killed_at_once_can_be_restored_elsewhere() -> None:
     undisturbed, _ = run(cluster(3))
     point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
     world = cluster(3)
@@ -366,7 +362,7 @@ def test_a_resumed_run_that_is_killed_at_once_can_be_restored_elsewhere_though_i
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_node_that_was_started_unjournalled_while_its_stop_was_in_doubt_is_counted() -> None:
+def test_an_unjournalled_start_after_a_stop_in_doubt_is_counted() -> None:
     world = cluster(3)
     full = Mishap(what=mishaps.DiskFull(seconds=600.0), verb="stop")
     simulation, state = run(world, plan=[full])
@@ -378,7 +374,7 @@ def test_a_node_that_was_started_unjournalled_while_its_stop_was_in_doubt_is_cou
     assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
-def test_a_node_with_a_searchable_snapshot_is_restarted_like_any_other() -> None:
+def test_a_node_with_a_searchable_snapshot_is_restarted() -> None:
     """Its index is away with it, which was known before: no rescue, so hooks and reboot take place."""
     world = cluster(3)
     mounted = world.add_index("mounted", replicas=0, places=["es2"], written=False)
@@ -419,7 +415,7 @@ def test_a_run_whose_record_was_removed_does_not_wait_for_it() -> None:
 
 @pytest.mark.parametrize("set_by", [-86400.0, 86400.0])
 @pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
-def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: float, how: How) -> None:
+def test_a_stop_in_doubt_is_settled_though_the_clock_was_set(set_by: float, how: How) -> None:
     def in_doubt() -> Simulation:
         return Simulation(cluster(3), trips=[Trip(verb="stop", how=how)])
 
@@ -437,7 +433,7 @@ def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: f
     assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
-def test_a_reboot_that_was_lost_is_not_asked_for_again_once_the_lease_is_lost() -> None:
+def test_without_its_lease_a_run_repeats_no_lost_reboot() -> None:
     """Half a minute later somebody else may be at work on the cluster: the node is started instead."""
     world = cluster(3)
     taken = Mishap(what=mishaps.LeaseTaken(), verb="reboot", after=5.0)
@@ -461,7 +457,7 @@ def test_a_reboot_in_doubt_is_asked_for_again_if_it_was_not_done(how: How) -> No
 
 
 @pytest.mark.parametrize("how", [How.LOST, How.REFUSED])
-def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how: How) -> None:
+def test_a_stand_down_does_not_wait_for_a_reboot_never_done(how: How) -> None:
     world = cluster(3)
     wanted = policy(reboot=True, deadlines=Deadlines(reboot=120.0))
     _, state = run(world, trips=[Trip(verb="reboot", how=how, times=99)], wanted=wanted)
@@ -476,7 +472,7 @@ def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how:
 # Merges -------------------------------------------------------------------------------------------------
 
 
-def test_an_index_that_was_red_at_the_beginning_is_merged_once_it_is_not() -> None:
+def test_an_index_red_at_the_beginning_is_merged_once_it_is_not() -> None:
     """Its only copies are on a node that is away: no segment of them is counted, which is not few enough."""
     world = loaded(5, replicas=0)
     simulation = Simulation(world)
@@ -490,7 +486,7 @@ def test_an_index_that_was_red_at_the_beginning_is_merged_once_it_is_not() -> No
 
 
 @pytest.mark.parametrize("unreadable", [0.0, 30.0, 600.0])
-def test_a_copy_that_comes_back_unmerged_is_named_at_the_end_of_the_run(unreadable: float) -> None:
+def test_a_copy_that_comes_back_unmerged_is_named_at_the_end(unreadable: float) -> None:
     """Its node was away while its index was merged, so that no merge reached it."""
     world = loaded(5)
     for index in world.indices.values():

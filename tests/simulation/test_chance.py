@@ -67,7 +67,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
         300298,
     ],
 )
-def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int) -> None:
+def test_seeds_that_once_broke_a_property_as_drawn_break_none(seed: int) -> None:
     """Found by `make soak`, with gates and all that ordinary nights bring."""
     live(seed)
 

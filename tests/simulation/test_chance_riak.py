@@ -168,7 +168,7 @@ def test_a_node_that_does_not_come_back_whole_ends_the_run(what: riak_mishaps.Of
     assert world.nodes[FIVE].life == 1
 
 
-def test_a_service_that_no_peer_sees_is_no_vnode_that_does_not_run() -> None:
+def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
     world = ringed()
     ring_changes.befall(world, riak_mishaps.ServiceNeverUp(node=TWO))
     machines.restart(world, world.nodes[TWO])

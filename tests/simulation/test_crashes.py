@@ -138,7 +138,7 @@ def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(kill: Kill, every:
 
 
 @pytest.mark.parametrize("late", [12.0, 22.0, 29.0])
-def test_killed_with_a_merge_on_its_way_it_is_not_asked_for_before_it_has_come(late: float) -> None:
+def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(late: float) -> None:
     """A node that stood still begins with it when another process has looked already, and found nothing."""
     simulation = Simulation(_world("merged"), trips=[Trip(verb="force_merge", how=How.LATE, late=late)])
     state = simulation.begin(_WAYS["merged"][1])

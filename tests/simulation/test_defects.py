@@ -95,7 +95,7 @@ def test_everything_is_put_back_before_a_defect_is_told(verb: type[HostAction], 
     assert world.violations == []
 
 
-def test_a_defect_that_goes_on_ends_the_program_and_nothing_spins() -> None:
+def test_a_defect_that_repeats_ends_the_program_at_once() -> None:
     simulation = Simulation(cluster(3))
     hosts = Faulty(simulation.hosts, StartNode, times=99)
     with pytest.raises(DefectError):
@@ -216,7 +216,7 @@ def test_no_defect_leaves_a_node_down_or_allocation_disabled(monkeypatch: pytest
     assert met > len(RAISING) * 4, "most points are never met: the test has lost its run"
 
 
-def test_no_node_is_started_unseen_beside_a_hook_that_may_still_run() -> None:
+def test_no_node_starts_unseen_beside_a_hook_that_may_still_run() -> None:
     """The hook's port raised, so that its end is not known; and nothing can be read any more."""
     simulation = Simulation(cluster(3))
     switch = Switch("cluster", "observe", Phase.STANDING_DOWN)

@@ -318,7 +318,7 @@ def test_a_suspended_process_writes_nothing_under_its_successor(
     assert wrong == []
 
 
-def test_a_process_whose_lease_was_given_back_while_it_was_suspended_does_not_wait_for_it(
+def test_a_suspended_process_does_not_wait_for_a_removed_lease(
     tmp_path: Path,
 ) -> None:
     """Another machine has restored its changes meanwhile; no record shows that any more."""
@@ -341,7 +341,7 @@ def test_a_process_whose_lease_was_given_back_while_it_was_suspended_does_not_wa
     assert bench.world.violations == []
 
 
-def test_a_process_whose_journal_another_took_up_is_deposed_whatever_its_lease_says(tmp_path: Path) -> None:
+def test_a_process_whose_journal_another_writes_is_deposed(tmp_path: Path) -> None:
     """Its lease is refreshed all the time: the other process could not reach it, or took none."""
     bench = Bench(tmp_path)
     first = bench.first()
@@ -362,7 +362,7 @@ def test_a_process_whose_journal_another_took_up_is_deposed_whatever_its_lease_s
     assert len(first.store.replay("run-1")) == len(past) + 2
 
 
-def test_a_deposed_process_leaves_its_successor_the_journal_before_that_one_has_written(
+def test_a_deposed_process_leaves_the_journal_to_its_successor(
     tmp_path: Path,
 ) -> None:
     """One more event, and the successor would find its journal written to by another process."""

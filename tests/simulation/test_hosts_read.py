@@ -78,7 +78,7 @@ def test_a_held_run_reads_the_hosts_of_the_next_wave_alone(read: Read) -> None:
     assert max(_within(read, began)) <= 2
 
 
-def test_every_host_is_read_before_the_first_stop_and_each_before_its_own(read: Read) -> None:
+def test_every_host_is_read_first_and_again_before_its_own_stop(read: Read) -> None:
     simulation = _held(Mishap(what=_SNAPSHOT))
     waves = [r for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
     first = waves[0].at
@@ -90,7 +90,7 @@ def test_every_host_is_read_before_the_first_stop_and_each_before_its_own(read: 
         assert set(record.event.wave.nodes) <= just_before[-1]
 
 
-def test_where_many_candidates_are_passed_over_no_host_is_waited_for_one_by_one(read: Read) -> None:
+def test_hosts_of_many_skipped_candidates_are_read_at_once(read: Read) -> None:
     """Nine hosts are cut off once the first node has gone: a few readings find one that is not."""
     reached = {NodeName("es10"), NodeName("es8"), NodeName("es1")}
     cut = [

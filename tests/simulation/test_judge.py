@@ -70,7 +70,7 @@ def test_a_node_that_dies_just_before_its_stop_is_ours_to_start() -> None:
     assert any("es2 was left down" in said for said in simulation.world.violations)
 
 
-def test_a_reboot_that_takes_down_a_node_which_was_not_stopped_is_noticed() -> None:
+def test_a_reboot_of_a_machine_with_an_unstopped_node_is_noticed() -> None:
     simulation = _withheld()
     simulation.world.allowed_down = 2
     simulation.world.nodes[ES2].machine = simulation.world.nodes[ES3].machine
@@ -99,7 +99,7 @@ def test_two_machines_down_at_once_are_noticed() -> None:
         assert len(told) == others
 
 
-def test_a_reboot_of_a_node_that_runs_is_noticed_and_one_of_a_node_that_is_down_is_not() -> None:
+def test_a_reboot_is_noticed_only_where_its_node_runs() -> None:
     simulation = _withheld()
     simulation.hosts.perform(StopNode(node=ES2))
     simulation.world.agenda.advance(5.0)
@@ -123,7 +123,7 @@ def test_a_stop_beside_copies_that_nobody_works_on_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "noticed"), [(0.1, True), (5.0, False)])
-def test_copies_that_a_closing_has_set_aside_are_no_loss_once_their_primary_serves(
+def test_copies_that_a_closing_set_aside_are_no_loss(
     seconds: float,
     noticed: bool,  # noqa: FBT001
 ) -> None:
@@ -137,7 +137,7 @@ def test_copies_that_a_closing_has_set_aside_are_no_loss_once_their_primary_serv
     assert bool(said) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
-def test_a_stop_beside_a_replica_that_went_with_a_node_that_flapped_is_noticed() -> None:
+def test_a_stop_beside_a_replica_that_a_flap_took_is_noticed() -> None:
     simulation = _withheld()
     simulation.world.add_index(".tasks", replicas=2).auto_expand = "0-all"
     simulation.fate.befall(NodeFlaps(node=ES2, seconds=1.0))
@@ -148,7 +148,7 @@ def test_a_stop_beside_a_replica_that_went_with_a_node_that_flapped_is_noticed()
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_last_copy_that_others_leave_is_noticed_unless_they_do_so_after_the_last_reading(
+def test_a_last_copy_that_others_leave_in_time_is_noticed(
     read: bool,  # noqa: FBT001
 ) -> None:
     simulation = _withheld()
@@ -162,7 +162,7 @@ def test_a_last_copy_that_others_leave_is_noticed_unless_they_do_so_after_the_la
     assert bool(said) is read
 
 
-def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() -> None:
+def test_a_stop_is_noticed_only_with_a_part_in_a_recovery() -> None:
     for node, noticed in ((NodeName("es1"), True), (NodeName("es5"), False)):
         simulation = Simulation(slow())
         simulation.world.files[CONCURRENT_RECOVERIES] = "15"
@@ -174,7 +174,7 @@ def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() ->
         assert bool(said) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
-def test_a_stop_that_is_not_done_for_half_a_minute_is_taken_as_lost() -> None:
+def test_a_stop_not_done_for_half_a_minute_is_taken_as_lost() -> None:
     for seconds, noticed in ((20.0, True), (31.0, False)):
         simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=400.0))
         simulation.hosts.perform(StopNode(node=ES2))
@@ -187,7 +187,7 @@ def test_a_stop_that_is_not_done_for_half_a_minute_is_taken_as_lost() -> None:
 @pytest.mark.parametrize(
     ("late", "read", "noticed"), [(40.0, False, False), (40.0, True, True), (20.0, False, True)]
 )
-def test_a_late_stop_that_is_done_between_the_last_reading_and_another_stop_is_no_fault_of_that(
+def test_a_late_stop_after_the_last_reading_is_no_fault(
     late: float,
     read: bool,  # noqa: FBT001
     noticed: bool,  # noqa: FBT001
@@ -205,7 +205,7 @@ def test_a_late_stop_that_is_done_between_the_last_reading_and_another_stop_is_n
     assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
-def test_a_node_that_dies_after_its_stop_could_be_taken_as_lost_is_not_down_by_us() -> None:
+def test_a_node_that_dies_after_its_lost_stop_is_not_down_by_us() -> None:
     """It had run on for half a minute, and another was stopped; a death before that counts as the stop."""
     for seconds, noticed in ((20.0, True), (37.0, False)):
         simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=110.0))
@@ -219,7 +219,7 @@ def test_a_node_that_dies_after_its_stop_could_be_taken_as_lost_is_not_down_by_u
         assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
-def test_a_node_that_dies_again_while_it_is_brought_back_stays_down_by_us() -> None:
+def test_a_node_that_dies_again_at_its_start_stays_down_by_us() -> None:
     """Its stop was done long ago: a life that did not join yet is no sign that the stop is lost."""
     simulation = _withheld()
     simulation.hosts.perform(StopNode(node=ES2))
@@ -234,7 +234,7 @@ def test_a_node_that_dies_again_while_it_is_brought_back_stays_down_by_us() -> N
     assert [said for said in simulation.world.violations if "es3 is stopped while es2 is down by us" in said]
 
 
-def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
+def test_a_late_stop_that_takes_our_second_node_down_is_noticed() -> None:
     """It was sent when all was well; the node came up by itself, and only then is the stop done."""
     simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=20.0))
     simulation.hosts.perform(StopNode(node=ES2))
@@ -245,7 +245,7 @@ def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
     assert [said for said in simulation.world.violations if "es2, es3 are down by us at once" in said]
 
 
-def test_a_stop_beside_a_node_that_is_away_is_noticed_unless_the_run_began_without_it() -> None:
+def test_a_stop_beside_a_node_that_left_meanwhile_is_noticed() -> None:
     simulation = _withheld()
     simulation.fate.befall(mishaps.NodeDies(node=ES3, back_after=100.0))
     simulation.world.agenda.advance(60.0)
@@ -262,7 +262,7 @@ def test_a_stop_beside_a_node_that_is_away_is_noticed_unless_the_run_began_witho
 
 
 @pytest.mark.parametrize("starts", [False, True])
-def test_work_beside_another_node_that_is_away_is_noticed_unless_that_one_starts(starts: bool) -> None:  # noqa: FBT001
+def test_work_beside_an_away_node_that_does_not_start_is_noticed(starts: bool) -> None:  # noqa: FBT001
     simulation = _withheld(nodes=5)
     simulation.hosts.perform(StopNode(node=ES2))
     simulation.fate.befall(mishaps.NodeDies(node=ES3, back_after=600.0))
@@ -288,7 +288,7 @@ def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("late", "read", "ours"), [(150.0, 60.0, True), (200.0, 60.0, False), (200.0, 20.0, True)]
 )
-def test_a_stop_that_is_done_after_minutes_is_nobodys_once_somebody_could_take_it_as_lost(
+def test_a_stop_done_after_it_could_be_taken_as_lost_is_nobodys(
     late: float,
     read: float,
     ours: bool,  # noqa: FBT001
@@ -311,7 +311,7 @@ def test_what_others_take_down_is_no_fault_of_the_program() -> None:
     assert simulation.world.violations == []
 
 
-def test_what_another_operator_leaves_is_to_stand_unless_nobody_could_know_of_it() -> None:
+def test_what_another_operator_set_is_kept_if_it_could_be_known() -> None:
     simulation = _withheld()
     meddled = mishaps.SettingMeddled(key=ALLOCATION, value="none")
     simulation.fate.befall(meddled)
@@ -326,7 +326,7 @@ def test_what_another_operator_leaves_is_to_stand_unless_nobody_could_know_of_it
     assert may_stand() == ("none",), "it was there to be read"
 
 
-def test_a_lease_that_is_not_refreshed_is_lost_after_a_minute_and_regained() -> None:
+def test_an_unrefreshed_lease_is_lost_in_a_minute_and_regained() -> None:
     simulation = Simulation(cluster(3))
     simulation.begin(policy())
     agenda, lease = simulation.world.agenda, simulation.attempt.lease
@@ -348,7 +348,7 @@ def test_a_lease_that_is_not_refreshed_is_lost_after_a_minute_and_regained() -> 
 
 
 @pytest.mark.parametrize("what", [mishaps.LeaseTaken(), LeaseUnrefreshed(seconds=10.0)], ids=str)
-def test_no_record_is_written_over_a_lease_that_is_not_ours_to_write(what: mishaps.What) -> None:
+def test_no_record_is_written_over_a_lease_that_is_not_ours(what: mishaps.What) -> None:
     simulation = Simulation(cluster(3))
     simulation.begin(policy())
     owing = simulation.journalled(

@@ -48,14 +48,14 @@ def test_a_replica_that_is_left_is_seen(life: Life) -> None:
     assert _said(life) == [f"logs has {index.replicas} replicas"]
 
 
-def test_a_replica_that_is_left_on_an_index_of_during_the_run_is_seen(life: Life) -> None:
+def test_a_replica_left_on_an_index_made_during_the_run_is_seen(life: Life) -> None:
     life.world.create_index("new", replicas=0)
     assert _said(life) == []
     allocation.set_replicas(life.world, _index(life, "new"), 1)
     assert _said(life) == ["new has 1 replicas"]
 
 
-def test_an_index_that_is_made_again_is_another_one_and_has_what_its_maker_gave_it(life: Life) -> None:
+def test_an_index_made_again_has_the_settings_of_its_maker(life: Life) -> None:
     before = _index(life, "logs")
     allocation.set_replicas(life.world, before, before.replicas + 1)
     life.simulation.fate.befall(mishaps.IndexDeleted(index="logs", made_again=True))
@@ -64,7 +64,7 @@ def test_an_index_that_is_made_again_is_another_one_and_has_what_its_maker_gave_
     assert _said(life) == []
 
 
-def test_a_node_that_a_run_of_another_machine_named_as_failed_is_not_for_this_one_to_name(life: Life) -> None:
+def test_a_node_that_another_machine_named_is_not_named_again(life: Life) -> None:
     """This one knows nothing of that run, whose record is gone with it; people were told of the node."""
     life.simulation = Simulation(cluster(3))
     life.world = world = life.simulation.world
@@ -83,7 +83,7 @@ def test_a_node_that_a_run_of_another_machine_named_as_failed_is_not_for_this_on
         life._judge_end(restored, [])
 
 
-def test_hooks_that_a_failed_run_of_another_machine_named_are_for_people_to_run(life: Life) -> None:
+def test_hooks_that_another_machine_named_are_left_to_people(life: Life) -> None:
     life.simulation = Simulation(cluster(3))
     life.world = world = life.simulation.world
     other = life.simulation.successor("theirs")
@@ -98,7 +98,7 @@ def test_hooks_that_a_failed_run_of_another_machine_named_are_for_people_to_run(
         assert world.nodes[ES2].to_undo == due
 
 
-def test_what_a_forgotten_run_left_is_not_for_the_next_one_to_restore_but_allocation_is_to_be_named(
+def test_allocation_that_a_forgotten_run_left_is_named(
     life: Life,
 ) -> None:
     """Its journal is torn and its record was removed by hand. The next run must say what bars it."""
@@ -131,12 +131,12 @@ def _lose(life: Life, name: NodeName, *, ours: bool) -> None:
         copy.state = CopyState.INITIALIZING
 
 
-def test_a_copy_that_is_built_anew_after_its_node_left_by_itself_is_not_missed(life: Life) -> None:
+def test_a_copy_rebuilt_after_its_node_left_alone_is_not_missed(life: Life) -> None:
     _lose(life, next(iter(life.world.nodes)), ours=False)
     life._judge_copies([])  # it raises, or not
 
 
-def test_a_copy_that_the_run_took_down_is_missed_though_it_is_on_its_way(life: Life) -> None:
+def test_a_copy_that_the_run_took_down_is_missed_until_it_serves(life: Life) -> None:
     life.simulation.begin(life.drawn.wanted)
     _lose(life, next(iter(life.world.nodes)), ours=True)
     with pytest.raises(BrokenError, match="missing at the end"):
@@ -144,7 +144,7 @@ def test_a_copy_that_the_run_took_down_is_missed_though_it_is_on_its_way(life: L
 
 
 @pytest.mark.parametrize(("served", "missed"), [(1, False), (2, True)])
-def test_a_copy_that_was_told_as_not_waited_for_is_missed_only_if_fewer_serve_than_were_taken_down(
+def test_a_copy_named_as_not_waited_for_is_missed_if_fewer_serve(
     life: Life, *, served: int, missed: bool
 ) -> None:
     """Of copies without a place the cluster may build the wave's own last: the shard is then as it was."""
@@ -171,7 +171,7 @@ def test_a_copy_that_was_told_as_not_waited_for_is_missed_only_if_fewer_serve_th
     assert not life._as_found(before, Absent(shard=shard.id, serving=1, had=2))  # it had not said so yet
 
 
-def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are_not(life: Life) -> None:
+def test_a_replica_that_others_add_is_not_the_runs_to_wait_for(life: Life) -> None:
     life.simulation.begin(life.drawn.wanted)
     index = _index(life, "logs")
     life.simulation.fate.befall(index_mishaps.ReplicasSet(index="logs", replicas=index.replicas + 1))
@@ -196,7 +196,7 @@ def test_a_wave_that_splits_a_machine_is_seen() -> None:
         _waves_of(policy())._judge_waves()
 
 
-def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
+def test_a_node_that_a_late_stop_takes_splits_no_machine() -> None:
     """The other node of its machine is up, and waits for a reboot of both in another wave."""
     late = Trip(verb="stop", target=NodeName("es5"), how=How.LATE, late=70.0)
     held = Mishap(what=mishaps.SnapshotBegun(), verb="stop", after=1.0)  # or both would go again before that
@@ -207,7 +207,7 @@ def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
     life._judge_waves()
 
 
-def test_a_replica_that_goes_and_comes_with_its_node_is_the_runs_to_wait_for() -> None:
+def test_a_replica_that_moves_with_its_node_is_waited_for() -> None:
     """Replicas that follow the number of nodes are fewer while a node is down: nobody gave them up."""
     life = Life(chance(1))
     life.simulation = Simulation(cluster(3))

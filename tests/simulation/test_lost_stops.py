@@ -11,7 +11,7 @@ from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks
+from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
@@ -26,53 +26,49 @@ from orchestrator.simulation.mishaps import (
     NodeDies,
     ProgramStandsStill,
     RestartedByHand,
-    Seams,
     Trip,
-    Unreadable,
 )
 from orchestrator.simulation.world import World
+from tests.simulation.late_stops import (
+    ES1,
+    ES2,
+    ES3,
+    LONG_AFTER,
+    SHORT,
+    Deadly,
+    away,
+    begun_and_killed,
+    late_stop,
+    late_while_it_prepares,
+)
 from tests.simulation.play import cluster, killed, lives, play, policy
-
-ES1, ES2, ES3 = (NodeName(f"es{number}") for number in range(1, 4))
-_SHORT = Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0)
-_LONG_AFTER = 8000.0
-
-
-def _late(node: NodeName, late: float) -> Trip:
-    return Trip(verb="stop", how=How.LATE, target=node, late=late)
-
-
-def _away(world: World) -> list[NodeName]:
-    return [node.name for node in world.nodes.values() if not node.joined]
 
 
 @pytest.mark.parametrize("request_", [Request.PAUSE, Request.INTERRUPT])
-def test_a_run_does_not_end_while_its_lost_stop_may_still_be_done(request_: Request) -> None:
+def test_a_run_does_not_end_while_its_lost_stop_may_be_done(request_: Request) -> None:
     """Nobody would start the node: the program is gone, and its lease with it."""
     world = cluster(3)
     asked = Mishap(what=Asked(request=request_), verb="stop", after=50.0)
-    simulation = Simulation(world, plan=[asked], trips=[_late(ES2, 110.0)])
-    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    simulation = Simulation(world, plan=[asked], trips=[late_stop(ES2, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=SHORT)))
     assert state.outcome is not Outcome.DONE, state.message
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == []
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == []
     assert world.violations == []
 
 
-def test_a_run_that_is_done_does_not_end_while_its_lost_stop_may_still_be_done() -> None:
+def test_a_done_run_does_not_end_while_its_lost_stop_may_be_done() -> None:
     world = cluster(3)
-    simulation = Simulation(world, trips=[_late(ES3, 110.0)])
-    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    simulation = Simulation(world, trips=[late_stop(ES3, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=SHORT)))
     assert state.outcome is Outcome.DONE, state.message
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == []
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == []
 
 
 @pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
 @pytest.mark.parametrize("silent", [0.0, 640.0])
-def test_a_program_that_stands_still_meanwhile_does_not_end_before_it_has_looked(
-    reads: Order, silent: float
-) -> None:
+def test_a_program_that_stood_still_reads_again_before_it_ends(reads: Order, silent: float) -> None:
     """It waits for the lost stop, and is suspended for longer than it would wait; the host does it then."""
     world = cluster(3)
     plan = [
@@ -80,24 +76,24 @@ def test_a_program_that_stands_still_meanwhile_does_not_end_before_it_has_looked
         Mishap(what=ProgramStandsStill(seconds=600.0), verb="stop", after=50.0),
         Mishap(what=HostCutOff(node=ES2, seconds=silent), verb="stop", after=60.0),
     ]
-    simulation = Simulation(world, plan=plan, trips=[_late(ES2, 70.0)])
-    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)), reads=reads)
+    simulation = Simulation(world, plan=plan, trips=[late_stop(ES2, 70.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=SHORT)), reads=reads)
     assert "es2 left" in [what for _, what in world.story]
     assert state.outcome is Outcome.INTERRUPTED, state.message
-    assert _away(world) == []
+    assert away(world) == []
     assert world.violations == []
 
 
-def test_a_late_stop_that_takes_the_master_down_is_made_good_without_a_master() -> None:
+def test_a_late_stop_of_the_master_is_repaired_without_a_master() -> None:
     """One of three voters has died: with the second there is no majority, and so no list of members."""
     world = cluster(3)
     master = NodeName(str(world.master))
     other = next(name for name in (ES3, ES2, ES1) if name != master)
     dies = Mishap(what=NodeDies(node=other, back_after=600.0), verb="stop", target=master, after=15.0)
-    simulation = Simulation(world, plan=[dies], trips=[_late(master, 70.0)])
-    play(simulation, simulation.begin(policy(deadlines=_SHORT)))
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == []
+    simulation = Simulation(world, plan=[dies], trips=[late_stop(master, 70.0)])
+    play(simulation, simulation.begin(policy(deadlines=SHORT)))
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == []
 
 
 @pytest.mark.parametrize(
@@ -111,8 +107,8 @@ def test_copies_that_a_late_stop_took_down_are_waited_for(by_hand: tuple[Mishap,
     for number in range(2):
         slow = world.add_index(f"slow-{number}", replicas=1, places=[ES3, ES1], size=2 << 30)
         slow.delay, slow.keeps = 0.0, 0.0
-    simulation = Simulation(world, plan=by_hand, trips=[_late(ES3, 110.0)])
-    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    simulation = Simulation(world, plan=by_hand, trips=[late_stop(ES3, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=SHORT)))
     assert state.outcome is Outcome.DONE, state.message
     assert [what for _, what in world.story].count("es3 left") == 2
     assert [str(shard.id) for _, shard in shards_of(world) if len(shard.started) < len(shard.copies)] == []
@@ -122,8 +118,8 @@ def test_copies_that_a_late_stop_took_down_are_waited_for(by_hand: tuple[Mishap,
 
 def _killed_with_a_lost_stop(world: World) -> Simulation:
     """The program took a lost stop as not done and was killed; then the host does it."""
-    simulation = Simulation(world, trips=[_late(ES2, 70.0)])
-    state = simulation.begin(policy(deadlines=_SHORT, settle_consecutive=9))
+    simulation = Simulation(world, trips=[late_stop(ES2, 70.0)])
+    state = simulation.begin(policy(deadlines=SHORT, settle_consecutive=9))
     point = next(
         place for place, what in enumerate(_passed(world)) if what.startswith("after restore_allocation")
     )
@@ -131,34 +127,34 @@ def _killed_with_a_lost_stop(world: World) -> Simulation:
     with contextlib.suppress(Crash):
         play(simulation, state)
     simulation.seams.crash_at = None
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == [ES2]
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == [ES2]
     return simulation
 
 
 def _passed(world: World) -> list[str]:
     """The points that such a run passes."""
-    simulation = Simulation(cluster(len(world.nodes)), trips=[_late(ES2, 70.0)])
-    play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    simulation = Simulation(cluster(len(world.nodes)), trips=[late_stop(ES2, 70.0)])
+    play(simulation, simulation.begin(policy(deadlines=SHORT)))
     return simulation.seams.passed
 
 
 @pytest.mark.parametrize("by", ["restore", "resume"])
-def test_what_a_lost_stop_took_down_after_a_kill_is_brought_up_by_whoever_takes_over(by: str) -> None:
+def test_a_node_that_a_lost_stop_took_is_started_at_a_takeover(by: str) -> None:
     world = cluster(3)
     simulation = _killed_with_a_lost_stop(world)
     begun: RunState = getattr(simulation, by)()
     state = play(simulation, begun)
     assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
-    assert _away(world) == []
+    assert away(world) == []
 
 
-def test_a_lost_stop_is_awaited_also_on_a_host_that_others_rebooted_before_it() -> None:
+def test_a_lost_stop_is_awaited_on_a_host_rebooted_before_it() -> None:
     """Its boot is not the one that the run read first: that says nothing of a stop that was sent after it."""
     world = cluster(3)
     es3, asleep = world.nodes[ES3], Mishap(what=ProgramStandsStill(seconds=100.0), verb="start", target=ES2)
     es3.reboot_seconds = 10.0
-    simulation = Simulation(world, plan=[asleep], trips=[_late(ES3, 5.0)])
+    simulation = Simulation(world, plan=[asleep], trips=[late_stop(ES3, 5.0)])
 
     def reboot() -> None:
         if simulation.fate.asleep_until > world.agenda.now:
@@ -168,62 +164,33 @@ def test_a_lost_stop_is_awaited_also_on_a_host_that_others_rebooted_before_it() 
 
     world.agenda.after(1.0, reboot)
     hooks = Hooks(while_stopped=(Hook(run="patch {node}"),))
-    state = play(simulation, simulation.begin(policy(deadlines=_SHORT, hooks=hooks)))
+    state = play(simulation, simulation.begin(policy(deadlines=SHORT, hooks=hooks)))
     assert es3.boot == 2, "the scenario takes place"
     assert state.outcome is Outcome.DONE, state.message
     assert world.violations == []
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == []
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == []
 
 
-class _Deadly(Seams):
-    """Seams at which the program is killed the first time that it passes a point of this name."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self._what = what
-
-    def point(self, what: str) -> None:
-        super().point(what)
-        if what.startswith(self._what):
-            raise Crash(what)
-
-
-def _begun_and_killed(simulation: Simulation, what: str, hooks: Hooks | None = None) -> None:
-    """Begin a run, and kill the program at that point."""
-    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(what)
-    with pytest.raises(Crash):
-        play(simulation, simulation.begin(policy(deadlines=_SHORT, hooks=hooks or Hooks())))
-    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Seams()
-
-
-def late_while_it_prepares() -> Simulation:
-    """A run that was killed after a lost stop, and whose cluster cannot be read while the stop is done."""
-    simulation = Simulation(cluster(3), trips=[_late(ES2, 70.0)])
-    _begun_and_killed(simulation, "after restore_allocation")
-    simulation.fate.befall(Unreadable(seconds=150.0))
-    return simulation
-
-
-def test_a_lost_stop_that_is_done_while_a_resumed_run_prepares_is_made_good() -> None:
+def test_a_lost_stop_done_while_a_resume_prepares_is_repaired() -> None:
     simulation = late_while_it_prepares()
     state = play(simulation, simulation.resume())
     assert "es2 left" in [what for _, what in simulation.world.story]
     assert state.outcome is Outcome.DONE, state.message
-    assert _away(simulation.world) == []
+    assert away(simulation.world) == []
     assert simulation.world.violations == []
 
 
-def test_copies_that_a_late_stop_took_down_after_a_kill_are_waited_for() -> None:
+def test_copies_that_a_late_stop_took_after_a_kill_are_awaited() -> None:
     """They are copied anew once the node is started; it is back in service only after that."""
     world = cluster(3)
     slow = world.add_index("slow", replicas=2, places=[ES1, ES2, ES3], size=8 << 30)
     slow.keeps = 0.0
-    simulation = Simulation(world, trips=[_late(ES2, 70.0)])
+    simulation = Simulation(world, trips=[late_stop(ES2, 70.0)])
     pool = Hooks(after_recovery=(Hook(run="pool {node}"),))
-    _begun_and_killed(simulation, "after restore_allocation", pool)
+    begun_and_killed(simulation, "after restore_allocation", pool)
     world.agenda.advance(300.0)
-    assert _away(world) == [ES2]
+    assert away(world) == [ES2]
     state = play(simulation, simulation.resume())
     assert state.outcome is Outcome.DONE, state.message
     assert [
@@ -233,18 +200,18 @@ def test_copies_that_a_late_stop_took_down_after_a_kill_are_waited_for() -> None
 
 
 @pytest.mark.parametrize("by", ["restore", "resume"])
-def test_a_stop_in_doubt_is_awaited_after_a_kill_though_others_restarted_the_node(by: str) -> None:
+def test_a_stop_in_doubt_is_awaited_after_a_kill_and_a_restart(by: str) -> None:
     """The node lives a new life, and the stop that was sent before the kill is still on its way."""
     world = cluster(3)
-    simulation = Simulation(world, trips=[_late(ES2, 110.0)])
-    _begun_and_killed(simulation, "after stop of es2")
+    simulation = Simulation(world, trips=[late_stop(ES2, 110.0)])
+    begun_and_killed(simulation, "after stop of es2")
     machines.restart(world, world.nodes[ES2])
     world.agenda.advance(30.0)
     begun: RunState = getattr(simulation, by)()
     state = play(simulation, begun)
     assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
-    world.agenda.advance(_LONG_AFTER)
-    assert _away(world) == []
+    world.agenda.advance(LONG_AFTER)
+    assert away(world) == []
     assert world.violations == []
 
 
@@ -269,10 +236,10 @@ def test_a_resumed_run_waits_for_a_lost_stop_with_allocation_on() -> None:
     assert sum(action.purpose is Purpose.WITHHOLD for action in writes) == 3, "one a node"
 
 
-def test_a_resumed_run_stops_no_other_node_beside_one_whose_lost_stop_may_still_be_done() -> None:
+def test_a_resume_stops_no_node_while_a_lost_stop_may_be_done() -> None:
     """es2 is busy, so that es3 would go first; and then the stop of es2 is done."""
     busy = Mishap(what=WorkBegun(node=ES2, seconds=90.0), verb="restore_allocation")
-    simulation = _killed_once_it_was_taken_as_not_done(_late(ES2, 42.0), busy)
+    simulation = _killed_once_it_was_taken_as_not_done(late_stop(ES2, 42.0), busy)
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
     assert simulation.world.violations == []
     down = set[NodeName]()
@@ -284,55 +251,53 @@ def test_a_resumed_run_stops_no_other_node_beside_one_whose_lost_stop_may_still_
         assert len(down) < 2, f"{down} are down together"
 
 
-def test_a_stop_in_doubt_is_known_to_another_machine_though_its_node_died_and_was_started_meanwhile() -> None:
+def test_another_machine_knows_a_stop_in_doubt_of_a_started_node() -> None:
     """es2 dies by itself before the stop is done; the run starts it and is killed; then the stop is done."""
     world = cluster(3)
     dies = Mishap(what=NodeDies(node=ES2), verb="stop", target=ES2, after=20.0)
-    simulation = Simulation(world, plan=[dies], trips=[_late(ES2, 70.0)])
-    _begun_and_killed(simulation, "after restore_allocation")
+    simulation = Simulation(world, plan=[dies], trips=[late_stop(ES2, 70.0)])
+    begun_and_killed(simulation, "after restore_allocation")
     world.agenda.advance(300.0)
-    assert _away(world) == [ES2]
+    assert away(world) == [ES2]
     other = simulation.elsewhere("run-2")
-    state = other.take_over(policy(deadlines=_SHORT))
+    state = other.take_over(policy(deadlines=SHORT))
     assert state is not None
     state = play(other, state)
     assert state.outcome is Outcome.RESTORED, state.message
-    assert _away(world) == []
+    assert away(world) == []
 
 
 def _done_and_killed(world: World) -> Simulation:
     """A run that was done, killed before it gave its lease back, with a stop that it was not sure of."""
     simulation = Simulation(world)
-    _begun_and_killed(simulation, f"after stop of {ES3}")
-    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(
+    begun_and_killed(simulation, f"after stop of {ES3}")
+    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Deadly(
         "after the commit of phase_entered, run_finished"
     )
     assert killed(simulation, simulation.resume())
     return simulation
 
 
-def test_a_run_that_is_done_by_the_state_leaves_nothing_to_restore_though_its_lease_was_not_given_back() -> (
-    None
-):
+def test_a_done_run_with_its_lease_left_has_nothing_to_restore() -> None:
     world = cluster(3)
     simulation = _done_and_killed(world)
     world.agenda.advance(100.0)
-    assert simulation.take_over(policy(deadlines=_SHORT)) is None
+    assert simulation.take_over(policy(deadlines=SHORT)) is None
     again = simulation.successor("run-2")
-    state = play(again, again.begin(policy(deadlines=_SHORT)))
+    state = play(again, again.begin(policy(deadlines=SHORT)))
     assert state.outcome is Outcome.DONE, state.message
     assert lives(world) == {ES1: 3, ES2: 3, ES3: 3}
     assert world.violations == []
 
 
-def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted_when_its_repair_is_resumed() -> None:
+def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted() -> None:
     """Another machine cannot know that it was done."""
     world = cluster(3)
     simulation = _done_and_killed(world)
     before = lives(world)
     world.agenda.advance(100.0)
     other = simulation.elsewhere("run-2")
-    state = other.take_over(policy(deadlines=_SHORT))
+    state = other.take_over(policy(deadlines=SHORT))
     assert state is not None, "its record names the node that the stop may still take down"
     assert play(other, state).outcome is Outcome.RESTORED
     assert play(other, other.resume()).outcome is Outcome.DONE

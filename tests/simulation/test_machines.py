@@ -64,7 +64,7 @@ def _done(state: RunState, world: World) -> None:
     assert world.settings() == ({}, {})
 
 
-def test_what_the_run_would_mend_itself_is_not_told_as_what_holds_it() -> None:
+def test_what_the_run_itself_would_repair_is_no_hold() -> None:
     """An index without replicas gets one when all other rules pass; here the budget never does."""
     world = sharing()
     world.add_index("bare", replicas=0, places=["es2"])
@@ -173,7 +173,7 @@ def test_of_a_zone_whole_machines_are_left_for_later() -> None:
 
 
 @pytest.mark.parametrize("wanted", [always(), BY_ZONE], ids=["node", "zone"])
-def test_a_machine_that_may_not_go_whole_holds_and_says_what_to_do(wanted: Policy) -> None:
+def test_a_machine_that_may_not_stop_whole_holds_with_advice(wanted: Policy) -> None:
     world = sharing()
     world.add_index("pair", places=["es2", "es5"])
     simulation, state = run(world, wanted=wanted)
@@ -194,7 +194,7 @@ def test_with_a_reboot_the_way_out_is_another() -> None:
     assert said.endswith("give the index more replicas, or restart without `--reboot`")
 
 
-def test_where_one_node_alone_is_refused_too_the_machine_is_not_blamed() -> None:
+def test_the_machine_is_not_blamed_where_one_node_is_refused_too() -> None:
     world = sharing()
     world.add_index("pair", places=["es2", "es1"])
     simulation, state = run(world, wanted=always(min_started_copies=2))
@@ -326,7 +326,7 @@ def test_a_reboot_that_is_refused_once_is_sent_again() -> None:
     assert lives(world) == dict.fromkeys(world.nodes, 2)
 
 
-def test_a_reboot_that_is_refused_three_times_brings_both_nodes_up_and_ends_the_run() -> None:
+def test_a_reboot_refused_three_times_starts_both_nodes_and_ends() -> None:
     """Both are up again and owe the reboot: it is done when the run is resumed."""
     world = sharing()
     simulation = Simulation(world, trips=[Trip(verb="reboot", how=How.REFUSED, times=3)])
@@ -353,7 +353,7 @@ def test_a_stop_that_hangs_keeps_the_machine_from_its_reboot() -> None:
     assert _boots(world) == {2}
 
 
-def test_nodes_with_addresses_of_their_own_go_with_their_machine_though_it_was_silent_at_first(
+def test_nodes_with_their_own_addresses_go_with_their_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Containers: only the machine id, which their hosts tell, says that they share one."""
@@ -418,7 +418,7 @@ def test_what_is_read_when_the_run_begins_is_written_down() -> None:
     assert set(began.machines) == set(began.boots)
 
 
-def test_a_host_that_is_silent_for_a_while_keeps_its_place_on_the_machine() -> None:
+def test_a_host_that_fails_to_respond_keeps_its_machine() -> None:
     world = sharing()
     silent = Mishap(what=mishaps.HostCutOff(node=NodeName("es3"), seconds=400.0), verb="start", target="es5")
     simulation, state = run(world, plan=[silent], wanted=always())

@@ -118,9 +118,7 @@ def test_one_that_is_done_late_is_judged_by_what_runs_then() -> None:
     ],
     ids=["lease", "index"],
 )
-def test_one_that_is_done_late_is_judged_by_what_was_known_when_it_was_sent(
-    what: mishaps.What, wrong: str
-) -> None:
+def test_a_late_merge_is_judged_by_the_reading_before_it(what: mishaps.What, wrong: str) -> None:
     for known in (False, True):
         simulation = begun(loaded(), Trip(verb="force_merge", how=How.LATE, late=29.0))
         if known:
@@ -156,9 +154,7 @@ def test_a_node_that_dies_leaves_its_copies_unmerged() -> None:
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["found without a place", "lost during the run"])
-def test_a_copy_without_a_place_during_the_merge_is_excused_only_if_the_run_found_it_so(
-    *, found: bool
-) -> None:
+def test_a_copy_without_a_place_is_excused_only_if_found_so(*, found: bool) -> None:
     world = loaded()
     simulation = begun(world)
     world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "none")
@@ -199,7 +195,7 @@ def test_a_copy_made_from_a_peer_has_the_segments_of_the_peer() -> None:
     assert of(read).replicas == 1
 
 
-def test_a_copy_that_replays_operations_keeps_its_own_and_a_few_more() -> None:
+def test_a_copy_that_replays_operations_gets_a_few_segments_more() -> None:
     world = loaded()
     index = index_of(world, "posts-1")
     shard = index.shards[0]
@@ -429,7 +425,7 @@ def test_what_no_reading_could_tell_is_no_fault(what: mishaps.What) -> None:
     assert not said(simulation)
 
 
-def test_a_disk_that_fills_between_its_reading_and_that_of_the_indices_is_no_fault() -> None:
+def test_a_disk_that_fills_between_two_readings_is_no_fault() -> None:
     world = loaded()
     simulation = begun(world)
     world.agenda.advance(5.0)
@@ -482,7 +478,7 @@ def test_the_end_is_judged_by_every_copy() -> None:
     assert "on es2" in found[0]
 
 
-def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
+def test_a_copy_that_was_away_during_the_merge_is_no_fault() -> None:
     simulation = begun(loaded())
     world = simulation.world
     simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=20.0))
@@ -497,7 +493,7 @@ def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
     assert len(back) == sum(count > 5 for count in kept), "they are known apart"
 
 
-def test_a_copy_that_arrives_while_its_index_is_merged_is_to_be_merged() -> None:
+def test_a_copy_that_arrives_during_the_merge_is_to_be_merged() -> None:
     simulation = begun(loaded())
     world = simulation.world
     index = index_of(world, "posts-1")
@@ -509,7 +505,7 @@ def test_a_copy_that_arrives_while_its_index_is_merged_is_to_be_merged() -> None
     assert "es2" in "; ".join(merges.unmerged(world, index.uuid, 5))
 
 
-def test_targets_are_what_has_too_many_segments_or_is_being_merged() -> None:
+def test_targets_have_too_many_segments_or_are_being_merged() -> None:
     world = loaded()
     simulation = begun(world)
     simulation.cluster.perform(force())

@@ -196,7 +196,7 @@ def test_a_voter_that_is_away_counts_as_it_does_for_the_run() -> None:
     assert {name for name, node in made.nodes.items() if not node.process} == {"away-1", "away-2"}
 
 
-def test_clones_of_one_image_are_machines_of_their_own_and_nodes_of_one_address_are_not() -> None:
+def test_clones_of_an_image_are_machines_and_one_address_is_one() -> None:
     started, seen = read(cluster(), policy())
     assert isinstance(seen.cluster, ClusterView)
     first, second, third, *_ = (node.name for node in seen.cluster.nodes)
@@ -216,7 +216,7 @@ def test_clones_of_one_image_are_machines_of_their_own_and_nodes_of_one_address_
     assert made.nodes[second].machine == made.nodes[third].machine != made.nodes[first].machine
 
 
-def test_the_aftermath_tells_what_is_not_as_found_and_leaves_out_what_others_set() -> None:
+def test_the_aftermath_leaves_out_what_others_set() -> None:
     world = cluster()
     world.set(Level.PERSISTENT, "a.b", "1")
     before = settings(world)

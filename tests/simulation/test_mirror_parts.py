@@ -47,7 +47,7 @@ def test_who_is_excluded_from_voting_is_so_by_others() -> None:
     assert (made.excluded_by_others, made.exclusions) == ({ONE}, [ONE])
 
 
-def test_a_copy_that_failed_too_often_is_not_tried_again_and_sizes_are_those_of_recoveries() -> None:
+def test_a_copy_that_failed_too_often_is_not_tried_again() -> None:
     started, seen = read(cluster(), policy())
     assert isinstance(seen.cluster, ClusterView)
     replica = next(copy for copy in seen.cluster.copies if not copy.primary)
@@ -72,7 +72,7 @@ def test_a_copy_that_failed_too_often_is_not_tried_again_and_sizes_are_those_of_
     assert set(sizes.values()) <= {1 << 30}
 
 
-def test_a_member_that_joins_is_joining_and_a_limit_outlives_a_restart() -> None:
+def test_a_member_that_joins_is_joining_and_a_limit_lasts() -> None:
     world = ringed()
     world.add_member(NodeName("riak@new"))
     world.joining.add(NodeName("riak@new"))

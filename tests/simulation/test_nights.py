@@ -164,7 +164,7 @@ def _kills(seed: int) -> list[str]:
     return [words for _, words in rehearsal.news() if words.startswith("the program is killed")]
 
 
-def test_what_the_program_does_wrong_is_a_defect_unless_a_rule_is_switched_off() -> None:
+def test_a_wrong_step_is_a_defect_unless_its_rule_is_off() -> None:
     def played(wanted: Policy) -> tuple[Rehearsal, Told]:
         rehearsal, told = Rehearsal(*read(cluster(), wanted), QUIET), Told()
         rehearsal._world.violated("es1 is stopped, says this test")

@@ -62,7 +62,7 @@ IN_ORDER = (
 )
 
 
-def test_node_by_node_no_data_and_no_vote_first_then_the_tiers_then_the_masters() -> None:
+def test_nodes_go_by_role_and_tier_and_masters_go_last() -> None:
     wanted = policy(zone_attribute="zone")
     planned = [" ".join(wave.nodes) for wave in plan_of(_tiered(), wanted).waves]
     world = _tiered()

@@ -6,20 +6,18 @@ Judged by the world's ground truth and the run's outcome alone. The limits of ti
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
-from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed, WaveStarted
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionFailed, PhaseEntered, WaveStarted
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Policy, Selection
+from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Selection
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import turns
 from orchestrator.simulation.index_mishaps import (
     IndexMounted,
     IndexReopened,
@@ -32,7 +30,6 @@ from orchestrator.simulation.index_mishaps import (
 from orchestrator.simulation.mishaps import (
     Asked,
     Crash,
-    DiskFills,
     HostCutOff,
     How,
     IndexDeleted,
@@ -50,81 +47,33 @@ from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFa
 from orchestrator.simulation.world import World
 from tests.simulation import tuned
 from tests.simulation.chance import chance
-from tests.simulation.play import play, policy
-from tests.simulation.wide import Life
-
-ES1, ES2, ES3, ES4, ES5, ES6 = (NodeName(f"es{number}") for number in range(1, 7))
-HOOKS = Hooks(
-    before_stop=(Hook(run="depool {node}"),),
-    while_stopped=(Hook(run="install {node}"),),
-    after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
+from tests.simulation.ordinary import (
+    COORDINATING,
+    ES1,
+    ES2,
+    ES3,
+    ES4,
+    ES5,
+    QUIET_SECONDS,
+    a_candidate_works,
+    a_copy_without_a_place,
+    a_disk_is_full,
+    a_node_flaps,
+    a_node_is_rescued,
+    a_snapshot_begins_late,
+    at_stop,
+    ends_well,
+    lived,
+    others_work_on_indices,
+    rescues,
+    resumed_to_its_end,
+    six,
+    stopped_early,
+    unfinished,
+    wanted,
 )
-_QUIET_SECONDS = 200.0
-"""Six nodes, one after the other, take less when nothing happens; so much is added to what a night brings."""
-_COORDINATING = NodeName("front")
-
-
-def six(*, coordinating: bool = False) -> World:
-    """Six nodes in three zones, all with a vote, and perhaps one that does nothing but coordinate."""
-    world = World()
-    for number in range(1, 7):
-        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
-    if coordinating:
-        world.add_node(_COORDINATING, zone="a", roles=frozenset({Role.COORDINATING}))
-    world.add_index("logs", shards=6, replicas=1)
-    world.add_index("archive", shards=2, replicas=1, written=False, size=512 << 20)
-    return tuned.detune(world)
-
-
-def wanted(**changes: object) -> Policy:
-    """The shipped playbook, with hooks and tuning that every turn owes."""
-    return policy(**{"hooks": HOOKS, "tune": tuned.profile(*tuned.WANTED), **changes})
-
-
-def lived(
-    *plan: Mishap, trips: Sequence[Trip] = (), world: World | None = None, **changes: object
-) -> tuple[Simulation, RunState]:
-    """One attempt, judged by nothing but the ground truth."""
-    world = world or six()
-    simulation = Simulation(world, plan=plan, trips=trips)
-    state = play(simulation, simulation.begin(wanted(**changes)), invariants=False, compare=False)
-    return simulation, state
-
-
-def ends_well(simulation: Simulation, state: RunState, *, within: float = _QUIET_SECONDS) -> None:
-    """Done in time; every node had its whole turn, all settings are as found, and nothing was rescued."""
-    world = simulation.world
-    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
-    assert world.violations == []
-    assert world.settings() == ({}, {})
-    assert unfinished(simulation, wanted()) == []
-    took = world.agenda.now - simulation.began
-    assert took < within, f"it took {took:.0f} s"
-
-
-def unfinished(simulation: Simulation, asked: Policy) -> list[str]:
-    """What any node lacks of its turn."""
-    resumed = [r.at for r in simulation.journal.records if isinstance(r.event, RunResumed)]
-    attempt = max([simulation.began, *resumed])
-    nodes = simulation.world.nodes.values()
-    return [lack for node in nodes for lack in turns.lacking(node, asked, simulation.began, attempt)]
-
-
-def stopped_early(simulation: Simulation) -> int:
-    """How many nodes were stopped in the time that a quiet night takes."""
-    facts = [fact for node in simulation.world.nodes.values() for fact in node.facts]
-    until = simulation.began + _QUIET_SECONDS
-    return sum(fact.what == "stopped" and fact.at < until for fact in facts)
-
-
-def rescues(simulation: Simulation) -> int:
-    return sum(isinstance(record.event, Rescued) for record in simulation.journal.records)
-
-
-def at_stop(what: What, node: NodeName = ES3, *, after: float = 2.0) -> Mishap:
-    """While that node goes down."""
-    return Mishap(what=what, verb="stop", target=node, after=after)
-
+from tests.simulation.play import play
+from tests.simulation.wide import Life
 
 # Indices ---------------------------------------------------------------------------------------------
 
@@ -167,12 +116,10 @@ def test_a_host_that_stays_out_of_reach_at_its_hook_is_given_up() -> None:
 )
 def test_a_copy_without_a_place_is_not_waited_for(what: What, after: float) -> None:
     """One replica too many for the cluster: it was not on the wave, and no waiting places it."""
-    simulation, state = lived(at_stop(what, after=after))
-    ends_well(simulation, state)
-    assert rescues(simulation) == 0
+    a_copy_without_a_place(what, after)
 
 
-def test_a_copy_without_a_place_holds_no_wave_when_a_node_with_another_one_flaps() -> None:
+def test_a_copy_without_a_place_holds_no_wave_after_a_flap() -> None:
     """Which of the two copies is assigned when it is back is chance: the other one may have had a node."""
     crowded = at_stop(IndexMade(name="crowded", on=ES1, replicas=6))
     flap = at_stop(NodeFlaps(node=ES5, seconds=2.0), after=18.0)
@@ -180,7 +127,7 @@ def test_a_copy_without_a_place_holds_no_wave_when_a_node_with_another_one_flaps
     ends_well(simulation, state)
 
 
-def test_a_copy_that_awareness_would_not_place_there_again_is_not_waited_for() -> None:
+def test_a_copy_that_awareness_would_not_place_is_not_awaited() -> None:
     """Awareness was set after the index was made: what has a place keeps it until its node restarts."""
     world = World()
     for number in range(1, 6):
@@ -191,10 +138,10 @@ def test_a_copy_that_awareness_would_not_place_there_again_is_not_waited_for() -
     simulation, state = lived(world=world, hooks=Hooks(), tune=None, **asked)
     assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
     assert world.violations == []
-    assert world.agenda.now - simulation.began < _QUIET_SECONDS
+    assert world.agenda.now - simulation.began < QUIET_SECONDS
 
 
-def test_a_copy_that_awareness_gives_no_place_holds_no_wave_when_a_node_with_another_one_flaps() -> None:
+def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:
     """Zone a may have four of its eight copies: a node there without one takes that of another."""
     world = World()
     for number in range(1, 8):
@@ -207,7 +154,7 @@ def test_a_copy_that_awareness_gives_no_place_holds_no_wave_when_a_node_with_ano
     assert any(what == "es5 left" for _, what in world.story)
     assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
     assert world.violations == []
-    assert world.agenda.now - simulation.began < _QUIET_SECONDS + 60.0
+    assert world.agenda.now - simulation.began < QUIET_SECONDS + 60.0
 
 
 @pytest.mark.parametrize(
@@ -225,12 +172,9 @@ def test_a_copy_that_awareness_gives_no_place_holds_no_wave_when_a_node_with_ano
     ],
     ids=str,
 )
-def test_what_others_do_to_indices_while_a_node_is_down_ends_no_run(what: What) -> None:
+def test_what_others_do_to_indices_beside_a_node_ends_no_run(what: What) -> None:
     """A primary that is restored, mounted or reopened is red for a while, and not by us."""
-    for after in (0.5, 5.0, 9.0):  # while it stops, while it is down, while it starts
-        simulation, state = lived(at_stop(what, after=after))
-        ends_well(simulation, state, within=_QUIET_SECONDS + 200.0)
-        assert rescues(simulation) == 0, after
+    others_work_on_indices(what)
 
 
 # Nodes -----------------------------------------------------------------------------------------------
@@ -238,14 +182,11 @@ def test_what_others_do_to_indices_while_a_node_is_down_ends_no_run(what: What) 
 
 @pytest.mark.parametrize("seconds", [0.3, 5.0])
 @pytest.mark.parametrize(
-    "node", [_COORDINATING, ES1, ES4, ES3], ids=["coordinating", "master", "data", "just restarted"]
+    "node", [COORDINATING, ES1, ES4, ES3], ids=["coordinating", "master", "data", "just restarted"]
 )
 def test_a_node_that_flaps_ends_no_run(node: NodeName, seconds: float) -> None:
     """It misses in a reading or two, and is back in the same life."""
-    for verb, target, after in (("stop", ES2, 6.0), ("start", ES2, 12.0), ("start", ES3, 13.0)):
-        flap = Mishap(what=NodeFlaps(node=node, seconds=seconds), verb=verb, target=target, after=after)
-        simulation, state = lived(flap, world=six(coordinating=True))
-        ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+    a_node_flaps(node, seconds)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +204,7 @@ def test_a_shard_that_is_red_while_a_node_flaps_ends_no_run(after: float, stands
     ends_well(simulation, state, within=1200.0)
 
 
-def test_a_node_that_flaps_before_and_after_a_standstill_of_the_program_ends_no_run() -> None:
+def test_flaps_on_both_sides_of_a_standstill_end_no_run() -> None:
     """It was missing for seconds, twice; what came in between the program did not see."""
     world = six()
     logs = next(index for index in world.indices.values() if index.name == "logs")
@@ -274,7 +215,7 @@ def test_a_node_that_flaps_before_and_after_a_standstill_of_the_program_ends_no_
     ends_well(simulation, state, within=1200.0)
 
 
-def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> None:
+def test_no_node_stops_beside_a_replica_that_a_flap_took() -> None:
     """It follows the number of nodes, and waits for allocation: the wave is called off and goes later."""
     world = World()
     for number in range(1, 7):
@@ -284,7 +225,7 @@ def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> 
     flap = Mishap(what=NodeFlaps(node=ES5, seconds=2.0), verb="set_allocation", nth=2, after=1.0)
     cut_off = Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2)
     simulation, state = lived(flap, trips=(cut_off,), world=world)
-    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+    ends_well(simulation, state, within=QUIET_SECONDS + 60.0)
 
 
 @pytest.mark.parametrize("host", [False, True], ids=["process", "machine"])
@@ -292,11 +233,11 @@ def test_a_node_that_pauses_while_joined_ends_no_run(host: bool) -> None:  # noq
     for after in (0.0, 8.0, 14.0):
         pause = at_stop(NodePauses(node=ES5, seconds=30.0, host=host), ES2, after=after)
         simulation, state = lived(pause)
-        ends_well(simulation, state, within=_QUIET_SECONDS + 90.0)
+        ends_well(simulation, state, within=QUIET_SECONDS + 90.0)
 
 
-@pytest.mark.parametrize("node", [_COORDINATING, ES1], ids=["coordinating", "candidate"])
-def test_a_node_that_stands_still_at_the_start_lets_the_others_go_first(node: NodeName) -> None:
+@pytest.mark.parametrize("node", [COORDINATING, ES1], ids=["coordinating", "candidate"])
+def test_a_node_that_pauses_at_the_start_lets_others_go_first(node: NodeName) -> None:
     """It tells neither its tasks nor its disks; that is no news about any other node."""
     paused = Mishap(what=NodePauses(node=node, seconds=25.0), after=0.0)
     simulation, state = lived(
@@ -317,23 +258,23 @@ def test_a_node_that_stands_still_at_the_start_lets_the_others_go_first(node: No
 def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run() -> None:
     for after in (0.0, 3.0, 8.0):
         simulation, state = lived(at_stop(HostCutOff(node=ES3, seconds=20.0), after=after))
-        ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+        ends_well(simulation, state, within=QUIET_SECONDS + 60.0)
 
 
-def test_a_host_that_is_out_of_reach_at_the_first_look_is_waited_for() -> None:
+def test_a_host_unreachable_at_the_first_reading_is_waited_for() -> None:
     simulation, state = lived(Mishap(what=HostCutOff(node=ES3, seconds=20.0)))
-    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+    ends_well(simulation, state, within=QUIET_SECONDS + 60.0)
 
 
-def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run_that_has_been_held_for_long() -> None:
+def test_a_host_unreachable_for_seconds_ends_no_run_held_long() -> None:
     """The minute counts from when the host was silent, not from when the run began to hold."""
     snapshot = Mishap(what=SnapshotBegun(name="nightly", seconds=400.0))
     cut = Mishap(what=HostCutOff(node=ES2, seconds=25.0), after=300.0)
     simulation, state = lived(snapshot, cut, deadlines=Deadlines(hold=7200.0))
-    ends_well(simulation, state, within=_QUIET_SECONDS + 500.0)
+    ends_well(simulation, state, within=QUIET_SECONDS + 500.0)
 
 
-def test_a_host_that_stays_out_of_reach_ends_a_run_that_has_not_begun_in_minutes() -> None:
+def test_a_host_that_stays_unreachable_ends_a_run_in_minutes() -> None:
     simulation, state = lived(Mishap(what=HostCutOff(node=ES3, seconds=2000.0)))
     assert state.outcome is Outcome.HELD
     assert "selected_hosts_ready: host of es3" in state.message
@@ -344,7 +285,7 @@ def test_a_host_that_stays_out_of_reach_ends_a_run_that_has_not_begun_in_minutes
 def test_a_start_that_crashes_once_is_sent_again() -> None:
     """The node dies before it joins; its service manager leaves it down."""
     simulation, state = lived(at_stop(DiesAgain(node=ES3, times=1, after=1.0)))
-    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+    ends_well(simulation, state, within=QUIET_SECONDS + 60.0)
 
 
 # Candidates ------------------------------------------------------------------------------------------
@@ -352,20 +293,14 @@ def test_a_start_that_crashes_once_is_sent_again() -> None:
 
 @pytest.mark.parametrize("reindex", [False, True], ids=["force-merge", "reindex"])
 def test_work_on_one_candidate_lets_the_others_go_first(reindex: bool) -> None:  # noqa: FBT001
-    work = Mishap(what=WorkBegun(node=ES2, seconds=3000.0, reindex=reindex))
-    simulation, state = lived(work, deadlines=Deadlines(hold=7200.0))
-    ends_well(simulation, state, within=3300.0)
-    assert stopped_early(simulation) == 4, "all but the busy one and the elected master went at once"
+    a_candidate_works(reindex=reindex)
 
 
 def test_one_disk_over_its_watermark_lets_the_others_go_first() -> None:
-    full = Mishap(what=DiskFills(node=ES2, share=0.93, seconds=3000.0))
-    simulation, state = lived(full, deadlines=Deadlines(hold=7200.0))
-    ends_well(simulation, state, within=3300.0)
-    assert stopped_early(simulation) == 4, "all but the full one and the elected master went at once"
+    a_disk_is_full()
 
 
-def test_a_host_that_refuses_us_for_a_while_lets_the_others_go_first() -> None:
+def test_a_host_that_refuses_us_lets_the_others_go_first() -> None:
     """Its key changed, or sudo did, when the run was under way; people put it right."""
     for key in (False, True):
         refuses = at_stop(HostRefuses(node=ES5, seconds=600.0, key=key), ES2)
@@ -373,22 +308,12 @@ def test_a_host_that_refuses_us_for_a_while_lets_the_others_go_first() -> None:
         ends_well(simulation, state, within=900.0)
 
 
-def test_a_snapshot_after_before_stop_leaves_no_node_out_of_service_for_long() -> None:
+def test_a_snapshot_after_before_stop_puts_the_node_into_service() -> None:
     """Hooks that took the candidate out of service are undone while it waits, and run again at its turn."""
-    begun = Mishap(what=SnapshotBegun(seconds=600.0), verb="hook_before_stop", after=0.0)
-    simulation, state = lived(begun)
-    ends_well(simulation, state, within=_QUIET_SECONDS + 660.0)
-    first = min(
-        simulation.world.nodes.values(),
-        key=lambda node: min(fact.at for fact in node.facts if fact.what == "hook before_stop 0"),
-    )
-    told = [
-        fact.what for fact in first.facts if fact.what.startswith(("hook before", "hook after", "stopped"))
-    ]
-    assert told[:3] == ["hook before_stop 0", "hook after_recovery 0", "hook after_recovery 1"]
+    a_snapshot_begins_late()
 
 
-def test_a_candidate_that_gets_busy_after_its_before_stop_lets_the_others_go_first() -> None:
+def test_a_candidate_busy_after_before_stop_lets_others_go_first() -> None:
     """It is back in service at once; its hooks run again at its turn."""
     for nth in (1, 3):
         simulation, _ = lived()
@@ -427,7 +352,7 @@ _REFUSED_ONCE = [
 def test_a_call_that_fails_once_ends_no_run(trip: Trip) -> None:
     """A 429, a refused SSH command or an answer that is cut off."""
     simulation, state = lived(trips=(trip,))
-    ends_well(simulation, state, within=_QUIET_SECONDS + 90.0)
+    ends_well(simulation, state, within=QUIET_SECONDS + 90.0)
 
 
 @pytest.mark.parametrize(
@@ -439,57 +364,41 @@ def test_a_call_that_fails_once_ends_no_run(trip: Trip) -> None:
     ],
     ids=str,
 )
-def test_a_cluster_that_is_hard_to_talk_to_for_a_while_ends_no_run(what: What) -> None:
+def test_a_cluster_that_fails_to_respond_for_a_while_ends_no_run(what: What) -> None:
     for verb, after in (("set_allocation", 0.05), ("stop", 0.0), ("start", 1.0)):
         simulation, state = lived(Mishap(what=what, verb=verb, nth=2, after=after))
-        ends_well(simulation, state, within=_QUIET_SECONDS + 120.0)
+        ends_well(simulation, state, within=QUIET_SECONDS + 120.0)
 
 
 # What a turn owes ------------------------------------------------------------------------------------
 
 
-def _taken_up(simulation: Simulation, state: RunState) -> RunState:
-    """Resume until it is over, as an operator does."""
-    for _ in range(5):
-        if state.outcome is Outcome.DONE:
-            break
-        simulation.world.agenda.advance(60.0)
-        state = play(simulation, simulation.resume(retry_failed=True), invariants=False, compare=False)
-    return state
-
-
 @pytest.mark.parametrize("after", [1.0, 5.0, 5.5, 9.0, 12.0])
-def test_a_run_that_was_interrupted_gives_the_node_its_whole_turn_when_resumed(after: float) -> None:
+def test_an_interrupted_node_has_its_whole_turn_when_resumed(after: float) -> None:
     """SIGINT while a node is down: it is started at once, and what it missed is owed to its next turn."""
     simulation, state = lived(at_stop(Asked(request=Request.INTERRUPT), after=after))
     assert state.outcome is Outcome.INTERRUPTED
     assert all(node.process for node in simulation.world.nodes.values()), "nothing is left down"
-    state = _taken_up(simulation, state)
+    state = resumed_to_its_end(simulation, state)
     assert state.outcome is Outcome.DONE, state.message
     assert simulation.world.violations == []
     assert unfinished(simulation, wanted()) == []
 
 
-def test_a_node_that_other_people_restart_still_gets_its_hooks_and_tuning() -> None:
+def test_a_node_restarted_by_others_gets_its_hooks_and_tuning() -> None:
     by_hand = Mishap(what=RestartedByHand(node=ES5), after=5.0)
     simulation, state = lived(by_hand)
-    state = _taken_up(simulation, state)
+    state = resumed_to_its_end(simulation, state)
     assert state.outcome is Outcome.DONE, state.message
     assert unfinished(simulation, wanted()) == []
 
 
-def test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn() -> None:
+def test_a_rescued_node_has_hooks_and_tuning_in_another_turn() -> None:
     """An index made between the last reading and the stop has its only copy there: the node is started."""
-    made = at_stop(IndexMade(name="raced", on=ES3, replicas=0), after=0.0)
-    simulation, state = lived(made)
-    simulation.world.delete_index("raced")
-    state = _taken_up(simulation, state)
-    assert state.outcome is Outcome.DONE, state.message
-    assert rescues(simulation) == 1
-    assert unfinished(simulation, wanted()) == []
+    a_node_is_rescued()
 
 
-def test_an_index_that_was_restored_just_before_the_stop_is_rescued_like_any_other() -> None:
+def test_an_index_restored_just_before_the_stop_is_rescued_too() -> None:
     """Its primary had started on the node, and its replica, which came from nowhere yet, is no excuse."""
     restored = at_stop(IndexRestored(name="restored", seconds=0.1), node=ES4, after=0.0)
     simulation, state = lived(restored)
@@ -525,7 +434,7 @@ def test_an_undo_in_doubt_is_not_taken_for_a_node_out_of_service() -> None:
             play(simulation, state, invariants=False, compare=False)
         simulation.seams.crash_at = None
         simulation.world.agenda.advance(900.0)
-        state = _taken_up(simulation, state)
+        state = resumed_to_its_end(simulation, state)
         assert state.outcome is Outcome.DONE, state.message
         assert simulation.world.violations == []
 
@@ -535,7 +444,7 @@ def test_a_stop_that_is_done_late_leaves_no_node_down(late: float) -> None:
     """Later than anybody waits for it: the node goes down when others have their turn, or all is over."""
     simulation, state = lived(trips=(Trip(verb="stop", how=How.LATE, target=ES3, late=late),))
     simulation.world.agenda.advance(300.0)
-    state = _taken_up(simulation, state)
+    state = resumed_to_its_end(simulation, state)
     assert state.outcome is Outcome.DONE, state.message
     assert simulation.world.violations == []
     assert [name for name, node in simulation.world.nodes.items() if not node.joined] == []
@@ -560,7 +469,7 @@ def test_a_process_that_was_taken_over_changes_nothing_any_more(after: float, re
     Life(drawn).live()
 
 
-def test_a_defect_while_a_node_is_down_starts_it_and_enables_allocation(
+def test_at_a_defect_a_node_is_started_and_allocation_enabled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An exception in a reading, as long as the process lives."""
@@ -581,14 +490,14 @@ def test_a_defect_while_a_node_is_down_starts_it_and_enables_allocation(
 
 
 @pytest.mark.parametrize("seconds", [3.0, 60.0])
-def test_a_journal_that_is_locked_for_a_while_leaves_nothing_behind(seconds: float) -> None:
+def test_a_journal_locked_for_a_while_leaves_nothing_behind(seconds: float) -> None:
     for verb in ("hook_before_stop", "stop", "start"):
         what = JournalFails(reason="database is locked", seconds=seconds)
         simulation, state = lived(Mishap(what=what, verb=verb, nth=2, after=0.0))
         assert all(node.process for node in simulation.world.nodes.values())
         assert simulation.world.settings() == ({}, {})
         simulation.world.agenda.advance(seconds)
-        state = _taken_up(simulation, state)
+        state = resumed_to_its_end(simulation, state)
         assert state.outcome is Outcome.DONE, state.message
         assert simulation.world.violations == []
         assert unfinished(simulation, wanted()) == []

@@ -58,7 +58,7 @@ def _overlaps(simulation: Simulation) -> int:
     return sum(bool(under_way(simulation, at)) for at, _ in stops(simulation))
 
 
-def test_the_next_node_stops_before_the_recovery_of_the_one_before_it_has_ended() -> None:
+def test_the_next_node_stops_while_the_last_one_recovers() -> None:
     beside, state = run(slow(), wanted=overlapped())
     _done(beside, state.outcome)
     assert _overlaps(beside) >= 3, "of six stops"
@@ -90,7 +90,7 @@ def _began(simulation: Simulation, node: NodeName) -> list[SimRecovery]:
     return [one for one in simulation.world.recoveries if one.target == node]
 
 
-def test_no_node_stops_while_a_copy_waits_for_its_turn_to_recover() -> None:
+def test_no_node_stops_while_a_copy_waits_to_recover() -> None:
     world = zoned()
     world.add_index("more", shards=3, places=["es4", "es1"])
     world = slowed(world)
@@ -147,7 +147,7 @@ def test_limits_are_raised_once_and_put_back_once_at_the_end() -> None:
     assert min(limits) >= last
 
 
-def test_a_node_is_recovered_and_its_hooks_run_when_its_own_copies_are_back() -> None:
+def test_hooks_run_when_the_nodes_own_copies_are_back() -> None:
     simulation, state = run(slow(), wanted=overlapped(hooks=POOL))
     _done(simulation, state.outcome)
     recovered = {r.event.node: r.at for r in simulation.journal.records if isinstance(r.event, NodeRecovered)}
@@ -161,7 +161,7 @@ def test_a_node_is_recovered_and_its_hooks_run_when_its_own_copies_are_back() ->
     ]  # fmt: skip
 
 
-def test_a_copy_that_is_built_anew_elsewhere_is_waited_for_at_the_end_of_the_run() -> None:
+def test_a_copy_rebuilt_elsewhere_is_waited_for_at_the_end() -> None:
     """Its index has allocation of its own, so that it goes to another node while its own is down."""
     world = World()
     world.add_node("es1", roles=frozenset({Role.MASTER}))
@@ -176,7 +176,7 @@ def test_a_copy_that_is_built_anew_elsewhere_is_waited_for_at_the_end_of_the_run
     _done(simulation, state.outcome)
 
 
-def test_a_hook_that_fails_beside_the_next_wave_stands_the_run_down() -> None:
+def test_a_hook_that_fails_beside_the_next_wave_ends_the_run() -> None:
     world = slow()
     simulation = Simulation(
         world, trips=[mishaps.Trip(verb="hook_after_recovery", how=mishaps.How.REFUSED, times=9)]
@@ -225,7 +225,7 @@ def test_a_node_that_recovers_and_dies_is_a_second_failure(after: float) -> None
     assert world.violations == []
 
 
-def test_a_node_that_recovers_and_dies_while_the_gates_hold_is_a_second_failure() -> None:
+def test_a_node_that_recovers_and_dies_at_a_gate_is_a_failure() -> None:
     world = slow()
     snapshot = Mishap(what=mishaps.SnapshotBegun(name="repo/nightly"), verb="start", after=5.0)
     dies = Mishap(what=mishaps.NodeDies(node=ES4), verb="start", after=30.0)
@@ -237,7 +237,7 @@ def test_a_node_that_recovers_and_dies_while_the_gates_hold_is_a_second_failure(
     assert world.settings() == ({}, {})
 
 
-def test_a_recovery_that_fails_while_the_next_node_is_down_waits_for_allocation() -> None:
+def test_a_recovery_that_fails_beside_a_wave_awaits_allocation() -> None:
     world = slow()
     fails = Mishap(what=mishaps.AllocationsFail(index="logs", times=1), verb="stop", nth=2)
     wanted = overlapped(deadlines=replace(Deadlines(), recover=3600.0))
@@ -267,7 +267,7 @@ def test_a_recovery_that_never_ends_has_its_limit() -> None:
     assert simulation.world.violations == []
 
 
-def test_a_recovery_that_comes_between_sends_the_run_back_to_waiting() -> None:
+def test_a_recovery_that_begins_sends_the_run_back_to_waiting() -> None:
     """The gates are asked anew: a copy that is on its way again with the candidate holds it."""
     world = slow()
     snapshot = Mishap(what=mishaps.SnapshotBegun(name="repo/nightly"), verb="start", after=5.0)
@@ -290,7 +290,7 @@ def test_a_recovery_that_comes_between_sends_the_run_back_to_waiting() -> None:
     assert back[0].startswith("every_shard_keeps_started_copies: index logs"), "its other copy is not started"
 
 
-def test_a_resumed_run_waits_for_all_that_was_in_hand_and_overlaps_anew() -> None:
+def test_a_resumed_run_waits_for_its_waves_and_overlaps_again() -> None:
     world = slow()
     undisturbed, _ = run(slow(), wanted=overlapped())
     second = undisturbed.seams.passed.index("after stop of es2") + 1
@@ -306,7 +306,7 @@ def test_a_resumed_run_waits_for_all_that_was_in_hand_and_overlaps_anew() -> Non
     assert _overlaps(simulation) >= 2
 
 
-def test_the_plan_says_how_waves_go_and_what_they_may_take_at_the_least() -> None:
+def test_the_plan_says_that_waves_overlap_and_the_least_time() -> None:
     plans = {on: plan_of(slow(), overlapped(overlap_recovery=on)) for on in (False, True)}
     assert (
         plans[True].waves[0].why

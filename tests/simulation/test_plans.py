@@ -58,7 +58,7 @@ def test_a_canary_is_planned_to_its_pause_and_is_no_hold(world: World, wanted: P
     assert plan.steps[-1].action == "restore_settings", "what a pause puts back is planned too"
 
 
-def test_a_zone_that_is_refused_even_in_part_is_a_hold_of_the_plan() -> None:
+def test_a_zone_refused_even_in_part_is_a_hold_of_the_plan() -> None:
     world = zoned()
     world.add_index("bare", replicas=0, places=["es5"])
     assert [(hold.predicate, hold.subject) for hold in plan_of(world, by_zone()).holds] == [
@@ -67,7 +67,7 @@ def test_a_zone_that_is_refused_even_in_part_is_a_hold_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_hosts_out_of_reach_are_holds_and_the_plan_is_of_all_nodes_all_the_same(*, reboot: bool) -> None:
+def test_unreachable_hosts_are_holds_in_a_plan_of_all_nodes(*, reboot: bool) -> None:
     sound = plan_of(cluster(3), policy(reboot=reboot))
     plan = plan_of(cluster(3), policy(reboot=reboot), out_of_reach={"es1", "es2"})
     (hold,) = plan.holds
@@ -81,7 +81,7 @@ def test_hosts_out_of_reach_are_holds_and_the_plan_is_of_all_nodes_all_the_same(
 
 
 @pytest.mark.parametrize("untold", [names(5), (ONE, TWO)], ids=["all", "two"])
-def test_riak_nodes_that_do_not_tell_their_process_are_one_hold_and_the_plan_is_of_all_nodes(
+def test_riak_nodes_without_a_process_id_are_one_hold_of_a_plan(
     untold: tuple[NodeName, ...],
 ) -> None:
     """With one command for all nodes of a machine the plan showed one node, which did not come back."""

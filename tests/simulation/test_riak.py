@@ -70,7 +70,7 @@ class Watched(RiakWorld):
             self.most_silent = max(self.most_silent, sum(of_list))
 
 
-def test_an_undisturbed_run_restarts_each_node_once_and_leaves_the_limits_as_found() -> None:
+def test_each_node_restarts_once_and_every_limit_is_restored() -> None:
     world = Watched()
     world.configure(TWO, configured=2, limit=4)
     world.configure(THREE, configured=3, limit=16)
@@ -97,9 +97,7 @@ def test_the_plan_is_what_the_run_does() -> None:
 
 
 @pytest.mark.parametrize(("limit", "most"), [(RAISED, RAISED), (None, 2)])
-def test_a_restarted_node_takes_its_partitions_back_by_the_limit_of_the_run(
-    limit: int | None, most: int
-) -> None:
+def test_a_restarted_node_gets_its_partitions_by_the_runs_limit(limit: int | None, most: int) -> None:
     world = RiakWorld(claimed(5, 64))
     _, state = run(world, wanted=riak_policy(transfer_limit=limit))
     assert state.outcome is Outcome.DONE
@@ -107,7 +105,7 @@ def test_a_restarted_node_takes_its_partitions_back_by_the_limit_of_the_run(
     assert world.limits == dict.fromkeys(world.nodes, 2)
 
 
-def test_a_limit_that_was_found_higher_is_raised_again_to_what_it_was() -> None:
+def test_a_limit_that_was_higher_before_is_restored() -> None:
     simulation, state = run(ringed(), wanted=riak_policy())
     assert state.outcome is Outcome.DONE
     written = [
@@ -399,7 +397,7 @@ def test_killed_and_resumed_it_ends_like_an_undisturbed_run(point: int) -> None:
 
 
 @pytest.mark.parametrize("point", range(4, len(_points()) + 1, _EVERY))
-def test_killed_and_restored_every_node_is_up_and_every_limit_as_found(point: int) -> None:
+def test_killed_and_restored_all_nodes_and_limits_are_as_before(point: int) -> None:
     simulation, where = _killed_at(point, pause=float(point % 4) * 5.0), _points()[point - 1]
     state = play(simulation, simulation.restore())
     assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
@@ -408,7 +406,7 @@ def test_killed_and_restored_every_node_is_up_and_every_limit_as_found(point: in
 
 
 @pytest.mark.parametrize("point", range(5, len(_points()) + 1, _EVERY * 4))
-def test_killed_restored_and_resumed_it_ends_like_an_undisturbed_run(point: int) -> None:
+def test_killed_restored_and_resumed_it_ends_as_undisturbed(point: int) -> None:
     simulation, where = _killed_at(point, pause=0.0), _points()[point - 1]
     play(simulation, simulation.restore())
     state = play(simulation, simulation.resume())
@@ -435,7 +433,7 @@ def test_a_node_that_does_not_come_up_takes_its_limit_with_it() -> None:
     assert world.limits == {**found, TWO: 2}, "the limit of its files: the other one is gone with its life"
 
 
-def test_the_limit_of_a_node_that_still_stops_is_put_back_in_its_next_life() -> None:
+def test_the_limit_of_a_stopping_node_is_restored_once_it_is_up() -> None:
     """Put back while it goes down, it would be forgotten again: the files say 2."""
     world = ringed()
     world.queues_starts = False
@@ -449,7 +447,7 @@ def test_the_limit_of_a_node_that_still_stops_is_put_back_in_its_next_life() -> 
     assert world.violations == []
 
 
-def test_another_machine_puts_back_the_limits_of_nodes_that_the_dead_run_restarted() -> None:
+def test_another_machine_restores_limits_of_restarted_nodes() -> None:
     """One that came up with a limit of its files, which nobody set, is not taken for somebody's change."""
     world = ringed()
     world.configure(TWO, configured=16, limit=4)

@@ -60,7 +60,7 @@ def sent(simulation: Simulation) -> list[ForceHandoff]:
     ]
 
 
-def test_it_takes_less_than_half_the_time_and_leaves_nothing_behind() -> None:
+def test_it_takes_half_the_time_and_leaves_nothing_behind() -> None:
     usual, _ = run(rolling(), wanted=riak_policy())
     world = rolling()
     found = world.limits
@@ -78,7 +78,7 @@ def test_it_takes_less_than_half_the_time_and_leaves_nothing_behind() -> None:
     assert not sent(usual)
 
 
-def test_each_nodes_timer_is_written_down_before_it_is_set_and_restored_at_the_end() -> None:
+def test_each_timer_is_recorded_before_it_is_set_and_restored() -> None:
     simulation, _ = run(rolling(), wanted=HASTENED)
     changed = [r.event for r in simulation.journal.records if isinstance(r.event, SettingChanged)]
     timers = {e.key: (e.found, e.wanted) for e in changed if e.key.startswith("vnode_management_timer")}
@@ -88,7 +88,7 @@ def test_each_nodes_timer_is_written_down_before_it_is_set_and_restored_at_the_e
     assert {e.key: e.value for e in back if e.key in timers} == dict.fromkeys(timers, str(USUAL_TIMER))
 
 
-def test_a_run_that_owes_a_timer_reads_it_whatever_its_own_playbook_says() -> None:
+def test_an_unrestored_timer_is_read_without_hastening_too() -> None:
     """As one does that restores what another run left."""
     state = replace(Simulation(rolling()).begin(riak_policy()), phase=Phase.STANDING_DOWN)
     debt = SettingChanged(
@@ -112,9 +112,7 @@ def test_when_the_others_have_handed_back_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(("joins", "climbs"), [(2.0, 3.0), (3.0, 5.0)])
-def test_a_node_that_is_back_before_its_manager_has_listed_anything_is_waited_for(
-    joins: float, climbs: float
-) -> None:
+def test_a_node_back_before_its_manager_lists_it_is_waited_for(joins: float, climbs: float) -> None:
     """Nothing moves in these seconds, and what it has on its disk for others is not found yet."""
     world = rolling()
     world.climb_seconds, world.written = climbs, False
@@ -125,7 +123,7 @@ def test_a_node_that_is_back_before_its_manager_has_listed_anything_is_waited_fo
     assert world.violations == []
 
 
-def test_clean_transfers_are_not_believed_while_vnodes_are_left_to_start(
+def test_clean_transfers_do_not_count_while_vnodes_must_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without that condition a node goes down before another one has found what it has on its disk."""
@@ -235,7 +233,7 @@ def test_a_force_that_is_refused_every_time_is_reported() -> None:
     assert "it could not be forced" in state.message
 
 
-def test_a_timer_that_could_not_be_shortened_is_reported_of_its_node_alone() -> None:
+def test_a_timer_not_shortened_is_reported_of_its_node_alone() -> None:
     world = rolling()
     trips = (Trip(verb="raise_limits", first=2, how=How.REFUSED),)
     simulation, state = run(world, trips=trips, wanted=HASTENED)
@@ -266,7 +264,7 @@ class _FallsSilent(RiakWorld):
             self.then()
 
 
-def test_without_an_answer_after_a_force_the_run_waits_as_one_that_hastens_nothing() -> None:
+def test_without_an_answer_to_a_force_the_run_waits_in_full() -> None:
     """It does not wait for that answer until the limit of the whole recovery."""
     world = _FallsSilent(claimed(5, 64))
     world.rolling = True
@@ -283,7 +281,7 @@ def test_without_an_answer_after_a_force_the_run_waits_as_one_that_hastens_nothi
     assert "no answer within 60 s" in state.message
 
 
-def test_a_resumed_run_does_not_believe_clean_transfers_after_a_force_of_the_process_before() -> None:
+def test_clean_transfers_after_an_old_force_do_not_count() -> None:
     world = _FallsSilent(claimed(5, 64))
     world.rolling, world.written = True, False
     simulation = Simulation(world)
@@ -309,7 +307,7 @@ def named(plan: Plan, wave: int) -> list[str]:
     return [step.action for step in plan.steps if step.wave == wave]
 
 
-def test_the_steps_of_a_plan_are_those_of_the_run_hastening_included() -> None:
+def test_the_steps_of_a_plan_include_hastening_as_the_run_does() -> None:
     wanted = riak_policy(hasten_handoff=True, transfer_limit=None)
     plan = plan_of(rolling(), wanted)
     hastening = ["raise_limits", "force_handoff"]

@@ -25,7 +25,7 @@ from tests.states import state_with
 
 
 @pytest.mark.parametrize("name", [ONE, THREE, FIVE])
-def test_a_node_that_is_down_is_one_hold_that_names_it_and_what_follows(name: str) -> None:
+def test_a_node_that_is_down_is_one_hold_with_all_that_follows(name: str) -> None:
     plan = plan_of(down(ringed(), name), riak_policy(expect_nodes=5))
     assert [hold.predicate for hold in plan.holds] == ["all_members_up"], plan.holds
     (hold,) = plan.holds
@@ -39,7 +39,7 @@ def test_a_node_that_is_down_is_one_hold_that_names_it_and_what_follows(name: st
 
 
 @pytest.mark.parametrize("in_reach", ["its machine answers", "its machine is down too"])
-def test_a_node_of_the_run_that_goes_down_before_its_turn_is_one_hold(in_reach: str) -> None:
+def test_a_node_that_goes_down_before_its_turn_is_one_hold(in_reach: str) -> None:
     world = ringed()
     simulation = Simulation(world)
     state = state_with(simulation.begin(riak_policy()), probed=True)
@@ -73,7 +73,7 @@ def test_a_machine_out_of_reach_with_its_node_is_one_hold_too() -> None:
     assert [hold.predicate for hold in plan.holds] == ["all_members_up"]
 
 
-def test_what_a_node_that_is_down_does_not_explain_is_a_hold_of_its_own() -> None:
+def test_what_a_down_node_does_not_explain_is_another_hold() -> None:
     world = down(ringed(), THREE)
     world.moves.append(SimMove(partition=0, to=TWO, since=world.agenda.now))
     plan = plan_of(world, riak_policy(), out_of_reach=[FIVE])
@@ -84,7 +84,7 @@ def test_what_a_node_that_is_down_does_not_explain_is_a_hold_of_its_own() -> Non
     ]
 
 
-def test_where_the_operator_switched_the_first_one_off_the_others_stand_alone() -> None:
+def test_with_the_first_predicate_off_the_others_hold_alone() -> None:
     off = (DisabledPredicate(name="all_members_up"),)
     plan = plan_of(down(ringed(), THREE), riak_policy(disabled_predicates=off))
     held = [hold.predicate for hold in plan.holds]
@@ -92,7 +92,7 @@ def test_where_the_operator_switched_the_first_one_off_the_others_stand_alone() 
     assert not any(hold.also for hold in plan.holds)
 
 
-def test_a_healthy_ring_and_one_that_waits_for_handoff_are_told_as_ever() -> None:
+def test_holds_of_a_healthy_ring_and_of_handoff_are_unchanged() -> None:
     assert plan_of(ringed(), riak_policy()).holds == ()
     world = ringed()
     for number, owner in enumerate(world.ring.owners):

@@ -129,7 +129,7 @@ def _failed() -> Simulation:
     return simulation
 
 
-def test_a_node_that_failed_is_left_alone_and_nobody_goes_past_it_until_it_is_asked_for() -> None:
+def test_no_run_goes_past_a_failed_node_until_it_is_asked_for() -> None:
     simulation = _failed()
     tried = len(simulation.hosts.sent)
     state = play(simulation, simulation.resume())

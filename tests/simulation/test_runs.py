@@ -66,7 +66,7 @@ def as_found(of: Simulation, before: object) -> None:
     assert world.violations == []
 
 
-def test_a_run_of_the_api_yields_its_journal_and_then_its_summary() -> None:
+def test_a_run_of_the_api_yields_its_journal_then_its_summary() -> None:
     of = begun()
     before = settings(of.world)
     with of.connect() as connection, restart(connection) as run:
@@ -115,7 +115,7 @@ def test_a_run_that_is_left_has_its_summary_afterwards() -> None:
     assert list(run) == []
 
 
-def test_a_run_that_was_read_to_its_end_keeps_its_summary_and_one_that_never_began_has_none() -> None:
+def test_only_a_run_that_began_has_a_summary() -> None:
     of = begun()
     with of.connect() as connection:
         with restart(connection) as never:
@@ -125,7 +125,7 @@ def test_a_run_that_was_read_to_its_end_keeps_its_summary_and_one_that_never_beg
     assert (never.summary, never.error) == (None, None)
 
 
-def test_a_connection_that_is_closed_first_lets_its_run_stand_down() -> None:
+def test_a_connection_closed_first_lets_its_run_stand_down() -> None:
     """Without a `with` of its own the run is at work until then; it needs the cluster to the end."""
     of = begun()
     before = settings(of.world)
@@ -162,7 +162,7 @@ def read_by_a_program_that_fails(run: Run) -> None:
         raise ZeroDivisionError
 
 
-def test_what_ends_a_run_after_it_was_left_is_raised_by_the_block_unless_something_else_is() -> None:
+def test_an_error_after_a_run_was_left_is_raised_by_the_block() -> None:
     of = begun()
     with of.connect() as connection:
         with pytest.raises(JournalError, match="the disk is full"), broken_run(connection) as run:
@@ -249,7 +249,7 @@ def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
     assert wrong == []
 
 
-def test_a_run_that_is_killed_anywhere_is_restored_by_another_machine_from_the_cluster() -> None:
+def test_killed_anywhere_a_run_is_restored_by_another_machine() -> None:
     for point in range(1, len(SEAMS) + 1):
         of = begun()
         before = settings(of.world)
@@ -261,7 +261,7 @@ def test_a_run_that_is_killed_anywhere_is_restored_by_another_machine_from_the_c
         as_found(other, before)
 
 
-def test_nodes_that_a_killed_run_took_out_of_service_are_put_into_service_by_another_machine() -> None:
+def test_another_machine_puts_nodes_of_a_killed_run_into_service() -> None:
     """Also those that are up: the ones not stopped yet, and the ones whose copies are on their way."""
     killed: set[str] = set()
     wrong = []
@@ -318,7 +318,7 @@ def out_of_service(of: Simulation) -> list[str]:
     return [node.name for node in of.world.nodes.values() if node.to_undo]
 
 
-def test_a_restore_that_does_not_know_the_hooks_of_the_run_says_so_and_keeps_them_owed() -> None:
+def test_a_restore_without_the_hooks_of_the_run_keeps_them_owed() -> None:
     of, other, before = killed_while_stopped()
     (dead,) = of.runs()
     (name,) = out_of_service(of)
@@ -344,7 +344,7 @@ def test_a_restore_that_does_not_know_the_hooks_of_the_run_says_so_and_keeps_the
         assert "nothing to restore" in summary_of(restore(connection)).message
 
 
-def test_a_restart_with_another_playbook_does_not_begin_while_a_node_is_left_out_of_service() -> None:
+def test_with_a_node_out_of_service_another_playbook_is_refused() -> None:
     of, other, before = killed_while_stopped()
     (name,) = out_of_service(of)
     for _ in range(2):
@@ -359,7 +359,7 @@ def test_a_restart_with_another_playbook_does_not_begin_while_a_node_is_left_out
     as_found(other, before)
 
 
-def test_the_machine_that_knows_the_hooks_runs_them_after_a_restore_elsewhere_that_did_not() -> None:
+def test_the_machine_with_the_hooks_runs_them_after_a_restore() -> None:
     of, other, before = killed_while_stopped()
     with shelf(other, []) as connection:
         assert summary_of(restore(connection)).outcome is Outcome.NOT_RESTORED
@@ -370,7 +370,7 @@ def test_the_machine_that_knows_the_hooks_runs_them_after_a_restore_elsewhere_th
     as_found(of, before)
 
 
-def test_a_node_that_people_put_into_service_is_out_of_service_no_more() -> None:
+def test_a_node_put_into_service_by_people_is_in_service() -> None:
     of, other, before = killed_while_stopped()
     (name,) = out_of_service(of)
     with shelf(other, []) as connection:
@@ -381,7 +381,7 @@ def test_a_node_that_people_put_into_service_is_out_of_service_no_more() -> None
     as_found(other, before)
 
 
-def test_a_run_of_the_state_is_restored_by_its_own_hooks_whatever_playbook_is_named() -> None:
+def test_a_run_of_the_state_is_restored_by_its_own_hooks() -> None:
     of, _, before = killed_while_stopped()
     said: list[str] = []
     with shelf(of, said) as connection:
@@ -411,7 +411,7 @@ def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
     as_found(other, before)
 
 
-def test_a_restore_that_had_to_come_first_and_failed_is_judged_by_its_own_journal() -> None:
+def test_a_restore_that_failed_first_is_judged_by_its_journal() -> None:
     """Its run, and no attempt of the killed process: that one's journal ended long before."""
     of = Simulation(cluster(3), trips=[Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED)])
     state = of.begin(policy(hooks=HOOKS))

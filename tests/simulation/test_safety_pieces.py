@@ -79,7 +79,7 @@ def _big(world: World) -> World:
 # A second failure ---------------------------------------------------------------------------------------
 
 
-def test_a_node_that_leaves_again_after_it_had_rejoined_is_started_again() -> None:
+def test_a_rejoined_node_that_leaves_is_started_again() -> None:
     world = _big(cluster(3))
     dies = Mishap(what=mishaps.NodeDies(node=ES2), verb="restore_allocation", after=5.0)
     run(world, plan=[dies], wanted=policy(selection=ONLY_ES2))
@@ -87,7 +87,7 @@ def test_a_node_that_leaves_again_after_it_had_rejoined_is_started_again() -> No
     assert _happened(world, "es2 joined", since=died) - died < 60.0
 
 
-def test_a_shard_that_stays_red_after_the_wave_ends_the_run_in_minutes() -> None:
+def test_a_shard_that_stays_red_ends_the_run_in_minutes() -> None:
     # Made on es2 as it goes down, and gone from its disk: the rescue brings the node, not the shard.
     world = cluster(3)
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2, replicas=0), verb="stop", target="es2")
@@ -116,13 +116,13 @@ def _slow_start() -> World:
 _ONE_MINUTE_OFF = policy(selection=ONLY_ES2, deadlines=Deadlines(withheld=60.0))
 
 
-def test_allocation_is_not_off_for_longer_than_its_limit_whatever_a_node_takes() -> None:
+def test_allocation_is_disabled_no_longer_than_its_limit() -> None:
     world = _slow_start()
     run(world, wanted=_ONE_MINUTE_OFF)
     assert [until - since for since, until in _withheld(world) if until - since > 90.0] == []
 
 
-def test_allocation_is_not_off_for_longer_than_its_limit_in_a_stand_down_either() -> None:
+def test_allocation_has_its_limit_in_a_stand_down_too() -> None:
     world = _slow_start()
     asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="start", after=1.0)
     run(world, plan=[asked], wanted=_ONE_MINUTE_OFF)
@@ -132,7 +132,7 @@ def test_allocation_is_not_off_for_longer_than_its_limit_in_a_stand_down_either(
 # A cluster that cannot be read any more -----------------------------------------------------------------
 
 
-def test_a_cluster_that_is_lost_during_the_hooks_after_a_wave_is_not_waited_for_without_a_limit() -> None:
+def test_a_cluster_lost_during_hooks_has_a_limit() -> None:
     world = cluster(3)
     hooks = Hooks(after_recovery=(Hook(run="first {node}"), Hook(run="second {node}")))
     lost = Mishap(what=mishaps.Unreadable(seconds=1e6), verb="hook_after_recovery", after=0.1)
@@ -144,7 +144,7 @@ def test_a_cluster_that_is_lost_during_the_hooks_after_a_wave_is_not_waited_for_
     assert len(simulation.hosts.hooks) == 6, "two of each node"
 
 
-def test_a_stand_down_without_a_master_waits_for_one_and_runs_no_hook_on_nodes_that_it_cannot_see() -> None:
+def test_a_stand_down_without_a_master_runs_no_hook_unseen() -> None:
     """`resume` runs them, with whatever else is left, once the cluster is back."""
     world = cluster(3)
     hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
@@ -169,7 +169,7 @@ def test_what_somebody_else_set_meanwhile_stands_at_the_end() -> None:
     assert world.persistent[REBALANCE] == "primaries"
 
 
-def test_an_update_in_doubt_that_is_done_after_somebody_elses_is_not_left_behind() -> None:
+def test_an_update_in_doubt_after_somebody_elses_is_restored() -> None:
     """Their value is read, and ours comes after it: theirs counts only once ours is known to be done."""
     world = cluster(3)
     late = Trip(verb="set_allocation", how=How.LATE, late=14.0)
@@ -198,7 +198,7 @@ def test_a_setting_that_reads_as_ours_again_is_put_back_again() -> None:
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_setting_written_twice_goes_back_to_what_was_found_first() -> None:
+def test_a_setting_written_twice_gets_its_first_value_back() -> None:
     world = cluster(3)
     simulation = Simulation(world)
     simulation.begin(policy())
@@ -217,7 +217,7 @@ def test_a_setting_written_twice_goes_back_to_what_was_found_first() -> None:
     assert world.settings() == cluster(3).settings()
 
 
-def test_what_somebody_else_set_between_two_waves_is_what_goes_back() -> None:
+def test_a_value_set_by_others_between_waves_is_restored() -> None:
     # Raised by the first wave, lowered by an operator, raised again by the second.
     world = cluster(3)
     key = "indices.recovery.max_bytes_per_sec"
@@ -252,7 +252,7 @@ def test_a_stop_that_is_done_when_it_was_given_up_is_made_good() -> None:
     assert es2.joined
 
 
-def test_no_stop_is_sent_that_the_record_in_the_cluster_does_not_tell_of() -> None:
+def test_no_stop_is_sent_that_the_record_does_not_name() -> None:
     # The master is lost in the moment between the last reading and the stop.
     for hundredth in range(10, 40, 2):
         world = cluster(3)
@@ -298,7 +298,7 @@ def test_a_run_that_has_used_up_its_time_restarts_no_more_nodes() -> None:
     assert world.settings() == cluster(5).settings()
 
 
-def test_a_full_disk_under_the_journal_leaves_no_node_down_and_allocation_on() -> None:
+def test_a_full_disk_under_the_journal_leaves_no_node_down() -> None:
     world = cluster(3)
     full = Mishap(what=mishaps.DiskFull(seconds=7200.0), verb="stop", after=1.0)
     run(world, plan=[full])
@@ -311,7 +311,7 @@ def test_a_full_disk_under_the_journal_leaves_no_node_down_and_allocation_on() -
 # Being back ---------------------------------------------------------------------------------------------
 
 
-def test_allocation_comes_back_only_with_the_node_whatever_an_old_reading_says() -> None:
+def test_allocation_is_enabled_only_with_the_node() -> None:
     # The node joined, a reading of that moment is repeated for a while, and the node is gone again.
     world = cluster(3)
     joined = 8.0 + 2.0
@@ -327,9 +327,7 @@ def test_allocation_comes_back_only_with_the_node_whatever_an_old_reading_says()
 
 @pytest.mark.parametrize("lives_on", [True, False], ids=["lives", "dies again"])
 @pytest.mark.parametrize("reboot", [False, True], ids=["restart", "reboot"])
-def test_a_node_that_its_host_saw_end_is_not_unstopped_by_an_old_member_list(
-    *, lives_on: bool, reboot: bool
-) -> None:
+def test_a_node_that_ended_is_not_unstopped_by_an_old_list(*, lives_on: bool, reboot: bool) -> None:
     """The readings stand still at the stop: the cluster lists the node in its old life while it starts."""
     world = cluster(3)
     plan = [Mishap(what=mishaps.StaleReadings(seconds=90.0), verb="stop", target=ES2)]
@@ -343,7 +341,7 @@ def test_a_node_that_its_host_saw_end_is_not_unstopped_by_an_old_member_list(
     assert (state.outcome, world.nodes[ES2].joined) == (Outcome.DONE, True), state.message
 
 
-def test_a_reboot_is_proven_by_another_boot_and_not_by_another_life() -> None:
+def test_a_reboot_is_proven_by_another_boot_and_no_restart() -> None:
     world = cluster(3)
     rises = Mishap(what=mishaps.RisesByItself(node=ES2, after=0.0))
     deadlines = Deadlines(stop=60.0, start=60.0, reboot=120.0, rejoin=60.0)
@@ -357,7 +355,7 @@ def test_a_reboot_is_proven_by_another_boot_and_not_by_another_life() -> None:
 # Replicas that were added -------------------------------------------------------------------------------
 
 
-def test_an_added_replica_is_taken_away_only_while_every_primary_of_its_index_is_started() -> None:
+def test_a_replica_is_removed_only_while_every_primary_serves() -> None:
     # Another node has the primary while es2 is down, and dies: for a while nobody has one.
     world = cluster(5)
     bare = world.add_index("bare", replicas=0, places=["es2"])
@@ -388,7 +386,7 @@ def test_an_added_replica_is_taken_away_only_while_every_primary_of_its_index_is
 HOOKS = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
 
 
-def test_a_node_out_of_service_that_somebody_else_restarts_is_in_service_before_the_next_goes_out() -> None:
+def test_of_two_nodes_one_is_in_service_before_the_next_goes_out() -> None:
     world = cluster(5)
     plan = [
         Mishap(what=mishaps.Unreadable(seconds=30.0), verb="hook_before_stop"),
@@ -406,7 +404,7 @@ def test_a_node_out_of_service_that_somebody_else_restarts_is_in_service_before_
 # Patience -----------------------------------------------------------------------------------------------
 
 
-def test_copies_that_the_cluster_gives_up_on_for_good_are_tried_again_three_times_a_wave() -> None:
+def test_copies_that_fail_for_good_are_retried_thrice_a_wave() -> None:
     world = cluster(3)
     gone = Mishap(what=mishaps.AllocationsFail(index="logs", times=10_000), verb="start")
     wanted = policy(selection=ONLY_ES2, deadlines=Deadlines(recover=900.0))

@@ -69,7 +69,7 @@ def interrupted(simulation: Simulation, when: Callable[[RunState], bool]) -> tup
     return loop, port
 
 
-def test_no_stop_is_sent_after_a_signal_that_came_during_the_last_reading() -> None:
+def test_no_stop_is_sent_after_a_signal_in_the_last_reading() -> None:
     simulation = Simulation(cluster(3))
     loop, _ = interrupted(simulation, lambda state: Flush() in state.in_phase.confirmed)
     assert loop.state.outcome is Outcome.INTERRUPTED

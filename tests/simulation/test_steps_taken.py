@@ -10,8 +10,8 @@ from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, How, Mishap, Trip
+from tests.simulation.late_stops import late_while_it_prepares
 from tests.simulation.play import cluster, play, policy, run
-from tests.simulation.test_lost_stops import late_while_it_prepares
 from tests.simulation.wide import life_of
 
 _SEEDS: Final = range(60)

@@ -67,7 +67,7 @@ def test_of_fewer_than_five_voters_none_is_excluded(nodes: int) -> None:
     assert not any(isinstance(action, ExcludeFromVoting) for action in simulation.cluster.sent)
 
 
-def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
+def test_exclusions_not_cleared_are_asked_for_now_and_then() -> None:
     world = cluster(5)
     simulation, state = run(
         world,
@@ -80,7 +80,7 @@ def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
     assert clears < 1500, "one try in five seconds, for its limits"
 
 
-def test_exclusions_whose_clearing_is_refused_once_are_cleared_however_long_the_run_held() -> None:
+def test_exclusions_refused_once_are_cleared_after_a_long_hold() -> None:
     world = cluster(5)
     snapshot = mishaps.SnapshotBegun(name="repo/nightly", seconds=700.0)
     _, state = run(
@@ -93,7 +93,7 @@ def test_exclusions_whose_clearing_is_refused_once_are_cleared_however_long_the_
     assert world.exclusions == []
 
 
-def test_settings_put_back_and_not_seen_yet_are_read_again_with_a_pause() -> None:
+def test_restored_settings_not_seen_yet_are_read_with_a_pause() -> None:
     world = cluster(3)
     stale = Mishap(what=mishaps.StaleReadings(seconds=20.0), verb="restore_allocation", after=0.0)
     simulation, state = run(world, plan=[stale])
@@ -118,7 +118,7 @@ def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
             assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
 
 
-def test_a_replica_whose_update_is_in_doubt_is_taken_away_though_no_reading_shows_it() -> None:
+def test_a_replica_in_doubt_is_removed_though_unseen() -> None:
     """It may still wait in the queue of the master, until an update that came after it is confirmed."""
     world = cluster(3)
     world.add_index("bare", replicas=0, places=["es2"])
@@ -159,7 +159,7 @@ def test_replicas_that_somebody_else_has_set_meanwhile_are_left() -> None:
     assert bare.replicas == 2
 
 
-def test_a_wave_that_is_called_off_again_and_again_ends_in_a_hold() -> None:
+def test_a_wave_that_is_always_called_off_ends_in_a_hold() -> None:
     world = cluster(3)
     lost = [Trip(verb="set_allocation", how=How.LOST, times=100_000)]
     simulation, state = run(world, trips=lost, wanted=policy(deadlines=Deadlines(hold=600.0)))
@@ -170,7 +170,7 @@ def test_a_wave_that_is_called_off_again_and_again_ends_in_a_hold() -> None:
     assert sum(isinstance(a, WriteSettings) for a in simulation.cluster.sent) < 150
 
 
-def test_waves_that_are_called_off_have_their_limit_also_while_a_predicate_holds_them() -> None:
+def test_waves_called_off_have_their_limit_beside_a_predicate() -> None:
     world = cluster(3)
     began = world.agenda.now
     lost = [Trip(verb="set_allocation", how=How.LOST, times=100_000)]
@@ -210,7 +210,7 @@ def test_a_node_taken_out_of_service_twice_is_put_back_twice() -> None:
     assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
 
 
-def test_a_node_that_is_stopped_twice_is_taken_out_of_service_twice_whoever_puts_it_back() -> None:
+def test_a_node_stopped_twice_is_taken_out_of_service_twice() -> None:
     """It rises before its `while_stopped` hook, so its turn comes again; no hook of the run puts it back."""
     hooks = Hooks(before_stop=(Hook(run="depool {node}"),), while_stopped=(Hook(run="install {node}"),))
     world = cluster(3)
@@ -223,7 +223,7 @@ def test_a_node_that_is_stopped_twice_is_taken_out_of_service_twice_whoever_puts
     assert world.violations == []
 
 
-def test_a_node_out_of_service_that_somebody_else_restarts_is_put_back() -> None:
+def test_an_out_of_service_node_restarted_by_hand_is_put_into_it() -> None:
     world = cluster(3)
     died = [
         Mishap(what=mishaps.Unreadable(seconds=30.0), verb="hook_before_stop"),
@@ -245,7 +245,7 @@ def test_a_hook_that_was_lost_sight_of_is_undone_as_one_that_ran() -> None:
         assert mine[-2:] == ["after_recovery", "after_recovery"], how
 
 
-def test_a_hook_whose_host_is_out_of_reach_for_a_moment_is_sent_again_however_long_the_run_held() -> None:
+def test_a_hook_on_an_unreachable_host_is_repeated_after_a_hold() -> None:
     """A snapshot holds the run for longer than a hook is sent again, and another one the candidate."""
     es2 = NodeName("es2")
     plan = [
@@ -265,7 +265,7 @@ def test_a_hook_whose_host_is_out_of_reach_for_a_moment_is_sent_again_however_lo
     assert failed, "its host was out of reach"
 
 
-def test_a_hook_whose_host_stays_out_of_reach_is_sent_again_for_its_limit_and_no_longer() -> None:
+def test_a_hook_on_an_unreachable_host_is_repeated_to_its_limit() -> None:
     """Each hook has the limit for itself, from its own first failure."""
     es2 = NodeName("es2")
     plan = [
@@ -304,7 +304,7 @@ def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
     assert mine == ["before_stop", "after_recovery", "after_recovery"]
 
 
-def test_a_node_is_taken_out_of_service_again_before_its_stop_by_each_process() -> None:
+def test_each_process_takes_a_node_out_of_service_before_a_stop() -> None:
     """Killed after the hook and before the stop: a load balancer may have put it back since."""
     quiet, _ = run(cluster(3), wanted=policy(hooks=HOOKS))
     simulation = Simulation(cluster(3))
@@ -318,7 +318,7 @@ def test_a_node_is_taken_out_of_service_again_before_its_stop_by_each_process() 
     assert mine == ["before_stop"] * 2 + ["after_recovery"] * 2
 
 
-def test_a_hook_that_ran_beside_a_process_which_rose_by_itself_runs_in_another_turn() -> None:
+def test_a_hook_beside_a_process_that_rose_runs_in_another_turn() -> None:
     """The node was seen down, and rose while the hook before it in the same step was waited for."""
     world, es5 = zoned(), NodeName("es5")
     world.nodes[es5].stop_seconds, world.nodes[es5].start_seconds = 4.2, 1.0
@@ -360,7 +360,7 @@ def test_a_rescue_of_a_node_whose_stop_never_happened_goes_on() -> None:
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_stop_in_doubt_that_is_done_during_the_stand_down_is_made_good() -> None:
+def test_a_stop_in_doubt_done_during_a_stand_down_is_repaired() -> None:
     asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="stop", after=1.0)
     for late in (2.0, 10.0, 29.0):
         world = cluster(3)
@@ -370,7 +370,7 @@ def test_a_stop_in_doubt_that_is_done_during_the_stand_down_is_made_good() -> No
         assert world.settings() == cluster(3).settings()
 
 
-def test_copies_that_the_cluster_gave_up_on_are_tried_again_a_few_times() -> None:
+def test_copies_that_the_cluster_gave_up_on_are_retried() -> None:
     for fails, outcome, tries in ((5, Outcome.DONE, 2), (10_000, Outcome.HELD, 3)):
         world = cluster(3)
         gone = Mishap(what=mishaps.AllocationsFail(index="logs", times=fails), verb="start")
@@ -380,7 +380,7 @@ def test_copies_that_the_cluster_gave_up_on_are_tried_again_a_few_times() -> Non
         assert 1 <= sum(isinstance(a, RetryFailed) for a in simulation.cluster.sent) <= tries
 
 
-def test_copies_given_up_after_another_failure_are_tried_again_before_the_run_goes_on() -> None:
+def test_copies_given_up_later_are_retried_before_the_next_wave() -> None:
     """es2 dies during the last wave, and the cluster gives up on its copies, which that wave did not take."""
     world, es1, es2 = cluster(5), NodeName("es1"), NodeName("es2")
     world.add_index("slow", replicas=1, places=[es1, NodeName("es4")], size=8 << 30).keeps = 0.0
@@ -435,7 +435,7 @@ def test_a_run_goes_on_without_a_node_that_is_down_and_skipped(
 
 
 @pytest.mark.parametrize("how", [How.UNACKNOWLEDGED, How.LATE])
-def test_a_skipped_node_is_not_started_again_though_its_stop_was_in_doubt(how: How) -> None:
+def test_a_skipped_node_with_a_stop_in_doubt_is_not_started(how: How) -> None:
     """It failed after three starts; whatever became of its stop, people do without it now."""
     world, es2 = cluster(5), NodeName("es2")
     fails = Mishap(what=mishaps.StartsFail(node=es2, times=99))
@@ -450,9 +450,7 @@ def test_a_skipped_node_is_not_started_again_though_its_stop_was_in_doubt(how: H
 @pytest.mark.parametrize(
     "verb", ["stop", "start", "restore_allocation", "hook_after_recovery", "restore_settings"]
 )
-def test_readings_that_take_longer_than_half_a_minute_and_fail_end_a_run_all_the_same(
-    verb: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readings_that_fail_after_half_a_minute_end_a_run(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packets to the cluster are dropped: each call waits for its limit, and time goes on for the run too."""
     observe = SimulatedCluster.observe
 
@@ -467,7 +465,7 @@ def test_readings_that_take_longer_than_half_a_minute_and_fail_end_a_run_all_the
     assert state.outcome in (Outcome.HELD, Outcome.FAILED, Outcome.NOT_RESTORED), state.message
 
 
-def test_another_node_that_is_down_holds_a_run_with_a_skipped_node() -> None:
+def test_another_down_node_holds_a_run_with_a_skipped_node() -> None:
     world, es2, es3 = cluster(5), NodeName("es2"), NodeName("es3")
     plan = [Mishap(what=mishaps.StartsFail(node=es2, times=99))]
     simulation, _ = run(world, plan=plan, wanted=policy(deadlines=Deadlines(hold=600.0)))
@@ -479,7 +477,7 @@ def test_another_node_that_is_down_holds_a_run_with_a_skipped_node() -> None:
     assert state.recovered == 0
 
 
-def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_says_why_once() -> None:
+def test_a_resume_past_a_failed_node_ends_at_once_and_says_why() -> None:
     world = cluster(3)
     es2 = NodeName("es2")
     simulation, state = run(world, plan=[Mishap(what=mishaps.StartsFail(node=es2, times=9))])
@@ -494,7 +492,7 @@ def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_say
     assert world.settings() == cluster(3).settings()
 
 
-def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
+def test_a_failed_node_is_named_with_the_hooks_it_still_needs() -> None:
     """It is out of service, and no other run can know of that: whoever repairs it has to read it."""
     es2 = NodeName("es2")
     hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
@@ -510,7 +508,7 @@ def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
     assert "hooks" not in without.message
 
 
-def test_a_hook_that_fails_after_a_wave_is_told_once_and_for_what_it_is() -> None:
+def test_a_hook_that_fails_after_a_wave_is_reported_once() -> None:
     """In the wave and in the stand-down: the copies are back, the settings too, and the hook is not done."""
     lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
     simulation, told = Simulation(cluster(3), trips=[lost]), list[Event]()
@@ -524,7 +522,7 @@ def test_a_hook_that_fails_after_a_wave_is_told_once_and_for_what_it_is() -> Non
     assert not [line for line in lines if "copies" in line]
 
 
-def test_a_node_whose_copies_are_awaited_when_its_hook_fails_is_told_as_that() -> None:
+def test_a_node_awaiting_copies_when_its_hook_fails_is_named_so() -> None:
     lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
     stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="restore_allocation")
     simulation, told = Simulation(cluster(3), trips=[lost], plan=[stop]), list[Event]()
@@ -552,7 +550,7 @@ def _refused_from(verb: str, *, until: float | None = None, **changes: object) -
     return run(cluster(3), plan=plan, wanted=wanted)
 
 
-def test_an_update_that_was_refused_changed_nothing_and_leaves_nothing_to_restore() -> None:
+def test_a_refused_update_leaves_nothing_to_restore() -> None:
     """Between two waves: the run holds for it, and says which update is refused and why."""
     simulation, state = _refused_from("restore_allocation", **_UNCHANGED)
     assert state.outcome is Outcome.HELD, f"{state.outcome}: {state.message}"
@@ -567,7 +565,7 @@ def test_an_update_that_was_refused_changed_nothing_and_leaves_nothing_to_restor
     assert state.outcome is Outcome.DONE, state.message
 
 
-def test_of_a_refused_update_only_what_was_written_before_is_left() -> None:
+def test_of_a_refused_update_only_earlier_writes_are_left() -> None:
     """The limits that the first wave raised; and nothing where the first update itself is refused."""
     _, state = _refused_from("restore_allocation")
     assert state.outcome is Outcome.NOT_RESTORED

@@ -93,7 +93,7 @@ def test_hooks_run_before_it() -> None:
 
 
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST, How.UNACKNOWLEDGED])
-def test_a_tunable_that_cannot_be_set_is_told_and_the_run_goes_on(how: How) -> None:
+def test_a_tunable_that_cannot_be_set_is_named_and_ends_no_run(how: How) -> None:
     simulation, state = run(
         detune(cluster(3)), trips=[Trip(verb="tune", how=how)], wanted=policy(tune=profile())
     )
@@ -104,7 +104,7 @@ def test_a_tunable_that_cannot_be_set_is_told_and_the_run_goes_on(how: How) -> N
 
 
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST])
-def test_one_that_must_not_fail_stops_the_run_once_its_node_is_up(how: How) -> None:
+def test_one_that_must_not_fail_ends_the_run_with_its_node_up(how: How) -> None:
     simulation, state = run(
         detune(cluster(3)),
         trips=[Trip(verb="tune", how=how)],
@@ -139,7 +139,7 @@ def test_one_that_cannot_be_read_is_never_taken_for_right(stopping: Sequence[str
     assert as_wanted is not bool(stopping), "a run that stops for it sets nothing more"
 
 
-def test_a_host_that_is_not_read_keeps_its_node_down_for_no_longer() -> None:
+def test_an_unread_host_keeps_its_node_down_for_no_longer() -> None:
     hooks = Hooks(while_stopped=(Hook(run="patch {node}"),))
     cut = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=8.0), verb="hook_while_stopped", target=ES2)
     simulation, state = run(detune(cluster(3)), plan=[cut], wanted=policy(tune=profile(), hooks=hooks))
@@ -151,7 +151,7 @@ def test_a_host_that_is_not_read_keeps_its_node_down_for_no_longer() -> None:
 
 
 @pytest.mark.parametrize("stopping", [(), ("vm.swappiness",)], ids=["warn", "stop"])
-def test_a_host_that_is_not_read_for_long_is_tuned_in_another_turn(stopping: Sequence[str]) -> None:
+def test_a_host_unread_for_long_is_tuned_in_another_turn(stopping: Sequence[str]) -> None:
     """Its node is started after half a minute, as it is; nothing is missed, since another turn tunes it."""
     hooks = Hooks(while_stopped=(Hook(run="patch {node}"),))
     cut = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=60.0), verb="hook_while_stopped", target=ES2)

@@ -88,7 +88,7 @@ def test_a_hook_that_did_not_run_is_lacking(without: Moment, said: str) -> None:
     assert _turn(_begun(), *(moment for moment in Moment if moment is not without)) == [said]
 
 
-def test_a_stop_without_its_before_stop_hook_is_noticed_also_after_an_undo() -> None:
+def test_a_stop_without_its_before_stop_hook_is_noticed() -> None:
     simulation = _begun()
     _hook(simulation, Moment.BEFORE_STOP)
     _hook(simulation, Moment.AFTER_RECOVERY)
@@ -115,7 +115,7 @@ def test_a_stop_in_another_life_needs_its_before_stop_hook_again(*, again: bool)
     assert told == ([] if again else [said])
 
 
-def test_a_life_that_began_after_the_last_reading_is_stopped_without_its_hook_by_nobodys_fault() -> None:
+def test_a_life_after_the_last_reading_needs_no_hook() -> None:
     simulation = _begun()
     _hook(simulation, Moment.BEFORE_STOP)
     simulation.cluster.observe(EVERYTHING)
@@ -133,7 +133,7 @@ def test_a_while_stopped_hook_beside_a_live_process_is_noticed() -> None:
     assert any("beside its process" in said for said in simulation.world.violations)
 
 
-def test_an_after_recovery_hook_before_its_copies_are_back_is_lacking() -> None:
+def test_an_after_recovery_hook_before_its_copies_is_lacking() -> None:
     simulation = _begun()
     _hook(simulation, Moment.BEFORE_STOP)
     simulation.cluster.observe(EVERYTHING)
@@ -149,7 +149,7 @@ def test_an_after_recovery_hook_before_its_copies_are_back_is_lacking() -> None:
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_copy_that_a_late_stop_takes_after_the_last_reading_is_not_lacking_at_a_hook(
+def test_a_copy_that_a_late_stop_takes_is_not_lacking_at_a_hook(
     read: bool,  # noqa: FBT001
 ) -> None:
     """A gate that does not answer takes seconds between the two; a reading after the stop tells of it."""
@@ -168,7 +168,7 @@ def test_a_copy_that_a_late_stop_takes_after_the_last_reading_is_not_lacking_at_
     assert any("ran on es2 without a copy of [" in said for said in lacks) is read
 
 
-def test_a_node_without_a_new_life_a_reboot_or_its_tuning_lacks_them() -> None:
+def test_a_node_not_restarted_rebooted_or_tuned_lacks_them() -> None:
     simulation = Simulation(tuned.detune(cluster(3)))
     asked = policy(reboot=True, tune=tuned.profile("vm.swappiness"))
     simulation.begin(asked)
@@ -180,7 +180,7 @@ def test_a_node_without_a_new_life_a_reboot_or_its_tuning_lacks_them() -> None:
     ]
 
 
-def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_successors_hands() -> None:
+def test_a_deposed_process_may_only_start_what_is_still_its_own() -> None:
     first = _begun(hooks=False)
     first.hosts.perform(StopNode(node=ES2))
     first.world.agenda.advance(5.0)
@@ -204,7 +204,7 @@ def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_success
     assert other.attempt.lease.view().held
 
 
-def test_a_guest_lives_while_the_host_waits_and_one_thread_runs_at_a_time() -> None:
+def test_a_guest_runs_while_the_host_waits_one_thread_at_a_time() -> None:
     agenda, told = Agenda(start=0.0), list[tuple[str, float]]()
 
     def guest() -> None:
@@ -298,7 +298,7 @@ def test_an_index_is_not_closed_while_it_is_being_restored() -> None:
     assert world.indices["archive-uuid"].closed
 
 
-def test_a_node_that_flaps_is_away_for_a_while_and_back_in_the_same_life() -> None:
+def test_a_node_that_flaps_comes_back_without_a_restart() -> None:
     simulation = Simulation(cluster(3))
     node = simulation.world.nodes[ES3]
     simulation.fate.befall(node_mishaps.NodeFlaps(node=ES3, seconds=5.0))
@@ -310,7 +310,7 @@ def test_a_node_that_flaps_is_away_for_a_while_and_back_in_the_same_life() -> No
     assert simulation.world.master not in (None, ES1)
 
 
-def test_a_node_with_an_empty_disk_has_another_id_and_its_copies_are_made_anew() -> None:
+def test_a_node_with_an_empty_disk_has_another_id_and_new_copies() -> None:
     simulation = Simulation(cluster(3))
     world = simulation.world
     simulation.fate.befall(node_mishaps.DiskLost(node=ES3))
@@ -339,7 +339,7 @@ def test_a_life_that_ends_by_itself_ends_as_often_as_was_drawn() -> None:
 # The draws -------------------------------------------------------------------------------------------
 
 
-def test_a_third_of_the_seeds_each_is_as_before_ordinary_and_worse() -> None:
+def test_a_third_of_the_seeds_each_is_plain_ordinary_and_worse() -> None:
     drawn = [chance(seed) for seed in range(300)]
     before = [chance(seed, ordinary=False) for seed in range(300)]
     same = sum(one == other for one, other in zip(drawn, before, strict=True))
@@ -386,9 +386,7 @@ def test_a_shrunk_run_is_printed_as_a_test() -> None:
 
 
 @pytest.mark.parametrize("blind", [False, True])
-def test_a_process_that_cannot_read_the_lease_cannot_know_which_nodes_its_successor_has(
-    *, blind: bool
-) -> None:
+def test_without_the_lease_nodes_of_the_successor_are_unknown(*, blind: bool) -> None:
     world = cluster(3)
     world.owner = SimOwner(epoch=2, since=0.0, in_hand=lambda: [ES2])
     world.last_read = 1.0

@@ -67,9 +67,7 @@ def _continued(
 
 @pytest.mark.parametrize("point", [AFTER_STOP, STOP_CONFIRMED, START_NOT_SENT])
 @pytest.mark.parametrize("restores", [False, True], ids=["resume", "restore"])
-def test_the_run_that_stopped_a_voter_starts_it_before_it_takes_the_lease(
-    point: int, *, restores: bool
-) -> None:
+def test_the_run_that_stopped_a_voter_starts_it_before_the_lease(point: int, *, restores: bool) -> None:
     simulation, ours, died = _killed(point)
     world = simulation.world
     began = world.agenda.now
@@ -86,7 +84,7 @@ def test_the_run_that_stopped_a_voter_starts_it_before_it_takes_the_lease(
     assert not world.violations
 
 
-def test_nothing_but_starts_is_sent_before_the_lease_in_the_cluster_is_held() -> None:
+def test_only_starts_are_sent_before_the_lease_is_held() -> None:
     """Another machine took the run over before the master was lost: this one cannot know of it."""
     simulation, ours, _ = _killed()
     world, settings = simulation.world, simulation.world.settings()
@@ -117,7 +115,7 @@ def test_a_node_that_fails_to_start_once_is_started_again() -> None:
     assert ours.joined
 
 
-def test_starts_that_bring_no_master_back_end_in_a_refusal_that_names_the_nodes() -> None:
+def test_starts_that_bring_no_master_end_in_a_named_refusal() -> None:
     simulation, ours, died = _killed(others=2)
     world, settings = simulation.world, simulation.world.settings()
     began = world.agenda.now
@@ -213,7 +211,7 @@ def test_a_run_that_stopped_no_node_starts_none() -> None:
     assert simulation.hosts.sent == []
 
 
-def test_what_a_dead_run_of_another_machine_left_is_restored_once_there_is_a_master() -> None:
+def test_a_dead_run_elsewhere_is_restored_once_there_is_a_master() -> None:
     simulation, _, _ = _killed()
     left = replace(simulation.record, epoch=2, run="run-9", owner="ben@bastion2", process="bastion2/1/1/1")
     simulation.common.records[2] = left

@@ -148,7 +148,7 @@ def _cramped() -> World:
     return world
 
 
-def test_a_wave_is_called_off_at_the_last_reading_and_chosen_again_smaller() -> None:
+def test_a_wave_refused_at_the_last_reading_is_chosen_smaller() -> None:
     world = _cramped()
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2), verb="set_allocation", after=0.05)
     simulation, state = run(world, plan=[made], wanted=by_zone())
@@ -173,7 +173,7 @@ def test_a_wave_becomes_smaller_while_its_hooks_run() -> None:
         assert not passed_over or name in ("es2", "es5")
 
 
-def test_hooks_of_a_wave_run_at_once_on_hosts_and_one_by_one_here() -> None:
+def test_hooks_of_a_wave_run_at_once_on_hosts_and_in_turn_here() -> None:
     here = Hooks(before_stop=(Hook(run="depool {node}", local=True),))
     for hooks, together in ((HOOKS, 2), (here, 1)):
         simulation, state = run(zoned(), wanted=by_zone(hooks=hooks))
@@ -185,7 +185,7 @@ def test_hooks_of_a_wave_run_at_once_on_hosts_and_one_by_one_here() -> None:
         assert max(sent.values()) == together
 
 
-def test_a_host_that_hangs_in_stop_holds_the_others_no_longer_than_its_deadline() -> None:
+def test_a_host_that_hangs_in_stop_delays_others_to_its_deadline() -> None:
     world = zoned()
     hangs = Mishap(what=mishaps.StopHangs(node=ES2, repaired_after=5_000.0))
     wanted = by_zone(deadlines=replace(Deadlines(), stop=120.0, start=300.0))
@@ -207,7 +207,7 @@ def test_a_host_that_hangs_in_stop_holds_the_others_no_longer_than_its_deadline(
     _done(play(simulation, simulation.resume(retry_failed=True)), world)
 
 
-def test_a_host_that_hangs_in_start_holds_the_others_no_longer_than_its_deadline() -> None:
+def test_a_host_that_hangs_in_start_delays_others_to_its_limit() -> None:
     world = zoned()
     world.nodes[ES2].start_seconds = 4_000.0
     wanted = by_zone(deadlines=replace(Deadlines(), start=200.0))
@@ -259,7 +259,7 @@ def test_a_resumed_run_waits_for_no_node_of_its_wave_that_failed() -> None:
     assert state.nodes[ES2].phase is NodePhase.RECOVERED
 
 
-def test_a_resumed_run_goes_on_without_a_node_of_its_wave_that_is_skipped() -> None:
+def test_a_resumed_run_goes_on_without_a_skipped_node_of_a_wave() -> None:
     simulation, world = _es5_failed()
     began = world.agenda.now
     state = play(simulation, simulation.resume(skip=[ES5]))
@@ -308,7 +308,7 @@ def test_a_stop_of_one_node_that_goes_wrong(how: How, target: str) -> None:
 
 
 @pytest.mark.parametrize("late", [2.0, 11.0, 29.0, 31.0, 35.0, 40.0, 44.0, 50.0])
-def test_a_stop_that_is_done_when_it_was_taken_as_not_done_is_ours_to_bring_up(late: float) -> None:
+def test_a_stop_done_after_it_was_taken_as_lost_is_repaired(late: float) -> None:
     world = zoned()
     world.nodes[ES2].start_seconds = 30.0
     simulation = Simulation(world, trips=[Trip(verb="stop", how=How.LATE, target="es5", late=late)])
@@ -323,7 +323,7 @@ def test_a_stop_that_is_done_when_it_was_taken_as_not_done_is_ours_to_bring_up(l
 
 
 @pytest.mark.parametrize(("late", "asked"), [(31.0, 30.0), (31.0, 34.0), (33.0, 36.0), (38.0, 42.0)])
-def test_a_stop_that_is_done_while_the_run_stands_down_is_ours_to_bring_up(late: float, asked: float) -> None:
+def test_a_stop_done_while_the_run_stands_down_is_repaired(late: float, asked: float) -> None:
     world = zoned()
     world.nodes[ES2].start_seconds = 30.0
     simulation = Simulation(
@@ -363,7 +363,7 @@ def test_a_node_of_the_wave_that_dies_again_while_another_hangs() -> None:
     assert world.settings() == ({}, {})
 
 
-def test_a_node_that_dies_while_the_other_is_on_its_way_is_started_again_and_the_run_goes_on() -> None:
+def test_a_node_that_dies_beside_a_starting_one_is_started_again() -> None:
     world = zoned()
     world.nodes[ES2].join_seconds = 90.0
     dies = Mishap(what=mishaps.NodeDies(node=ES5), verb="start", after=20.0)
@@ -375,7 +375,7 @@ def test_a_node_that_dies_while_the_other_is_on_its_way_is_started_again_and_the
     assert world.settings() == ({}, {})
 
 
-def test_a_node_that_leaves_again_after_it_rejoined_is_started_again() -> None:
+def test_a_node_of_a_wave_that_leaves_again_is_started_again() -> None:
     """With allocation back it is a second failure: the run stands down, and both are up."""
     world = zoned()
     world.nodes[ES2].join_seconds = 90.0
@@ -387,7 +387,7 @@ def test_a_node_that_leaves_again_after_it_rejoined_is_started_again() -> None:
     assert world.settings() == ({}, {})
 
 
-def test_a_rescue_starts_the_whole_wave_without_hooks_and_they_run_in_its_next_wave() -> None:
+def test_a_rescue_starts_a_whole_wave_and_hooks_run_in_the_next() -> None:
     world = zoned()
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2), verb="stop", target="es5")
     simulation, state = run(world, plan=[made], wanted=by_zone(hooks=HOOKS))
@@ -432,7 +432,7 @@ def test_a_refused_zone_holds_as_one_node_does() -> None:
     assert not [action for action in simulation.hosts.sent if isinstance(action, StopNode)]
 
 
-def test_another_machine_brings_up_the_whole_wave_from_the_record() -> None:
+def test_another_machine_starts_the_whole_wave_by_the_record() -> None:
     world = zoned()
     simulation = Simulation(world)
     state = simulation.begin(by_zone())

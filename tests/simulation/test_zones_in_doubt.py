@@ -19,7 +19,7 @@ from tests.simulation.zones import by_zone, zoned
 ES2, ES5 = NodeName("es2"), NodeName("es5")
 
 
-def test_a_stop_that_is_done_in_the_wave_after_its_own_is_ours_to_bring_up() -> None:
+def test_a_stop_done_in_a_later_wave_is_repaired() -> None:
     """It was taken as not done, and its node was chosen again: it goes while allocation is withheld anew."""
     for tenths in range(360, 420, 2):
         world = zoned()
@@ -33,7 +33,7 @@ def test_a_stop_that_is_done_in_the_wave_after_its_own_is_ours_to_bring_up() -> 
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["its host answers again", "its host is slow to answer"])
-def test_a_node_that_failed_and_runs_as_before_is_not_rebooted_past_the_gates(*, hangs: bool) -> None:
+def test_a_failed_node_that_runs_is_not_rebooted_past_the_gates(*, hangs: bool) -> None:
     """Its stop was lost with the way to its host: once that is back, it goes as any other node does."""
     world = zoned()
     simulation = Simulation(
@@ -57,9 +57,7 @@ def test_a_node_that_failed_and_runs_as_before_is_not_rebooted_past_the_gates(*,
 
 
 @pytest.mark.parametrize(("dies_after", "second"), [(300.0, False), (700.0, True)])
-def test_a_node_that_left_the_wave_is_missed_when_its_stop_can_no_longer_be_the_cause(
-    dies_after: float, *, second: bool
-) -> None:
+def test_a_node_that_left_the_wave_is_missed_without_its_stop(dies_after: float, *, second: bool) -> None:
     """Until then it is ours to bring up; after that it is as any other that fails while ours are down."""
     world = zoned()
     world.nodes[ES2].join_seconds = 1000.0

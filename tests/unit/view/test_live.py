@@ -270,7 +270,7 @@ def test_a_name_cannot_drive_the_terminal(samples: Any) -> None:
     assert cell_len(Text.from_ansi(drawn[0]).plain) <= 80, "no line grows over the edge of the terminal"
 
 
-def test_a_decision_that_only_looks_again_leaves_the_wait_in_sight(samples: Any) -> None:
+def test_a_decision_to_read_again_leaves_the_wait_in_sight(samples: Any) -> None:
     out = io.StringIO()
     with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
         reporter.waiting(samples.run_state(), Decision())

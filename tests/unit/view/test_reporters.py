@@ -50,7 +50,7 @@ def test_a_wait_is_said_once_then_every_thirty_seconds(samples: Any, clock: Time
     assert len(out.getvalue().splitlines()) == 3
 
 
-def test_numbers_that_move_are_not_another_wait_but_another_hold_is(samples: Any, clock: Time) -> None:
+def test_numbers_that_move_are_no_new_wait_and_another_hold_is(samples: Any, clock: Time) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     state = samples.run_state()
@@ -242,7 +242,7 @@ def test_summary_outcomes_are_the_contracts(outcome: Outcome, samples: Any, cloc
     assert line["exit_code"] == int(exit_code_of(outcome))
 
 
-def test_what_a_restore_ends_with_wins_over_what_the_state_still_lists(samples: Any, clock: Time) -> None:
+def test_the_end_of_a_restore_replaces_what_the_state_lists(samples: Any, clock: Time) -> None:
     out = io.StringIO()
     reporter = JsonReporter(out, clock, samples.encode)
     reporter.events(samples.records([StoodDown(outcome=Outcome.NOT_RESTORED, left=("setting a",))]))
