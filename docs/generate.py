@@ -67,6 +67,7 @@ from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
+from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
 from orchestrator.view.phrases import TERMS, awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -87,6 +88,14 @@ With `--strategy zone`, a predicate about the wave first makes the wave smaller
 
 One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did
 not show the new value of the allocation setting.
+"""
+_VERSIONS: Final = """\
+One program speaks to every version. The first table row of a product is the newest version; each row below
+lists what older versions do otherwise. A version that is not restarted is refused by name.
+
+Before Elasticsearch 5 a setting cannot be made absent again. A setting that was absent is then restored to
+its effective value, and the journal says so. Before Elasticsearch 7, a wave is held if
+`discovery.zen.minimum_master_nodes` is below a majority of the master-eligible nodes.
 """
 _EVENTS: Final = """\
 The journal of a run is a list of these events. The state of a run is computed from its journal alone.
@@ -260,6 +269,38 @@ def _merge_rules() -> str:
         f"{_MERGE_RULES}Four are the same as before a stop: {shared}. The others:\n\n"
         f"{overview}\n{_rules(OWN_RULES, '###')}"
     )
+
+
+def versions() -> str:
+    """The table of dialects: by product, what each family does otherwise than the next newer one."""
+    parts = [_VERSIONS]
+    columns = [each for each in fields(Dialect) if each.name not in ("family", "accepted")]
+    for product, families in FAMILIES.items():
+        rows, newer = [], NEWEST
+        for first, dialect in families:
+            other = [
+                f"`{each.name}` {_said(getattr(dialect, each.name))}"
+                for each in columns
+                if getattr(dialect, each.name) != getattr(newer, each.name)
+            ]
+            number = ".".join(map(str, first))
+            rows.append((number, "yes" if dialect.accepted else "no", ", ".join(other) or "as above"))
+            newer = dialect
+        title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}[product]
+        table = _table(("from version", "restarted", "otherwise than the row above"), rows)
+        parts.append(f"## {title}\n\n{table}")
+    meanings = _attributes(inspect.getdoc(Dialect))
+    parts.append("## Columns\n")
+    newest = [(f"`{each.name}`", _said(getattr(NEWEST, each.name)), meanings[each.name]) for each in columns]
+    parts.append(_table(("column", "newest Elasticsearch", "meaning"), newest))
+    return _page("Server versions", "orchestrator/stores/elasticsearch/dialect.py", "\n".join(parts), "")
+
+
+def _said(value: object) -> str:
+    """A value of the table of dialects, for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def terms() -> str:
@@ -525,6 +566,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": cluster_settings,
     "terms.md": terms,
     "tuning.md": tuning,
+    "versions.md": versions,
 }
 """File name under `docs/reference/` to the function that writes it."""
 NAMES: Final = Path(completion.__file__).with_name("names.txt")

@@ -132,7 +132,8 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     foreign = [
         debt
         for debt in debts
-        if settings.at(debt.level, debt.key) not in (debt.found, debt.wanted)
+        if settings.at(debt.level, debt.key)
+        not in (debt.found, debt.wanted, _original(settings, debt).wanted)
         and not _says_nothing(situation, settings, debt)
     ]
     if foreign and not _queue_is_done(state):
@@ -146,20 +147,44 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
                 for d in foreign
             )
         )
-    write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
+    unknown = [debt for debt in debts if _cannot_be_restored(settings, debt)]
+    if unknown:
+        return wait(now, f"the value of {unknown[0].key} in elasticsearch.yml, which it is restored to")
+    write = WriteSettings(changes=tuple(_original(settings, debt) for debt in debts), purpose=purpose)
     confirmed = [action for action in state.in_phase.confirmed if isinstance(action, WriteSettings)]
     written = {change for action in confirmed if action.purpose is purpose for change in action.changes}
     back = [
-        debt for debt in debts if debt.undone() in written and settings.at(debt.level, debt.key) == debt.found
+        change
+        for debt in debts
+        if (change := _original(settings, debt)) in written
+        and settings.at(debt.level, debt.key) == change.wanted
     ]
     if back:
-        return note(*(SettingRestored(level=debt.level, key=debt.key, value=debt.found) for debt in back))
+        return note(*(_restored(change, debts) for change in back))
     failure = state.failure_of(write)
     if failure and now - state.process.acted_at < RETRY_SECONDS:
         return wait(now, f"settings to be restored: {failure.reason}", seconds=RETRY_SECONDS)
     if write in state.in_phase.confirmed and now - state.process.acted_at < RETRY_SECONDS:
         return wait(now, "a reading that shows the settings restored", seconds=QUICK_SECONDS)
     return act(write)
+
+
+def _original(settings: SettingsView, debt: SettingChange) -> SettingChange:
+    """The change that restores a setting. Before Elasticsearch 5 it cannot become absent again."""
+    undone = debt.undone()
+    return replace(undone, wanted=settings.restored(debt.key, undone.wanted))
+
+
+def _cannot_be_restored(settings: SettingsView, debt: SettingChange) -> bool:
+    """Whether the value to write is not known: nothing is written rather than a guess."""
+    return not settings.resets and _original(settings, debt).wanted is None
+
+
+def _restored(change: SettingChange, debts: tuple[SettingChange, ...]) -> SettingRestored:
+    """The event; it says so where the setting was absent and cannot be absent again."""
+    found = next(debt.found for debt in debts if (debt.level, debt.key) == (change.level, change.key))
+    note_ = "" if found == change.wanted else "absent not possible before 5.0: its effective value is written"
+    return SettingRestored(level=change.level, key=change.key, value=change.wanted, note=note_)
 
 
 def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:

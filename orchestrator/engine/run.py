@@ -526,7 +526,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
             reason = f"voting exclusions could not be cleared: {failure.reason}"
             return stand_down(state, reason, Outcome.FAILED)
         return changes.restore_voting(situation)
-    voters = len(view.voters or ())
+    voters = 0 if view.voting_by_count else len(view.voters or ())
     if not situation.policy.master_step_down or master not in wave.nodes or voters < _VOTERS_FOR_STEP_DOWN:
         return None
     exclude = ExcludeFromVoting(node=master)

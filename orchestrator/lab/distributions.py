@@ -66,12 +66,31 @@ class Distribution:
         return int(self.version.split(".", 1)[0])
 
     @property
+    def numbers(self) -> tuple[int, int]:
+        """The first two numbers of the version."""
+        major, minor, *_ = self.version.split(".")
+        return int(major), int(minor)
+
+    def before(self, major: int, minor: int = 0) -> bool:
+        """Whether this is Elasticsearch before that version; OpenSearch never is."""
+        return self.product is Product.ELASTICSEARCH and self.numbers < (major, minor)
+
+    @property
+    def bulk(self) -> str:
+        """The path of a bulk request below its index: documents have a type before 7."""
+        return "doc/_bulk" if self.before(7) else "_bulk"
+
+    @property
     def coordinate(self) -> str:
-        """The Maven coordinate, as `dependency:copy` takes it."""
-        group = {
-            Product.ELASTICSEARCH: "org.elasticsearch.distribution.integ-test-zip",
-            Product.OPENSEARCH: "org.opensearch.distribution.integ-test-zip",
-        }[self.product]
+        """The Maven coordinate, as `dependency:copy` takes it. Before 6 there is only the whole archive."""
+        if self.product is Product.OPENSEARCH:
+            group = "org.opensearch.distribution.integ-test-zip"
+        elif self.before(2):
+            group = "org.elasticsearch"
+        elif self.before(6):
+            group = "org.elasticsearch.distribution.zip"
+        else:
+            group = "org.elasticsearch.distribution.integ-test-zip"
         return f"{group}:{self.product.value}:{self.version}:zip"
 
 
@@ -79,7 +98,15 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
     Distribution(product=Product.ELASTICSEARCH, version="9.1.0", java_minimum=21),
     Distribution(product=Product.ELASTICSEARCH, version="8.19.0", java_minimum=17),
     Distribution(product=Product.ELASTICSEARCH, version="7.17.28", java_minimum=17, java_maximum=23),
+    Distribution(product=Product.ELASTICSEARCH, version="7.5.2", java_minimum=17, java_maximum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="6.8.23", java_minimum=17, java_maximum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="5.6.16", java_minimum=17, java_maximum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="1.7.6", java_minimum=8, java_maximum=8),
+    Distribution(product=Product.ELASTICSEARCH, version="0.90.13", java_minimum=8, java_maximum=8),
+    Distribution(product=Product.OPENSEARCH, version="3.1.0", java_minimum=21),
     Distribution(product=Product.OPENSEARCH, version="2.19.0", java_minimum=17, java_maximum=23),
+    Distribution(product=Product.OPENSEARCH, version="1.3.20", java_minimum=17, java_maximum=23),
 )
 """All servers of the lab, the newest first; the first is the demo's."""
 

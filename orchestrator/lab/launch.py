@@ -17,6 +17,8 @@ from orchestrator.lab.distributions import Distribution, Product
 
 FIRST_WITH_SERVER_ARGUMENTS = 8
 """From 8.0 on, Elasticsearch reads its settings from standard input, where its launcher writes them."""
+_FIRST_WITH_AGENT = 3
+"""From 3.0 on, OpenSearch is started with a Java agent."""
 KEYSTORE_FORMAT = 7
 """Format of an in-memory keystore on the wire, 8.19 to 9.1 (KeyStoreWrapper.CURRENT_VERSION)."""
 
@@ -75,6 +77,8 @@ def java_command(
     )
     if distribution.product is Product.ELASTICSEARCH and distribution.major >= FIRST_WITH_SERVER_ARGUMENTS:
         return (*head, *_modular(distribution, home))
+    if distribution.before(6):
+        return (*head, *_before_six(distribution, home, folder))
     return (*head, *_by_class_path(distribution, home, folder))
 
 
@@ -106,6 +110,20 @@ def _modular(distribution: Distribution, home: Path) -> tuple[str, ...]:
     )
 
 
+def _before_six(distribution: Distribution, home: Path, folder: Path) -> tuple[str, ...]:
+    """The start scripts' line without the collector's flags, which later releases of Java refuse."""
+    config = str(folder / "config")
+    old = distribution.before(1)
+    main = f"org.elasticsearch.bootstrap.{'ElasticSearch' if old else 'Elasticsearch'}"
+    paths = (f"-Des.path.home={home}", "-cp", f"{home}/lib/*")
+    if not distribution.before(5):
+        return (*paths, main, f"-Epath.conf={config}")
+    if not distribution.before(2):
+        return (f"-Des.path.conf={config}", *paths, main, "start")
+    foreground = ("-Des.foreground=yes", "-Des.discovery.zen.ping.multicast.enabled=false")
+    return (f"-Des.path.conf={config}", *foreground, *paths, main)
+
+
 def _by_class_path(distribution: Distribution, home: Path, folder: Path) -> tuple[str, ...]:
     prefix, main, more = {
         Product.ELASTICSEARCH: ("es", "org.elasticsearch.bootstrap.Elasticsearch", ()),
@@ -115,9 +133,14 @@ def _by_class_path(distribution: Distribution, home: Path, folder: Path) -> tupl
             (f"-Djava.util.concurrent.ForkJoinPool.common.threadFactory={_OPENSEARCH_THREADS}",),
         ),
     }[distribution.product]
+    guard = (
+        # OpenSearch 3 has a guard of its own, in place of Java's security manager.
+        (f"-javaagent:{home / 'agent' / 'opensearch-agent.jar'}", "--add-modules=jdk.incubator.vector")
+        if distribution.product is Product.OPENSEARCH and distribution.major >= _FIRST_WITH_AGENT
+        else ("-Djava.locale.providers=SPI,COMPAT", "-Djava.security.manager=allow")
+    )
     return (
-        "-Djava.locale.providers=SPI,COMPAT",
-        "-Djava.security.manager=allow",
+        *guard,
         *more,
         f"-D{prefix}.path.home={home}",
         f"-D{prefix}.path.conf={folder / 'config'}",

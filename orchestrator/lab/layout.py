@@ -157,10 +157,11 @@ def node_settings(
     """
     masters = [each.name for each in nodes if each.roles is None or "master" in each.roles]
     opensearch = distribution.product is Product.OPENSEARCH
+    seeds = ",".join(f"{LOOPBACK}:{ports[each.name].transport}" for each in nodes)
     settings = {
         "cluster.name": cluster,
         "node.name": node.name,
-        "node.attr.zone": node.zone,
+        ("node.zone" if distribution.before(5) else "node.attr.zone"): node.zone,
         "cluster.routing.allocation.awareness.attributes": "zone",
         # A laptop's disk is often fuller than a server's may be; the lab needs little space.
         "cluster.routing.allocation.disk.threshold_enabled": "false",
@@ -169,15 +170,24 @@ def node_settings(
         "path.repo": str(folder.parent / REPOSITORY),
         "network.host": LOOPBACK,
         "http.port": str(ports[node.name].http),
-        "transport.port": str(ports[node.name].transport),
-        "discovery.seed_hosts": ",".join(f"{LOOPBACK}:{ports[each.name].transport}" for each in nodes),
-        ("cluster.initial_cluster_manager_nodes" if opensearch else "cluster.initial_master_nodes"): ",".join(
-            masters
+        ("transport.tcp.port" if distribution.before(7, 1) else "transport.port"): str(
+            ports[node.name].transport
         ),
     }
-    if node.roles is not None:
+    if distribution.before(7):
+        settings["discovery.zen.ping.unicast.hosts"] = seeds
+        settings["discovery.zen.minimum_master_nodes"] = str(len(masters) // 2 + 1)
+    else:
+        manager = "cluster_manager" if opensearch and distribution.major > 1 else "master"
+        settings["discovery.seed_hosts"] = seeds
+        settings[f"cluster.initial_{manager}_nodes"] = ",".join(masters)
+    if distribution.before(5):
+        settings["path.plugins"] = str(folder / "plugins")  # by default in the archive, which all nodes share
+    if node.roles is not None and distribution.before(7, 9):
+        settings |= {f"node.{role}": str(role in node.roles).lower() for role in ("master", "data")}
+    elif node.roles is not None:
         settings["node.roles"] = ",".join(_role(role, opensearch=opensearch) for role in node.roles)
-    if not opensearch:
+    if not (opensearch or distribution.before(7, 6)):  # the older archives have none of these modules
         settings |= {"xpack.ml.enabled": "false", "xpack.security.enabled": "false"}
     return settings
 

@@ -43,6 +43,7 @@ class LoadProfile:
         searches_per_second: the bound on the searching client.
         request_seconds: limit on one request.
         shun_seconds: how long an endpoint that did not answer is left out.
+        bulk: path of the bulk request below the index; Elasticsearch before 7 needs a type there.
         search_attempts: endpoints tried for a complete answer to a search, before the search is abandoned.
     """
 
@@ -55,6 +56,7 @@ class LoadProfile:
     request_seconds: float = 30.0
     shun_seconds: float = 1.0
     search_attempts: int = 3
+    bulk: str = "_bulk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +215,9 @@ class Load:
             )
             for each in ids
         )
-        answer = self._attempt("indexing", rotation, f"/{self.profile.index}/_bulk", "\n".join([*lines, ""]))
+        answer = self._attempt(
+            "indexing", rotation, f"/{self.profile.index}/{self.profile.bulk}", "\n".join([*lines, ""])
+        )
         if answer is None:
             return ids
         outcomes = [next(iter(item.values())) for item in answer.body["items"]]

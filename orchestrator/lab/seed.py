@@ -55,13 +55,20 @@ THREE_INDICES: tuple[SeedIndex, ...] = (
 """A few megabytes with one and with two replicas: seconds to write, and shards on every node."""
 
 
-def seed(client: LabClient, indices: Sequence[SeedIndex] = THREE_INDICES, *, number: int = 1) -> None:
+def seed(
+    client: LabClient,
+    indices: Sequence[SeedIndex] = THREE_INDICES,
+    *,
+    number: int = 1,
+    bulk: str = "_bulk",
+) -> None:
     """Make and fill indices, flush them, and wait until every copy is started.
 
     Args:
         client: of the cluster.
         indices: the indices to create.
         number: seed of the texts, so that two runs have the same data.
+        bulk: path of the bulk request below an index (`Distribution.bulk`).
 
     Raises:
         LabError: the cluster refused something, or does not become green.
@@ -72,7 +79,7 @@ def seed(client: LabClient, indices: Sequence[SeedIndex] = THREE_INDICES, *, num
         client.ask("PUT", f"/{index.name}", {"settings": settings})
         for first in range(0, index.documents, DOCUMENTS_PER_REQUEST):
             numbers = range(first, min(first + DOCUMENTS_PER_REQUEST, index.documents))
-            answer = client.ask("POST", f"/{index.name}/_bulk", bulk_body(index, numbers, dice))
+            answer = client.ask("POST", f"/{index.name}/{bulk}", bulk_body(index, numbers, dice))
             if answer["errors"]:
                 raise LabError(f"seeding {index.name}: the cluster refused documents: {str(answer)[:500]}")
     names = ",".join(index.name for index in indices)

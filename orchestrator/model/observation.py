@@ -36,7 +36,10 @@ class ClusterView:
         distribution: `elasticsearch` or `opensearch`.
         state_version: the cluster state's own counter. Two readings with the same version are the same.
         master: None while there is none.
-        voters: node ids of the last committed voting configuration; None before 7.
+        voters: node ids of the last committed voting configuration; before Elasticsearch 7, of the
+            master-eligible members. None if they are not known.
+        voting_by_count: there is no voting configuration (before Elasticsearch 7): a master needs
+            `discovery.zen.minimum_master_nodes` of the voters.
         voting_exclusions: names (or ids of nodes that are gone) excluded from voting.
         shutdowns: node ids with a node-shutdown record.
         riak: the reading of a Riak cluster; None for any other kind. For Riak, `nodes` are the members that
@@ -53,6 +56,7 @@ class ClusterView:
     indices: tuple[Index, ...]
     copies: tuple[ShardCopy, ...]
     voters: frozenset[str] | None = None
+    voting_by_count: bool = False
     voting_exclusions: tuple[str, ...] = ()
     shutdowns: tuple[str, ...] = ()
     riak: RiakView | None = None
@@ -131,11 +135,13 @@ class SettingsView:
     Attributes:
         files: value in elasticsearch.yml or built-in default, for the keys that the program reads.
         archived: names under `archived.`, which can block every later update.
+        resets: whether a setting can be made absent again; not before Elasticsearch 5.
     """
 
     persistent: Mapping[str, SettingValue] = field(default_factory=dict)
     transient: Mapping[str, SettingValue] = field(default_factory=dict)
     files: Mapping[str, SettingValue] = field(default_factory=dict)
+    resets: bool = True
 
     @property
     def archived(self) -> tuple[str, ...]:
@@ -147,6 +153,13 @@ class SettingsView:
     def at(self, level: Level, key: str) -> SettingValue | None:
         """The value at that level; None = absent, which differs from every value."""
         return (self.persistent if level is Level.PERSISTENT else self.transient).get(key)
+
+    def restored(self, key: str, found: SettingValue | None) -> SettingValue | None:
+        """The value to write to restore a setting that was `found` before.
+
+        Where a setting cannot be made absent again, it is the value that an absent setting has.
+        """
+        return found if self.resets or found is not None else self.files.get(key)
 
     def effective(self, key: str) -> SettingValue | None:
         """The value in force: transient, else persistent, else the files'; None if it is set at no level."""

@@ -115,7 +115,8 @@ def _command_line(
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
     program = PROGRAM if race is None else (sys.executable, str(RACE))
-    argv = [*program, command, "--cluster", str(file), "--yes", "--output", "json", *words]
+    agreed = () if command == "plan" else ("--yes",)
+    argv = [*program, command, "--cluster", str(file), *agreed, "--output", "json", *words]
     env = {
         **os.environ,
         "HOME": str(folder),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias, assert_never
 
 from orchestrator.model.action import (
@@ -30,7 +31,8 @@ from orchestrator.model.observation import Level
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
+from orchestrator.stores.elasticsearch.dialect import Flush as FlushKind
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.force_merge import force_merge, merge_asked, merge_request
 from orchestrator.stores.elasticsearch.parse import parse_archived
@@ -44,6 +46,9 @@ FLUSH_SECONDS: Final = 120.0
 PROBE_KEY: Final = "logger.orchestrate.settings-probe"
 """The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
 may change a real setting at the same time; no other program uses this one."""
+OLD_PROBE_KEY: Final = "orchestrate.settings-probe"
+"""Before 5.0 nothing can be reset, and an update of an unknown setting is acknowledged and stores nothing
+(seen on 2.4)."""
 
 OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 """Verbs about one index, which must still be the one that was read."""
@@ -55,22 +60,13 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
     match action:
         case ProbeSettings():
-            body: Any = {"persistent": {PROBE_KEY: None}}
+            body: Any = {"persistent": {PROBE_KEY: None} if dialect.null_resets else {OLD_PROBE_KEY: "1"}}
             return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
         case WriteSettings(changes=changes):
             body = settings_body(changes)
             return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
         case Flush():
-            return Request(
-                method="POST",
-                path="/_flush",
-                params={
-                    "wait_if_ongoing": "true",
-                    "ignore_unavailable": "true",
-                    "expand_wildcards": "open,hidden",
-                },
-                silence=FLUSH_SECONDS,
-            )
+            return _flush(dialect)
         case RetryFailed():
             return Request(
                 method="POST",
@@ -104,10 +100,12 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
                 silence=silence,
             )
         case ExcludeFromVoting(node=node):
+            by_path = dialect.voting is VotingExclusions.PATH
+            named = {} if by_path else {"node_names": str(node)}
             return Request(
                 method="POST",
-                path="/_cluster/voting_config_exclusions",
-                params={"node_names": node, "timeout": calls.seconds(UPDATE_SECONDS)},
+                path=f"/_cluster/voting_config_exclusions{f'/{quoted(node)}' if by_path else ''}",
+                params=named | {"timeout": calls.seconds(UPDATE_SECONDS)},
                 silence=silence,
             )
         case ClearVotingExclusions():
@@ -119,6 +117,20 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
             )
         case _:
             assert_never(action)
+
+
+def _flush(dialect: Dialect) -> Request:
+    """A flush of every index. A synced flush answers 409 if some copies are written to (seen on 6.8)."""
+    synced = dialect.flush is FlushKind.SYNCED
+    wait = {} if synced else {"wait_if_ongoing": "true"}
+    wildcards = "open,hidden" if dialect.hidden_wildcard else "open"
+    return Request(
+        method="POST",
+        path="/_flush/synced" if synced else "/_flush",
+        params=wait | {"ignore_unavailable": "true", "expand_wildcards": wildcards},
+        accept=frozenset({HTTPStatus.CONFLICT}) if synced else frozenset(),
+        silence=FLUSH_SECONDS,
+    )
 
 
 def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]:
@@ -142,6 +154,8 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
         return Refused(reason=dialect.reason, passes=dialect.passes)
     if isinstance(action, WriteSettings) and not action.changes:
         return Done()  # the server refuses an empty update
+    if isinstance(action, RetryFailed) and not dialect.retry_failed:
+        return Done(output="before 5.0 the cluster tries failed copies again by itself")
     if isinstance(action, ProbeSettings):
         blocked = _archived(client, dialect)
         if blocked is not None:

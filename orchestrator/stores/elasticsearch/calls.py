@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.dialect import COMPOSABLE, Dialect, VotingExclusions
 from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FIELDS, TASK_ACTIONS
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
@@ -127,8 +127,12 @@ def names(dialect: Dialect, limits: Limits) -> Request:
     )
 
 
-def lives(node_ids: Sequence[str]) -> Request:
-    """Static facts of nodes."""
+def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
+    """Static facts of nodes. Old versions have some of them only in settings and attributes."""
+    masters = ("nodes.*.settings.discovery.zen.minimum_master_nodes",)
+    by_count = masters if dialect.voting is VotingExclusions.NONE else ()
+    attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
+    files = () if dialect.null_resets else ("nodes.*.settings.cluster.routing",)
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
         params={"timeout": "5s"}
@@ -140,6 +144,9 @@ def lives(node_ids: Sequence[str]) -> Request:
             "nodes.*.http.publish_address",
             "nodes.*.settings.indices.recovery.max_bytes_per_sec",
             "nodes.*.settings.node.bandwidth.recovery",
+            *by_count,
+            *attributes,
+            *files,
         ),
     )
 
@@ -156,20 +163,24 @@ def settings(dialect: Dialect, limits: Limits) -> Request:
     """Cluster settings at both levels, with values from files and defaults of the keys that we use."""
     return get(
         "/_cluster/settings",
-        params={
-            "flat_settings": "true",
-            "include_defaults": "true",
-            dialect.master_timeout: seconds(limits.elected_master),
-        }
+        params={"flat_settings": "true"}
+        | ({"include_defaults": "true"} if dialect.null_resets else {})
+        | _settings_wait(dialect, limits)
         | filtered("persistent", "transient", *_DEFAULTS),
     )
+
+
+def _settings_wait(dialect: Dialect, limits: Limits) -> dict[str, str]:
+    """The limit on the search for a master; without it, the server waits 30 s, and the client less."""
+    return {dialect.master_timeout: seconds(limits.elected_master)} if dialect.settings_wait else {}
 
 
 def levels(dialect: Dialect, limits: Limits) -> Request:
     """Only the cluster settings at both levels."""
     return get(
         "/_cluster/settings",
-        params={"flat_settings": "true", dialect.master_timeout: seconds(limits.elected_master)}
+        params={"flat_settings": "true"}
+        | _settings_wait(dialect, limits)
         | filtered("persistent", "transient"),
     )
 
@@ -245,9 +256,10 @@ def writes(names: Sequence[str]) -> Request:
     )
 
 
-def disks() -> Request:
+def disks(dialect: Dialect) -> Request:
     """Data paths of every node."""
-    return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS))
+    more = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
+    return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS, *more))
 
 
 def data_paths() -> Request:
@@ -261,9 +273,11 @@ def data_paths() -> Request:
 
 def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
     """All lease records, in their templates."""
+    composable = ("index_templates.name", "index_templates.index_template._meta", "error", "status")
+    # A legacy template is an object by its name; unfiltered, so that an error is seen as one.
+    fields = filtered(*composable) if dialect.lease_template == COMPOSABLE else {}
     return get(
         f"/{dialect.lease_template}/{prefix}*",
-        params={dialect.master_timeout: seconds(patience)}
-        | filtered("index_templates.name", "index_templates.index_template._meta", "error", "status"),
+        params={dialect.master_timeout: seconds(patience)} | fields,
         accept=frozenset({404}),  # none matches: an empty list, by 404
     )

@@ -17,7 +17,7 @@ from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.act import perform, request_for
 from orchestrator.stores.elasticsearch.bulk import BulkReader
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.dialect import NEWEST
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.observe import Observer
 from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
@@ -67,7 +67,7 @@ class ElasticsearchCluster:
         if isinstance(action, ForceHandoff):
             return f"({_NOT_OURS})"
         dialect = self._client.dialect()
-        return str(request_for(action, Dialect(family="") if isinstance(dialect, Fault) else dialect))
+        return str(request_for(action, NEWEST if isinstance(dialect, Fault) else dialect))
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
         """Long-poll: True once the condition seems to hold, False after a time-out or a lost connection."""

@@ -1,6 +1,6 @@
 """The differences between versions of Elasticsearch and OpenSearch: one frozen value per family.
 
-The table has every version since 0.90, to show what older versions need. This version of the program supports
+The table has every version since 1.0, to show what older versions need. This version of the program supports
 only the families with `accepted`. Sources: the field notes of real nodes, and the breaking-changes pages of
 the versions named in the comments.
 """
@@ -17,6 +17,8 @@ from orchestrator.errors import NotInThisVersion
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
+COMPOSABLE: Final = "_index_template"
+"""The API of composable index templates."""
 
 
 class Flush(Enum):
@@ -38,100 +40,108 @@ class VotingExclusions(Enum):
 class Dialect:
     """The API of one family of versions.
 
+    The docs' table is generated from this class and `FAMILIES`; a test fails for a field that no code reads.
+
     Attributes:
-        family: for people, such as `Elasticsearch 8`.
-        accepted: whether this version of the program restarts such a cluster.
-        master_timeout: the query parameter that limits the search for a master.
-        allocation_key: the setting that disables allocation.
-        null_resets: whether `null` removes a setting (5.0 and later); before 5.0 a value is written instead.
-        streams: whether `indices.recovery.concurrent_streams` exists (removed in 5.0).
-        flush: synced from 1.6 until 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882).
-        voting: 7.0 and later; by query parameters from 7.8.
-        shutdowns: whether the state may hold node-shutdown records (7.13 and later).
-        retry_failed: `_cluster/reroute?retry_failed` (5.0 and later).
-        lease_template: where the lease is kept: composable templates from 7.8, `_template` before.
-        roles_in_state: whether the cluster state lists nodes' roles and versions (8.0 and later, seen on 8.19
-            and 9.1; not on OpenSearch 2.19); otherwise they come from `_nodes`.
-        health_timeout_status: HTTP status of health when its wait times out: 200 before 2.0, 408 since.
-        merge_call: the force-merge API: `_optimize` before 2.1, `_forcemerge` since.
-        merge_task: `_forcemerge?wait_for_completion=false`, which returns a task at once (Elasticsearch 8.1
-            and later, elastic/elasticsearch#80463; OpenSearch 2.7 and later,
-            opensearch-project/OpenSearch#6434); otherwise the call returns when the merge has ended.
-        task_list: `_tasks` (5.0 and later).
-        sequence_numbers: whether shards number their operations (6.0 and later).
+        family: The name for people, such as `Elasticsearch 8`.
+        accepted: Whether this version of the program restarts such a cluster.
+        master_timeout: The query parameter that limits the search for a master.
+        settings_wait: Whether `GET _cluster/settings` takes that parameter. Version 5 refuses it.
+        null_resets: Whether `null` removes a setting and `include_defaults` lists defaults (5.0). Before, the
+            effective value is written when a setting cannot become absent again; it comes from the elected
+            master's elasticsearch.yml, else from the version's defaults.
+        flush: Synced from 1.6 to 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882).
+        hidden_wildcard: Whether `expand_wildcards` has `hidden` (7.7). Before, there are no hidden indices.
+        voting: Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting
+            configuration: every master-eligible node votes, and `minimum_master_nodes` is the quorum.
+        retry_failed: Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
+        lease_template: The record of the lease: a composable template from 7.8, `_template` before.
+        lease_pattern: The field for the template's pattern: `template` before 6.0.
+        uuid_on_top: Whether the state has the cluster's uuid at its top (7.0). Before, the metadata has it.
+        ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
+            each start, so it is used instead.
+        in_sync: Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
+        roles_in_nodes: Whether `_nodes` lists roles (5.0). Before, roles are node attributes.
+        roles_in_state: Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch).
+            Otherwise they are read from `_nodes`.
+        merge_call: The force-merge API: `_optimize` before 2.1.
+        merge_task: Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch
+            2.7, opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
+        task_list: Whether there is `_tasks` (2.3). Before, a merge is seen in its shards' counters only.
+        sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
     """
 
     family: str
     accepted: bool = False
     master_timeout: str = "master_timeout"
-    allocation_key: str = "cluster.routing.allocation.enable"
+    settings_wait: bool = True
     null_resets: bool = True
-    streams: bool = False
     flush: Flush = Flush.PLAIN
+    hidden_wildcard: bool = True
     voting: VotingExclusions = VotingExclusions.QUERY
-    shutdowns: bool = True
     retry_failed: bool = True
-    lease_template: str = "_index_template"
+    lease_template: str = COMPOSABLE
+    lease_pattern: str = "index_patterns"
+    uuid_on_top: bool = True
+    ephemeral_ids: bool = True
+    in_sync: bool = True
+    roles_in_nodes: bool = True
     roles_in_state: bool = True
-    health_timeout_status: int = 408
     merge_call: str = "_forcemerge"
     merge_task: bool = True
     task_list: bool = True
     sequence_numbers: bool = True
 
 
+NEWEST: Final = Dialect(family="")
+"""What is spoken while the version is not known, such as in a plan."""
 _ES_9: Final = Dialect(family="Elasticsearch 9", accepted=True)
 _ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
 _ES_8: Final = replace(_ES_8_1, merge_task=False)
-_ES_7_13: Final = replace(_ES_8, family="Elasticsearch 7.13", accepted=False, roles_in_state=False)
-_ES_7_8: Final = replace(_ES_7_13, family="Elasticsearch 7.8", shutdowns=False)
-_ES_7_6: Final = replace(
-    _ES_7_8, family="Elasticsearch 7.6", voting=VotingExclusions.PATH, lease_template="_template"
+_ES_7_8: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
+_ES_7_7: Final = replace(_ES_7_8, accepted=False, voting=VotingExclusions.PATH, lease_template="_template")
+_ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
+_ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
+_ES_6: Final = replace(
+    _ES_7, family="Elasticsearch 6", voting=VotingExclusions.NONE, settings_wait=False, uuid_on_top=False
 )
-_ES_7: Final = replace(_ES_7_6, family="Elasticsearch 7", flush=Flush.SYNCED)
-_ES_6: Final = replace(_ES_7, family="Elasticsearch 6", voting=VotingExclusions.NONE)
-_ES_5: Final = replace(_ES_6, family="Elasticsearch 5", sequence_numbers=False)
-_ES_2_1: Final = replace(
+_ES_5: Final = replace(_ES_6, family="Elasticsearch 5", lease_pattern="template", sequence_numbers=False)
+_ES_2_3: Final = replace(
     _ES_5,
-    family="Elasticsearch 2",
+    family="Elasticsearch 2.3",
     null_resets=False,
-    streams=True,
     retry_failed=False,
-    task_list=False,
+    ephemeral_ids=False,
+    in_sync=False,
+    roles_in_nodes=False,
 )
-_ES_2: Final = replace(_ES_2_1, merge_call="_optimize")
-_ES_1_6: Final = replace(_ES_2, family="Elasticsearch 1.6", health_timeout_status=200)
-_ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1", flush=Flush.PLAIN)
-_ES_0: Final = replace(
-    _ES_1, family="Elasticsearch 0.90", allocation_key="cluster.routing.allocation.disable_allocation"
-)
+_ES_2_1: Final = replace(_ES_2_3, family="Elasticsearch 2.1", accepted=False, task_list=False)
+_ES_2: Final = replace(_ES_2_1, family="Elasticsearch 2.0", merge_call="_optimize")
+_ES_1_6: Final = replace(_ES_2, family="Elasticsearch 1.6")
+_ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", flush=Flush.PLAIN)
 _OS_2_7: Final = Dialect(
-    family="OpenSearch 2",
-    accepted=True,
-    master_timeout="cluster_manager_timeout",
-    shutdowns=False,
-    roles_in_state=False,
+    family="OpenSearch 2", accepted=True, master_timeout="cluster_manager_timeout", roles_in_state=False
 )
 _OS_2: Final = replace(_OS_2_7, merge_task=False)
-_OS_1: Final = replace(_OS_2, family="OpenSearch 1", accepted=False, master_timeout="master_timeout")
-_OS_3: Final = replace(_OS_2_7, family="OpenSearch 3", accepted=False)
+_OS_1: Final = replace(_OS_2, family="OpenSearch 1", master_timeout="master_timeout")
+_OS_3: Final = replace(_OS_2_7, family="OpenSearch 3")
 
-_FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
+FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
     ELASTICSEARCH: (
         ((9, 0), _ES_9),
         ((8, 1), _ES_8_1),
         ((8, 0), _ES_8),
-        ((7, 13), _ES_7_13),
         ((7, 8), _ES_7_8),
+        ((7, 7), _ES_7_7),
         ((7, 6), _ES_7_6),
         ((7, 0), _ES_7),
         ((6, 0), _ES_6),
         ((5, 0), _ES_5),
+        ((2, 3), _ES_2_3),
         ((2, 1), _ES_2_1),
         ((2, 0), _ES_2),
         ((1, 6), _ES_1_6),
         ((1, 0), _ES_1),
-        ((0, 90), _ES_0),
     ),
     OPENSEARCH: (((3, 0), _OS_3), ((2, 7), _OS_2_7), ((2, 0), _OS_2), ((1, 0), _OS_1)),
 }
@@ -160,7 +170,7 @@ def family_of(distribution: str, version: str) -> Dialect | None:
     major, minor, _ = parse_version(version)
     if major > _NEWEST_MAJOR.get(distribution, -1):
         return None
-    families = _FAMILIES[distribution]
+    families = FAMILIES[distribution]
     return next((dialect for first, dialect in families if (major, minor) >= first), None)
 
 
@@ -174,7 +184,7 @@ def dialect_for(distribution: str, version: str) -> Dialect:
     dialect = family_of(distribution, version)
     if dialect is None or not dialect.accepted:
         accepted = sorted(
-            {each.family for families in _FAMILIES.values() for _, each in families if each.accepted}
+            {each.family for families in FAMILIES.values() for _, each in families if each.accepted}
         )
         product = {ELASTICSEARCH: "Elasticsearch", OPENSEARCH: "OpenSearch"}.get(distribution, distribution)
         raise NotInThisVersion(f"{product} {version} (this version restarts {', '.join(accepted)})")

@@ -12,6 +12,7 @@ new run waits for the expiry (90 s, heartbeats are 15 s apart). In addition, eve
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Reading, Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.dialect import COMPOSABLE, NEWEST, Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, reading, text, within
 from orchestrator.stores.elasticsearch.request import Request
@@ -35,12 +36,19 @@ UPDATE_SECONDS: Final = 10.0
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
 
 
-def lease_body(record: LeaseRecord) -> dict[str, Any]:
-    """The template. Index names cannot begin with a hyphen, so its pattern matches none."""
+def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST) -> dict[str, Any]:
+    """The template. Its pattern matches no index: their names cannot begin with a hyphen.
+
+    A legacy template has no `_meta`, so its record is the text in the filter of an alias, which every version
+    keeps as it is. (A mapping's `_meta` needs a document type before 7.0, and none after.)
+    """
+    pattern, content = f"-{PREFIX}{record.epoch}", encode(record)
+    if dialect.lease_template == COMPOSABLE:
+        return {"index_patterns": [pattern], "priority": PRIORITY, "_meta": {META_KEY: content}}
     return {
-        "index_patterns": [f"-{PREFIX}{record.epoch}"],
-        "priority": PRIORITY,
-        "_meta": {META_KEY: encode(record)},
+        dialect.lease_pattern: [pattern] if dialect.lease_pattern == "index_patterns" else pattern,
+        "order": 0,
+        "aliases": {META_KEY: {"filter": {"term": {META_KEY: json.dumps(content)}}}},
     }
 
 
@@ -120,11 +128,17 @@ class ElasticsearchLease:
         outcome = self._client.read(calls.leases(dialect, PREFIX, UPDATE_SECONDS))
         if isinstance(outcome, Fault):
             return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
-        return reading("lease", lambda: _records(outcome))
+        return reading("lease", lambda: _records(outcome, dialect))
 
     def _put(self, record: LeaseRecord, *, create: str) -> ActionResult:
-        request = self._request("PUT", record.epoch, params={"create": create}, body=lease_body(record))
+        body = lease_body(record, self._spoken())
+        request = self._request("PUT", record.epoch, params={"create": create}, body=body)
         return _result(self._client.write(request))
+
+    def _spoken(self) -> Dialect:
+        """The dialect of the cluster; that of the newest version if it is unknown."""
+        dialect = self._client.dialect()
+        return NEWEST if isinstance(dialect, Fault) else dialect
 
     def _request(
         self,
@@ -135,8 +149,7 @@ class ElasticsearchLease:
         body: Any = None,
         accept: frozenset[int] = frozenset(),
     ) -> Request:
-        dialect = self._client.dialect()
-        spoken = Dialect(family="") if isinstance(dialect, Fault) else dialect
+        spoken = self._spoken()
         return Request(
             method=method,
             path=f"/{spoken.lease_template}/{PREFIX}{epoch}",
@@ -147,7 +160,10 @@ class ElasticsearchLease:
         )
 
 
-def _records(answer: Answer) -> dict[int, Any]:
+def _records(answer: Answer, dialect: Dialect) -> dict[int, Any]:
+    """The records by epoch."""
+    if dialect.lease_template != COMPOSABLE:
+        return _legacy_records(answer)
     if within(answer.body, "error") is not None:
         raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
     listed = within(answer.body, "index_templates")
@@ -159,6 +175,21 @@ def _records(answer: Answer) -> dict[int, Any]:
         match = _NAME.fullmatch(name)
         if match is not None:
             found[int(match[1])] = within(value, "index_template", "_meta", META_KEY)
+    return found
+
+
+def _legacy_records(answer: Answer) -> dict[int, Any]:
+    """The records in legacy templates, which are listed by name; none is an empty object, by 404."""
+    found: dict[int, Any] = {}
+    for name, value in mapping(answer.body, "the answer").items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
+        written = within(value, "aliases", META_KEY, "filter", "term", META_KEY)
+        try:
+            found[int(match[1])] = json.loads(written)
+        except (TypeError, ValueError):
+            found[int(match[1])] = written  # no record: it is reported as one that cannot be read
     return found
 
 

@@ -30,9 +30,10 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
 from orchestrator.stores.elasticsearch.parse import (
     parse_health,
     parse_recoveries,
@@ -43,7 +44,7 @@ from orchestrator.stores.elasticsearch.parse import (
 )
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
-from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, process_of, unfamiliar
 from orchestrator.stores.elasticsearch.patience import Patience
 from orchestrator.stores.elasticsearch.recovery_rates import (
     goes_by_memory,
@@ -68,6 +69,7 @@ class Observer:
         self._memory: dict[str, int] = {}
         self._patience = Patience()
         self._present: frozenset[str] = frozenset()
+        self._master: str | None = None
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
         """Read the requested parts.
@@ -105,7 +107,7 @@ class Observer:
             found = replace(found, activity=self._activity(snapshots, found.cluster))
         if Look.DISKS in look:
             settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
-            found = replace(found, disks=self._disks(settings))
+            found = replace(found, disks=self._disks(settings, dialect))
         return found
 
     def _body(self, request: Request) -> tuple[Any] | Unknown:
@@ -132,7 +134,7 @@ class Observer:
         server = self._client.server()
         if isinstance(server, Fault):
             return Unknown(reason=server.reason), Unknown(reason=server.reason)
-        self._meet(body)
+        self._meet(body, dialect)
         view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
         if not isinstance(view, Unknown):
             self._uuids = {index.name: index.uuid for index in view.indices}
@@ -140,9 +142,11 @@ class Observer:
             self._lives = {key: life for key, life in self._lives.items() if key in present}
             self._memory = {key: size for key, size in self._memory.items() if key in present}
             self._present = frozenset(key for key in present if key is not None)
+            master = None if view.master is None else view.node(view.master)
+            self._master = None if master is None else master.incarnation.ephemeral_id
         return view, parse_snapshots(body) if with_snapshots else NOT_READ
 
-    def _meet(self, state: Any) -> None:
+    def _meet(self, state: Any, dialect: Dialect) -> None:
         """Read the facts of nodes that are new or were restarted.
 
         These answers are later than the state. If a node restarted in between, its new start time would be
@@ -151,17 +155,17 @@ class Observer:
         new = unfamiliar(state, self._lives)
         if not new:
             return
-        read = self._body(calls.lives(new))
+        read = self._body(calls.lives(new, dialect))
         if isinstance(read, Unknown):
             return  # the parser of the state reports its missing facts
-        told = reading("nodes", lambda: parse_lives(read[0]))
+        told = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
         if isinstance(told, Unknown):
             return
         addresses: dict[NodeName, str] = {}
         for node_id, life in told.items():
             match state["nodes"].get(node_id):
-                case {"ephemeral_id": str(ephemeral), "name": str(name)}:
-                    self._lives[ephemeral] = life
+                case {"name": str(name)} as node:
+                    self._lives[process_of(node_id, node)] = life
                     if life.http is not None:
                         addresses[NodeName(name)] = life.http
                 case _:
@@ -173,7 +177,7 @@ class Observer:
         """Read the memory of nodes whose recovery rate depends on it; unread memory counts as the largest."""
         wanted: dict[str, str] = {}
         for node_id, node in state["nodes"].items():
-            ephemeral = str(node.get("ephemeral_id")) if isinstance(node, dict) else ""
+            ephemeral = process_of(node_id, node) if isinstance(node, dict) else ""
             life = self._lives.get(ephemeral)
             if life is not None and goes_by_memory(life.roles) and ephemeral not in self._memory:
                 wanted[node_id] = ephemeral
@@ -186,10 +190,22 @@ class Observer:
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
         read = self._body(calls.settings(dialect, self._client.limits))
-        settings = read if isinstance(read, Unknown) else parse_settings(read[0])
+        settings = (
+            read
+            if isinstance(read, Unknown)
+            else parse_settings(read[0], old_files=None if dialect.null_resets else self._old_files())
+        )
+        if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
+            known = [life.settings for key in self._present if (life := self._lives.get(key)) is not None]
+            settings = with_smallest_quorum(settings, known)
         if isinstance(settings, Unknown) or not self._present:
             return settings
         return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
+
+    def _old_files(self) -> Mapping[str, str]:
+        """Before 5.0: the values that absent settings have on the elected master, which allocates."""
+        life = None if self._master is None else self._lives.get(self._master)
+        return {} if life is None else file_values(life.settings, life.version)
 
     def _rate(self, ephemeral: str) -> int | None:
         """Bytes per second that this node process may copy; None if unknown."""
@@ -226,10 +242,10 @@ class Observer:
         members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
         return parse_tasks(read[0], snapshots=snapshots, members=members)
 
-    def _disks(self, settings: Reading[SettingsView]) -> Reading[Mapping[NodeName, Disk]]:
+    def _disks(self, settings: Reading[SettingsView], dialect: Dialect) -> Reading[Mapping[NodeName, Disk]]:
         if isinstance(settings, Unknown):
             return settings
-        read = self._body(calls.disks())
+        read = self._body(calls.disks(dialect))
         if isinstance(read, Unknown):
             return read
-        return parse_disks(read[0], settings)
+        return parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)

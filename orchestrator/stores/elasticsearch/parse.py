@@ -51,10 +51,19 @@ TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
 """The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
 
-def parse_settings(body: Any) -> Reading[SettingsView]:
-    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty."""
+def parse_settings(body: Any, *, old_files: Mapping[str, str] | None = None) -> Reading[SettingsView]:
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty.
+
+    Args:
+        body: the answer.
+        old_files: before 5.0, which lists no defaults and cannot make a setting absent: the values of absent
+            settings.
+    """
 
     def parse() -> SettingsView:
+        if old_files is not None:
+            old = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+            return SettingsView(persistent=old[0], transient=old[1], files=dict(old_files), resets=False)
         levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
         if not levels[2]:
             raise Malformed("no default is listed")

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading
-from orchestrator.stores.elasticsearch.dialect import Dialect, parse_version
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, parse_version
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
     given,
@@ -80,7 +80,9 @@ def parse_cluster(
 
 
 def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect) -> ClusterView:
-    nodes = parse_nodes(body, lives, roles_in_state=dialect.roles_in_state)
+    nodes = parse_nodes(
+        body, lives, roles_in_state=dialect.roles_in_state, ephemeral_ids=dialect.ephemeral_ids
+    )
     if not nodes:
         raise Malformed("no node is listed")
     names = [node.name for node in nodes.values()]
@@ -88,12 +90,16 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
         twice = sorted({name for name in names if names.count(name) > 1})
         raise Malformed(f"several nodes are called {', '.join(twice)}: names must be unique")
     metadata = mapping(within(body, "metadata"), "metadata")
-    indices = _indices(metadata)
-    coordination = mapping(metadata.get("cluster_coordination"), "metadata.cluster_coordination")
+    indices = _indices(metadata, in_sync_listed=dialect.in_sync)
+    counted = dialect.voting is VotingExclusions.NONE and "cluster_coordination" not in metadata
+    coordination = (
+        {} if counted else mapping(metadata.get("cluster_coordination"), "metadata.cluster_coordination")
+    )
+    uuid = within(body, "cluster_uuid") if dialect.uuid_on_top else metadata.get("cluster_uuid")
     master_id = within(body, "master_node")
     return ClusterView(
         name=text(within(body, "cluster_name"), "cluster_name"),
-        uuid=text(within(body, "cluster_uuid"), "cluster_uuid"),
+        uuid=text(uuid, "cluster_uuid"),
         version=min((node.version for node in nodes.values()), key=_version_order),
         distribution=distribution,
         state_version=number(within(body, "version"), "version"),
@@ -101,8 +107,9 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
         nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
         indices=tuple(indices.values()),
         copies=tuple(_copies(body, indices, nodes)),
-        voters=_voters(coordination),
-        voting_exclusions=_exclusions(coordination),
+        voters=_eligible(nodes) if counted else _voters(coordination),
+        voting_by_count=counted,
+        voting_exclusions=() if counted else _exclusions(coordination),
         shutdowns=_shutdowns(metadata),
     )
 
@@ -112,6 +119,11 @@ def _version_order(version: str) -> tuple[int, int, int]:
         return parse_version(version)
     except ValueError as error:
         raise Malformed(str(error)) from error
+
+
+def _eligible(nodes: Mapping[str, Node]) -> frozenset[str]:
+    """Before 7.0 every master-eligible node votes."""
+    return frozenset(node_id for node_id, node in nodes.items() if Role.MASTER in node.roles)
 
 
 def _voters(coordination: dict[str, Any]) -> frozenset[str]:
@@ -142,12 +154,15 @@ def _shutdowns(metadata: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(mapping(nodes, f"{where}.nodes")))
 
 
-def _indices(metadata: dict[str, Any]) -> dict[str, Index]:
+def _indices(metadata: dict[str, Any], *, in_sync_listed: bool) -> dict[str, Index]:
     listed = mapping(metadata.get("indices", {}), "metadata.indices")
-    return {name: _index(name, mapping(value, f"metadata.indices.{name}")) for name, value in listed.items()}
+    return {
+        name: _index(name, mapping(value, f"metadata.indices.{name}"), in_sync_listed=in_sync_listed)
+        for name, value in listed.items()
+    }
 
 
-def _index(name: str, value: dict[str, Any]) -> Index:
+def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
     where = f"metadata.indices.{name}"
     settings = mapping(within(value, "settings", "index"), f"{where}.settings.index")
     state = text(value.get("state"), f"{where}.state")
@@ -155,7 +170,9 @@ def _index(name: str, value: dict[str, Any]) -> Index:
         raise Malformed(f"{where}.state is {state}")
     auto_expand = settings.get("auto_expand_replicas")
     require = mapping(given(within(settings, "routing", "allocation", "require"), {}), f"{where}: require")
-    in_sync = mapping(value.get("in_sync_allocations"), f"{where}.in_sync_allocations")
+    in_sync = (
+        mapping(value.get("in_sync_allocations"), f"{where}.in_sync_allocations") if in_sync_listed else None
+    )
     return Index(
         name=name,
         uuid=text(settings.get("uuid"), f"{where}: uuid"),
@@ -166,7 +183,9 @@ def _index(name: str, value: dict[str, Any]) -> Index:
         filters=_filters(within(settings, "routing", "allocation")),
         allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
         searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
-        in_sync={
+        in_sync=None
+        if in_sync is None
+        else {
             number(shard, f"{where}.in_sync_allocations"): frozenset(
                 text(copy, f"{where}.in_sync_allocations")
                 for copy in items(copies, f"{where}.in_sync_allocations")

@@ -21,7 +21,7 @@ from orchestrator.stores.elasticsearch.fields import (
     text,
     within,
 )
-from orchestrator.stores.elasticsearch.parse_nodes import parse_roles
+from orchestrator.stores.elasticsearch.parse_nodes import attributed_roles, parse_roles
 
 DISK_FIELDS: Final = (
     "_nodes",
@@ -90,7 +90,9 @@ def _share(value: str, where: str) -> float:
         raise Malformed(f"{where} is {value!r}") from error
 
 
-def parse_disks(body: Any, settings: SettingsView) -> Reading[Mapping[NodeName, Disk]]:
+def parse_disks(
+    body: Any, settings: SettingsView, *, roles_listed: bool = True
+) -> Reading[Mapping[NodeName, Disk]]:
     """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
     A node that did not answer is left out; the disks of the others are still read.
@@ -98,8 +100,9 @@ def parse_disks(body: Any, settings: SettingsView) -> Reading[Mapping[NodeName, 
     Args:
         body: the answer.
         settings: cluster settings, with the defaults under `cluster.routing.allocation.disk.`.
+        roles_listed: whether this version lists roles and counts the nodes that answered (5.0).
     """
-    return reading("disks", lambda: _disks(body, settings))
+    return reading("disks", lambda: _disks(body, settings, roles_listed=roles_listed))
 
 
 def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
@@ -120,8 +123,10 @@ def _data_paths(body: Any) -> dict[NodeName, tuple[str, ...]]:
     return found
 
 
-def _disks(body: Any, settings: SettingsView) -> dict[NodeName, Disk]:
-    if not number(within(body, "_nodes", "successful"), "_nodes.successful"):
+def _disks(body: Any, settings: SettingsView, *, roles_listed: bool) -> dict[NodeName, Disk]:
+    if not mapping(within(body, "nodes"), "nodes"):
+        raise Malformed("no node sent its disks")
+    if roles_listed and not number(within(body, "_nodes", "successful"), "_nodes.successful"):
         raise Malformed("no node sent its disks")
     low, high = (
         parse_watermark(
@@ -135,11 +140,15 @@ def _disks(body: Any, settings: SettingsView) -> dict[NodeName, Disk]:
     return {
         name: disk
         for node_id, value in mapping(within(body, "nodes"), "nodes").items()
-        for name, disk in [_disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled)]
+        for name, disk in [
+            _disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled, roles_listed=roles_listed)
+        ]
     }
 
 
-def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool) -> tuple[NodeName, Disk]:
+def _disk(
+    value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool, roles_listed: bool
+) -> tuple[NodeName, Disk]:
     name = NodeName(text(within(value, "name"), f"{where}.name"))
     paths = [
         (
@@ -150,7 +159,8 @@ def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: b
     ]
     if not paths or any(total <= 0 for total, _ in paths):
         raise Malformed(f"{where} has no data path")
-    measured = enabled and bool(parse_roles(within(value, "roles"), f"{where}.roles") & _MEASURED)
+    roles = parse_roles(within(value, "roles"), f"{where}.roles") if roles_listed else attributed_roles(value)
+    measured = enabled and bool(roles & _MEASURED)
     return name, Disk(
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),

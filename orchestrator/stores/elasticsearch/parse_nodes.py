@@ -9,6 +9,7 @@ from typing import Any, Final
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.stores.elasticsearch.fields import (
     NotYetReported,
+    given,
     items,
     mapping,
     number,
@@ -30,6 +31,7 @@ class Life:
     Attributes:
         http: its `http.publish_address`; None if HTTP is off.
         rate: the recovery rate in its elasticsearch.yml.
+        settings: those settings of its elasticsearch.yml that were read, by their dotted names.
     """
 
     roles: frozenset[Role]
@@ -37,6 +39,7 @@ class Life:
     started_at_ms: int
     http: str | None
     rate: OwnRate = field(default_factory=OwnRate)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def http_addresses(body: Any) -> dict[NodeName, str]:
@@ -65,8 +68,12 @@ def process_ids(body: Any) -> dict[NodeName, int]:
     return found
 
 
-def parse_lives(body: Any) -> dict[str, Life]:
+def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
     """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings`.
+
+    Args:
+        body: the answer.
+        roles_listed: whether this version lists roles; otherwise they are in the node's attributes.
 
     Raises:
         Malformed: the answer has another form.
@@ -77,15 +84,42 @@ def parse_lives(body: Any) -> dict[str, Life]:
         node = mapping(value, where)
         address = within(node, "http", "publish_address")
         found[node_id] = Life(
-            roles=parse_roles(node.get("roles"), f"{where}.roles"),
+            roles=parse_roles(node.get("roles"), f"{where}.roles")
+            if roles_listed
+            else attributed_roles(node),
             version=text(node.get("version"), f"{where}.version"),
             started_at_ms=number(
                 within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
             ),
             http=address if isinstance(address, str) else None,
             rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
+            settings=flattened(node.get("settings")),
         )
     return found
+
+
+def flattened(settings: Any) -> dict[str, str]:
+    """A node's own settings by their dotted names; lists and other values are left out."""
+    found: dict[str, str] = {}
+    for key, value in settings.items() if isinstance(settings, dict) else ():
+        if isinstance(value, dict):
+            found |= {f"{key}.{inner}": one for inner, one in flattened(value).items()}
+        elif isinstance(value, str):
+            found[str(key)] = value
+    return found
+
+
+def attributed_roles(node: Any) -> frozenset[Role]:
+    """Roles of a node before 5.0: both, unless its attributes `data`, `master` or `client` take them away."""
+    attributes = mapping(given(within(node, "attributes"), {}), "attributes")
+    if attributes.get("client") == "true":
+        return frozenset({Role.COORDINATING})
+    roles = {
+        role
+        for name, role in (("data", Role.DATA), ("master", Role.MASTER))
+        if attributes.get(name) != "false"
+    }
+    return frozenset(roles) or frozenset({Role.COORDINATING})
 
 
 def parse_roles(value: Any, where: str) -> frozenset[Role]:
@@ -110,11 +144,18 @@ def unfamiliar(body: Any, lives: Collection[str]) -> tuple[str, ...]:
     return tuple(
         node_id
         for node_id, node in (nodes.items() if isinstance(nodes, dict) else ())
-        if not (isinstance(node, dict) and str(node.get("ephemeral_id")) in lives)
+        if not (isinstance(node, dict) and process_of(node_id, node) in lives)
     )
 
 
-def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -> dict[str, Node]:
+def process_of(node_id: str, node: Mapping[str, Any]) -> str:
+    """The id of a node's process: its ephemeral id; before 5.0 the node id, which is new at each start."""
+    return str(given(node.get("ephemeral_id"), node_id))
+
+
+def parse_nodes(
+    body: Any, lives: Mapping[str, Life], *, roles_in_state: bool, ephemeral_ids: bool = True
+) -> dict[str, Node]:
     """The members, by node id, from a cluster state.
 
     Args:
@@ -122,6 +163,7 @@ def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -
         lives: facts of nodes, by ephemeral id.
         roles_in_state: whether this version's state lists roles and versions. Where it does not, a node that
             has not reported them yet makes the reading unknown: its roles decide whether others may go down.
+        ephemeral_ids: whether this version's state lists the processes' ids.
 
     Raises:
         Malformed: a node lacks what it must have.
@@ -132,7 +174,7 @@ def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -
         where = f"nodes.{node_id}"
         node = mapping(value, where)
         name = text(node.get("name"), f"{where}.name")
-        ephemeral = text(node.get("ephemeral_id"), f"{where}.ephemeral_id")
+        ephemeral = text(node.get("ephemeral_id") if ephemeral_ids else node_id, f"{where}.ephemeral_id")
         life = lives.get(ephemeral)
         if roles_in_state:
             roles = parse_roles(node.get("roles"), f"{where}.roles")

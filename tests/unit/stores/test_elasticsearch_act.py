@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +30,14 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
+from orchestrator.stores.elasticsearch import dialect as dialect_module
 from orchestrator.stores.elasticsearch.act import outcome_of, request_for
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, dialect_for, family_of
 from orchestrator.stores.elasticsearch.dialect import Flush as FlushKind
-from orchestrator.stores.elasticsearch.dialect import VotingExclusions, dialect_for, family_of
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.watch import watch_request
 
+OLD_PROBE = '{"persistent": {"orchestrate.settings-probe": "1"}}'
 ES, OS = dialect_for("elasticsearch", "9.1.0"), dialect_for("opensearch", "2.19.0")
 
 
@@ -168,41 +173,68 @@ def test_long_polls() -> None:
 
 
 def test_families(subtests: pytest.Subtests) -> None:
-    for version, flush, voting, null, streams, lease in [
-        ("0.90.13", FlushKind.PLAIN, VotingExclusions.NONE, False, True, "_template"),
-        ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False, True, "_template"),
-        ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False, True, "_template"),
-        ("2.4.6", FlushKind.SYNCED, VotingExclusions.NONE, False, True, "_template"),
-        ("5.6.16", FlushKind.SYNCED, VotingExclusions.NONE, True, False, "_template"),
-        ("7.0.0", FlushKind.SYNCED, VotingExclusions.PATH, True, False, "_template"),
-        ("7.6.0", FlushKind.PLAIN, VotingExclusions.PATH, True, False, "_template"),
-        ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
-        ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
-        ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, False, "_index_template"),
+    for version, flush, voting, null, lease in [
+        ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False, "_template"),
+        ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False, "_template"),
+        ("2.4.6", FlushKind.SYNCED, VotingExclusions.NONE, False, "_template"),
+        ("5.6.16", FlushKind.SYNCED, VotingExclusions.NONE, True, "_template"),
+        ("7.0.0", FlushKind.SYNCED, VotingExclusions.PATH, True, "_template"),
+        ("7.6.0", FlushKind.PLAIN, VotingExclusions.PATH, True, "_template"),
+        ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
+        ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
+        ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
     ]:
         with subtests.test(version=version, flush=flush):
             dialect = family_of("elasticsearch", version)
             assert dialect is not None
-            assert (
-                dialect.flush,
-                dialect.voting,
-                dialect.null_resets,
-                dialect.streams,
-                dialect.lease_template,
-            ) == (
-                flush,
-                voting,
-                null,
-                streams,
-                lease,
-            )
+            found = (dialect.flush, dialect.voting, dialect.null_resets, dialect.lease_template)
+            assert found == (flush, voting, null, lease)
+
+
+def test_every_column_of_the_table_is_read() -> None:
+    folder = Path(dialect_module.__file__).parent
+    read = {
+        node.attr
+        for path in folder.glob("*.py")
+        if path.name != "dialect.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "dialect"
+    }
+    # The table itself decides on these two.
+    unread = {field.name for field in fields(Dialect)} - read - {"family", "accepted"}
+    assert not unread, "a column that changes nothing is a claim that nobody checks"
+
+
+def test_old_versions_are_asked_in_their_own_words(subtests: pytest.Subtests) -> None:
+    old = {version: family_of("elasticsearch", version) for version in ("2.4.6", "5.6.16", "6.8.23", "7.5.2")}
+    for version, action, said in [
+        (
+            "7.5.2",
+            ExcludeFromVoting(node=NodeName("es1")),
+            "POST /_cluster/voting_config_exclusions/es1?timeout=30s",
+        ),
+        ("7.5.2", Flush(), "POST /_flush/synced?ignore_unavailable=true&expand_wildcards=open"),
+        ("6.8.23", Flush(), "POST /_flush/synced?ignore_unavailable=true&expand_wildcards=open"),
+        (
+            "2.4.6",
+            ProbeSettings(),
+            f"PUT /_cluster/settings?master_timeout=30s&timeout=30s {OLD_PROBE}",
+        ),
+    ]:
+        with subtests.test(version=version, action=action):
+            dialect = old[version]
+            assert dialect is not None
+            assert str(request_for(action, dialect)) == said
+    six = old["6.8.23"]
+    assert six is not None
+    assert 409 in request_for(Flush(), six).accept
 
 
 def test_how_each_family_merges(subtests: pytest.Subtests) -> None:
     for distribution, version, merge_call, merge_task, task_list, sequence_numbers in [
-        ("elasticsearch", "0.90.13", "_optimize", False, False, False),
         ("elasticsearch", "2.0.2", "_optimize", False, False, False),
-        ("elasticsearch", "2.4.6", "_forcemerge", False, False, False),
+        ("elasticsearch", "2.2.0", "_forcemerge", False, False, False),
+        ("elasticsearch", "2.4.6", "_forcemerge", False, True, False),
         ("elasticsearch", "5.6.16", "_forcemerge", False, True, False),
         ("elasticsearch", "6.8.23", "_forcemerge", False, True, True),
         ("elasticsearch", "7.17.28", "_forcemerge", False, True, True),
@@ -231,11 +263,19 @@ def test_what_is_accepted(subtests: pytest.Subtests) -> None:
         ("elasticsearch", "8.0.0", True),
         ("elasticsearch", "8.19.0", True),
         ("opensearch", "2.19.0", True),
-        ("elasticsearch", "7.17.28", False),
+        ("elasticsearch", "7.17.28", True),
+        ("elasticsearch", "7.8.0", True),
+        ("elasticsearch", "7.7.1", False),
+        ("elasticsearch", "6.8.23", False),
+        ("elasticsearch", "5.6.16", False),
+        ("elasticsearch", "2.4.6", False),
+        ("elasticsearch", "2.2.0", False),
+        ("elasticsearch", "1.7.6", False),
+        ("elasticsearch", "0.90.13", False),
         ("elasticsearch", "10.0.0", False),
         ("opensearch", "2.0.0", True),
-        ("opensearch", "1.3.20", False),
-        ("opensearch", "3.1.0", False),
+        ("opensearch", "1.3.20", True),
+        ("opensearch", "3.1.0", True),
         ("opensearch", "4.0.0", False),
         ("couchbase", "7.0.0", False),
     ]:

@@ -16,7 +16,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.connection import parse_server
-from orchestrator.stores.elasticsearch.dialect import OPENSEARCH, family_of
+from orchestrator.stores.elasticsearch.dialect import NEWEST, OPENSEARCH, family_of
 from orchestrator.stores.elasticsearch.fields import Malformed, reading
 from orchestrator.stores.elasticsearch.parse import (
     parse_health,
@@ -465,7 +465,7 @@ def test_many_names_are_not_put_into_one_request_line() -> None:
     dialect = family_of("elasticsearch", "9.1.0")
     assert dialect is not None
     few, many = [f"{n:022d}" for n in range(3)], [f"{n:022d}" for n in range(300)]
-    assert ",".join(few) in calls.lives(few).path
-    assert calls.lives(many).path == "/_nodes/_all/jvm,http,settings"
+    assert ",".join(few) in calls.lives(few, NEWEST).path
+    assert calls.lives(many, NEWEST).path == "/_nodes/_all/jvm,http,settings"
     assert len(calls.index_uuids(dialect, Limits(), many).target) < 1000
     assert "ignore_unavailable" not in calls.index_uuids(dialect, Limits(), many).params

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -10,8 +10,9 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     counts_as_safe,
     exempt_from_copies_rule,
 )
+from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, Role, ShardId
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
 
@@ -106,6 +107,9 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
     lost = sorted(names[voter] for voter in view.voters if names.get(voter) in wave)
     if not lost:
         return
+    if view.voting_by_count:
+        yield from _masters_by_count(question, len(view.voters), lost)
+        return
     if len(view.voters) < _SMALLEST_QUORUM:
         if not question.policy.accept_master_outage:
             yield (
@@ -116,6 +120,26 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
     left = [voter for voter in view.voters if voter in names and names[voter] not in wave]
     if 2 * len(left) <= len(view.voters):
         yield f"node {lost[0]}", f"{len(left)} of {len(view.voters)} voters would be left: no majority"
+
+
+def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName]) -> Iterator[Finding]:
+    """Before Elasticsearch 7, `minimum_master_nodes` decides. Below a majority, two masters are possible."""
+    settings = question.observation.settings
+    if isinstance(settings, Unknown):
+        yield MINIMUM_MASTERS, settings.reason
+        return
+    minimum = count_of(settings.effective(MINIMUM_MASTERS)) or 1
+    if 2 * minimum <= voters:
+        yield MINIMUM_MASTERS, f"is {minimum}, below a majority of {voters}: set it to {voters // 2 + 1}"
+    elif voters - len(lost) < minimum and not (
+        voters < _SMALLEST_QUORUM and question.policy.accept_master_outage
+    ):
+        accept = " (`accept: {master_outage: true}`)" if voters < _SMALLEST_QUORUM else ""
+        left = voters - len(lost)
+        yield (
+            f"node {lost[0]}",
+            f"{left} of {voters} voters would be left, and {minimum} elect a master{accept}",
+        )
 
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:

@@ -25,6 +25,8 @@ EXCLUSIONS: Final = "cluster.routing.allocation.exclude."
 INITIAL_PRIMARIES: Final = "cluster.routing.allocation.node_initial_primaries_recoveries"
 CONCURRENT_RECOVERIES: Final = "cluster.routing.allocation.node_concurrent_recoveries"
 BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
+MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
+"""Before Elasticsearch 7: how many master-eligible nodes elect a master."""
 
 _FORCED: Final = re.compile(re.escape(FORCED_AWARENESS) + r"(.+)\.values")
 
@@ -55,7 +57,8 @@ def size_of(count: int) -> str:
     return f"{count // _UNITS[unit]}{unit}"
 
 
-def _count_of(value: SettingValue | None) -> int | None:
+def count_of(value: SettingValue | None) -> int | None:
+    """A whole number that is not negative; None if the value is none."""
     return int(value) if isinstance(value, str) and value.strip().isdigit() else None
 
 
@@ -115,7 +118,7 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
         (CONCURRENT_RECOVERIES, limits.node_concurrent_recoveries),
     )
     for key, count in counts:
-        now = _count_of(settings.effective(key))
+        now = count_of(settings.effective(key))
         # A value that cannot be read may be larger than ours: it is left.
         known = now is not None or settings.effective(key) is None
         if count is not None and known and count > (now or 0):

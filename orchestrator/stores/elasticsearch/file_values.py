@@ -1,0 +1,50 @@
+"""Values of settings that no update has set, where `_cluster/settings` does not list them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.model.observation import SettingsView
+from orchestrator.stores.elasticsearch.dialect import parse_version
+
+_ALLOCATION: Final = "cluster.routing.allocation."
+MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
+_DEFAULTS: Final[Mapping[str, str]] = {
+    f"{_ALLOCATION}enable": "all",
+    "cluster.routing.rebalance.enable": "all",
+    f"{_ALLOCATION}node_initial_primaries_recoveries": "4",
+    f"{_ALLOCATION}node_concurrent_recoveries": "2",
+    f"{_ALLOCATION}disk.threshold_enabled": "true",
+    f"{_ALLOCATION}disk.watermark.low": "85%",
+    f"{_ALLOCATION}disk.watermark.high": "90%",
+    "indices.recovery.max_bytes_per_sec": "40mb",
+}
+"""Elasticsearch 1.6 to 2.4 (`ThrottlingAllocationDecider`, `DiskThresholdDecider`, `RecoverySettings`)."""
+_SLOW_RECOVERY: Final = {"indices.recovery.max_bytes_per_sec": "20mb"}
+"""Before 1.6."""
+_FIRST_AT_40_MB: Final = (1, 6, 0)
+_READ: Final = (_ALLOCATION, "cluster.routing.rebalance.", "indices.recovery.", "discovery.zen.")
+
+
+def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
+    """The values of absent settings on a node before 5.0: its elasticsearch.yml, else its version's defaults.
+
+    Args:
+        settings: the node's own settings, by their dotted names.
+        version: of the node.
+    """
+    slow = _SLOW_RECOVERY if parse_version(version) < _FIRST_AT_40_MB else {}
+    own = {key: value for key, value in settings.items() if key.startswith(_READ)}
+    return {**_DEFAULTS, **slow, **own}
+
+
+def with_smallest_quorum(settings: SettingsView, nodes: Iterable[Mapping[str, str]]) -> SettingsView:
+    """The settings, with the smallest `minimum_master_nodes` in the nodes' files as the files' value.
+
+    A node without it elects a master alone, as with 1.
+    """
+    counts = [node.get(MINIMUM_MASTERS, "1") for node in nodes]
+    numbers = [int(count) if count.isdigit() else 1 for count in counts]
+    return replace(settings, files={**settings.files, MINIMUM_MASTERS: str(min(numbers, default=1))})

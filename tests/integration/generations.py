@@ -1,0 +1,217 @@
+"""The commands of an operator on real nodes of one version, under load, and their figures.
+
+All oracles are the nodes' own answers: process ids, settings by the lab's own client, segments of every copy,
+and the documents that the load wrote down when they were acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.lab.bulk import BulkLoad, Dialect, numbered
+from orchestrator.lab.bulk import load as bulk_load
+from orchestrator.lab.client import LabClient
+from orchestrator.lab.load import Load, LoadProfile
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.seed import SeedIndex, seed
+from orchestrator.lab.segments import count_segments, told
+from tests.integration.restarting import Begun, orchestrate
+
+FOUND: Final[Mapping[str, Mapping[str, str]]] = {
+    "persistent": {
+        "cluster.routing.allocation.enable": "all",
+        "indices.recovery.max_bytes_per_sec": "61mb",
+    },
+    "transient": {"cluster.routing.allocation.node_concurrent_recoveries": "3"},
+}
+"""Set by the operator before: persistent, transient, and one that the program may raise."""
+ABSENT_BEFORE: Final = "absent before, its effective value now"
+DATA: Final = (
+    SeedIndex(name="people", shards=1, replicas=2, documents=300),
+    SeedIndex(name="events", shards=2, documents=600),
+)
+POSTS: Final = BulkLoad(
+    indices=numbered("posts", 2), documents=4000, shards=1, documents_per_request=200, document_words=10
+)
+MOST: Final = 5
+PLAYBOOK: Final[Mapping[str, Any]] = {
+    "kind": "elasticsearch",
+    "settle": {"consecutive": 2},
+    "deadlines": {"hold": "1m", "start": "3m", "rejoin": "3m", "recover": "4m", "withheld": "5m"},
+}
+
+
+def loader(lab: LabCluster) -> Dialect:
+    """How documents are sent to this version."""
+    distribution = lab.distribution
+    words, exact = ({"type": "text"}, {"type": "keyword"})
+    if distribution.before(5):
+        words, exact = {"type": "string"}, {"type": "string", "index": "not_analyzed"}
+    fields = {
+        "properties": {"text": words, "topic": exact, "number": {"type": "long"}, "score": {"type": "double"}}
+    }
+    unset: dict[str, str | None] = {
+        "index.merge.policy.segments_per_tier": None,
+        "index.merge.policy.floor_segment": None,
+    }
+    if distribution.before(5):
+        unset = {"index.merge.policy.segments_per_tier": "10", "index.merge.policy.floor_segment": "2mb"}
+    return Dialect(
+        mapping={"doc": fields} if distribution.before(7) else fields, bulk=distribution.bulk, unset=unset
+    )
+
+
+@dataclass(slots=True)
+class Story:
+    """What was done on one version, with its figures, for people."""
+
+    version: str
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """One more line."""
+        self.lines.append(line)
+
+    def __str__(self) -> str:
+        return "\n".join([self.version, *(f"  {line}" for line in self.lines), ""])
+
+
+def settings_of(client: LabClient) -> dict[str, dict[str, Any]]:
+    """Both levels, flat."""
+    read = client.ask("GET", "/_cluster/settings?flat_settings=true")
+    return {level: read[level] for level in ("persistent", "transient")}
+
+
+def prepare(lab: LabCluster) -> dict[str, dict[str, Any]]:
+    """Data and settings as an operator has them; returns the settings."""
+    client = lab.client
+    try:
+        seed(client, DATA, bulk=lab.distribution.bulk)
+        client.ask("PUT", "/_cluster/settings", FOUND)
+        return settings_of(client)
+    finally:
+        client.close()
+
+
+def assert_settings(lab: LabCluster, before: Mapping[str, Mapping[str, Any]], story: Story) -> None:
+    """The settings are as they were; before 5.0 a setting cannot become absent again."""
+    client = lab.client
+    try:
+        after = settings_of(client)
+        templates = client.ask("GET", "/_template")
+    finally:
+        client.close()
+    assert not [name for name in templates if name.startswith("orchestrate")], templates
+    if lab.distribution.before(5):
+        for level, values in before.items():
+            kept = {key: value for key, value in after[level].items() if key in values}
+            assert kept == values, (before, after, str(story))
+        more = {key: value for key, value in after["persistent"].items() if key not in before["persistent"]}
+        story.add(f"settings: as before; {ABSENT_BEFORE}: {more}")
+        assert set(after["transient"]) == set(before["transient"]), after
+        return
+    assert after == before, (before, after, str(story))
+    story.add(f"settings: equal, {json.dumps(after)}")
+
+
+def run(
+    lab: LabCluster, folder: Path, story: Story, command: str, *words: str, seconds: float = 600.0
+) -> dict[str, Any]:
+    """One command to its end; returns its summary."""
+    began = time.monotonic()
+    code, lines = orchestrate(lab, folder, command, *words, playbook=PLAYBOOK, seconds=seconds)
+    last = lines[-1]
+    recovered = last.get("recovery") or {}
+    bytes_ = {key: recovered.get(key) for key in ("bytes_copied", "bytes_reused") if key in recovered}
+    name = " ".join((command, *words))
+    story.add(f"{name}: exit {code}, {last.get('outcome')}, {time.monotonic() - began:.1f} s {bytes_ or ''}")
+    assert code == 0, "\n".join([str(story), *map(str, lines[-12:])])
+    return last
+
+
+def restarted_once(
+    lab: LabCluster, story: Story, what: Callable[[], Any], nodes: tuple[str, ...] | None = None
+) -> None:
+    """Every one of these nodes has another process afterwards, and the others have not."""
+    before = lab.pids()
+    what()
+    after = lab.pids()
+    chosen = set(before) if nodes is None else set(nodes)
+    changed = {name for name, pid in after.items() if before[name] != pid}
+    assert (set(after), changed) == (set(before), chosen), str(story)
+    lab.wait_ready(status="green", seconds=120)
+
+
+def kill_in_mid_wave(lab: LabCluster, folder: Path, story: Story) -> None:
+    """SIGKILL while a node is down, then `restore`: it is up again and allocation is enabled."""
+    # The hook keeps the node down until the kill, however quickly a node of this version starts.
+    hooks = {"hooks": {"while_stopped": [{"run": "sleep 60", "local": True}]}}
+    with Begun(lab, folder, "restart", "--only", "es2", playbook={**PLAYBOOK, **hooks}) as run_:
+        run_.wait_for(lambda line: line["event"] == "phase_entered" and line["to"] == "stopped")
+    story.add(f"SIGKILL while es2 was down: processes {sorted(lab.pids())}")
+    assert sorted(lab.pids()) == ["es1", "es3"], str(story)
+    began = time.monotonic()
+    code, lines = orchestrate(lab, folder, "restore", playbook=PLAYBOOK)
+    story.add(f"restore: exit {code}, {lines[-1].get('outcome')}, {time.monotonic() - began:.1f} s")
+    assert code == 0, "\n".join([str(story), *map(str, lines)])
+    assert sorted(lab.pids()) == [node.name for node in lab.nodes]
+    lab.wait_ready(status="green", seconds=180)
+
+
+def under_load(lab: LabCluster, what: Callable[[], None], story: Story) -> None:
+    """Do it while documents are written and searched; every acknowledged document is there afterwards."""
+    profile = LoadProfile(
+        documents_per_second=100.0, searches_per_second=5.0, bulk=lab.distribution.bulk, shards=2
+    )
+    load = Load(lab.access, profile)
+    load.start()
+    try:
+        load.wait_acknowledged(200)
+        what()
+    finally:
+        result = load.stop()
+    lab.wait_ready(status="green", seconds=180)
+    checked = load.verify()
+    story.add(
+        f"documents: {checked.acknowledged} acknowledged, {len(checked.missing)} missing; load: {result}"
+    )
+    assert checked.whole, str(story)
+
+
+def everything(lab: LabCluster, folder: Path, story: Story) -> None:
+    """Plan, both strategies, merge and restart, a kill and its repair: each under load, each looked at."""
+    before = prepare(lab)
+
+    def all_of_it() -> None:
+        run(lab, folder, story, "plan")
+        restarted_once(lab, story, lambda: run(lab, folder, story, "restart", "--strategy", "node"))
+        assert_settings(lab, before, story)
+        restarted_once(lab, story, lambda: run(lab, folder, story, "restart", "--strategy", "zone"))
+        assert_settings(lab, before, story)
+        kill_in_mid_wave(lab, folder, story)
+        assert_settings(lab, before, story)
+
+    under_load(lab, all_of_it, story)
+    merged(lab, folder, story)
+    assert_settings(lab, before, story)
+
+
+def merged(lab: LabCluster, folder: Path, story: Story) -> None:
+    """A bulk load, merged and restarted by `post-bulk-index`."""
+    client = lab.client
+    try:
+        bulk_load(client, POSTS, dialect=loader(lab))
+        found = count_segments(client, "posts-*")
+        step = ("--index", "posts-*")
+        restarted_once(lab, story, lambda: run(lab, folder, story, "post-bulk-index", *step))
+        after = count_segments(client, "posts-*")
+    finally:
+        client.close()
+    story.add(f"before: {told(found)}")
+    story.add(f"after: {told(after)}")
+    assert max(copy.most for copy in after) <= MOST < max(copy.most for copy in found), str(story)
