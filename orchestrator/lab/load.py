@@ -281,6 +281,6 @@ def count_documents(client: LabClient, index: str) -> Counter[str]:
             raise LabError(f"not every shard of {index} answered: {page['_shards']}")
         found.update(hit["_id"] for hit in page["hits"]["hits"])
         if not page["hits"]["hits"]:
-            client.ask("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]}, accept=(404,))
+            client.ask("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]}, accept=(404,))
             return found
         page = client.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})

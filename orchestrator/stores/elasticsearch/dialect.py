@@ -99,7 +99,7 @@ _ES_9: Final = Dialect(family="Elasticsearch 9", accepted=True)
 _ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
 _ES_8: Final = replace(_ES_8_1, merge_task=False)
 _ES_7_8: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
-_ES_7_7: Final = replace(_ES_7_8, accepted=False, voting=VotingExclusions.PATH, lease_template="_template")
+_ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH, lease_template="_template")
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
 _ES_6: Final = replace(
