@@ -361,9 +361,10 @@ SCENES: Final[tuple[Scene, ...]] = (
 )
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_a_trace(scene: Scene) -> None:
-    scene()
+def test_a_trace(subtests: pytest.Subtests) -> None:
+    for scene in SCENES:
+        with subtests.test(scene=scene.__name__):
+            scene()
 
 
 # Rows that are taken out ------------------------------------------------------------------------

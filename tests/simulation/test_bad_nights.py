@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from orchestrator.errors import JournalError
@@ -43,18 +45,18 @@ def all_up(world: World) -> bool:
     return all(node.joined for node in world.nodes.values())
 
 
-@pytest.mark.parametrize("late", [14.0, 20.0, 25.0, 29.0])
-@pytest.mark.parametrize("dies", [0.3, 1.0])
-def test_a_late_stop_never_takes_a_restarted_node_down_unseen(late: float, dies: float) -> None:
-    world = cluster(3)
-    died = Mishap(what=mishaps.NodeDies(node=ES2, back_after=0.5), verb="stop", after=dies)
-    simulation, state = run(world, plan=[died], trips=[Trip(verb="stop", how=How.LATE, late=late)])
-    assert world.violations == []
-    assert state.outcome in (Outcome.DONE, Outcome.FAILED), state.message
-    if state.outcome is Outcome.FAILED:
-        assert play(simulation, simulation.resume(retry_failed=True)).outcome is Outcome.DONE
-    assert all_up(world)
-    assert min(lives(world).values()) > 1
+def test_a_late_stop_never_takes_a_restarted_node_down_unseen(subtests: pytest.Subtests) -> None:
+    for late, dies in product([14.0, 20.0, 25.0, 29.0], [0.3, 1.0]):
+        with subtests.test(late=late, dies=dies):
+            world = cluster(3)
+            died = Mishap(what=mishaps.NodeDies(node=ES2, back_after=0.5), verb="stop", after=dies)
+            simulation, state = run(world, plan=[died], trips=[Trip(verb="stop", how=How.LATE, late=late)])
+            assert world.violations == []
+            assert state.outcome in (Outcome.DONE, Outcome.FAILED), state.message
+            if state.outcome is Outcome.FAILED:
+                assert play(simulation, simulation.resume(retry_failed=True)).outcome is Outcome.DONE
+            assert all_up(world)
+            assert min(lives(world).values()) > 1
 
 
 @pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])

@@ -43,33 +43,35 @@ _TRACES = (
 pytestmark = pytest.mark.timeout(3600)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [1471, 2668, 2747, 3231, 9441, 22622, 28437, 38227, 48838, 62470, 66074, 66798, 71322, 90137],
-)
-def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
+def test_seeds_that_once_broke_a_property_break_none(subtests: pytest.Subtests) -> None:
     """Found by `make soak` beyond those that are lived here; without gates, which no run had then."""
-    drawn = chance(seed, ordinary=False)
-    Life(replace(drawn, wanted=replace(drawn.wanted, gates=()))).live()
+    for seed in [1471, 2668, 2747, 3231, 9441, 22622, 28437, 38227, 48838, 62470, 66074, 66798, 71322, 90137]:
+        with subtests.test(seed=seed):
+            drawn = chance(seed, ordinary=False)
+            Life(replace(drawn, wanted=replace(drawn.wanted, gates=()))).live()
 
 
 @pytest.mark.parametrize(
-    "seed",
+    "seeds",
     [
-        *(2220, 2223, 2238, 2581, 2655, 2840, 2947, 3364, 3373, 3445),
-        *(3846, 5392, 5586, 6105, 7024, 7492, 9034, 9370, 9512, 10326),
-        *(11439, 12120, 12245, 12809, 12948, 13615, 13661, 14146, 14902, 14920),
-        *(14946, 15167, 15397, 15712, 15968, 17234, 18295, 19481, 22605, 23815),
-        *(23841, 24040, 30323, 30931, 31152, 31868, 32516, 35031, 35190, 36406),
-        *(36875, 39118, 40307, 41119, 48138, 49086, 53297, 54310, 54350, 55878),
-        *(57816, 59010, 59028, 63053, 63659, 65448, 67064, 69407, 72789, 75571),
-        *(213050, 312, 444, 1080, 9489, 27629, 29672, 31464, 44019, 51010, 81383, 81993, 98197),
-        300298,
+        (2220, 2223, 2238, 2581, 2655, 2840, 2947, 3364, 3373, 3445),
+        (3846, 5392, 5586, 6105, 7024, 7492, 9034, 9370, 9512, 10326),
+        (11439, 12120, 12245, 12809, 12948, 13615, 13661, 14146, 14902, 14920),
+        (14946, 15167, 15397, 15712, 15968, 17234, 18295, 19481, 22605, 23815),
+        (23841, 24040, 30323, 30931, 31152, 31868, 32516, 35031, 35190, 36406),
+        (36875, 39118, 40307, 41119, 48138, 49086, 53297, 54310, 54350, 55878),
+        (57816, 59010, 59028, 63053, 63659, 65448, 67064, 69407, 72789, 75571),
+        (213050, 312, 444, 1080, 9489, 27629, 29672, 31464, 44019, 51010, 81383, 81993, 98197, 300298),
     ],
+    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
-def test_seeds_that_once_broke_a_property_as_drawn_break_none(seed: int) -> None:
+def test_seeds_that_once_broke_a_property_as_drawn_break_none(
+    seeds: tuple[int, ...], subtests: pytest.Subtests
+) -> None:
     """Found by `make soak`, with gates and all that ordinary nights bring."""
-    live(seed)
+    for seed in seeds:
+        with subtests.test(seed=seed):
+            live(seed)
 
 
 @pytest.fixture

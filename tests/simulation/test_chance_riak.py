@@ -45,9 +45,10 @@ def pending(world: RiakWorld) -> int:
     return sum(len(change.partitions) for change in status.pending)
 
 
-@pytest.mark.parametrize("seed", [64, 207, 304, 958, 1015, 1060, 1151])
-def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
-    RiakLife(chance_riak(FIRST + seed)).live()
+def test_seeds_that_once_broke_a_property_break_none(subtests: pytest.Subtests) -> None:
+    for seed in [64, 207, 304, 958, 1015, 1060, 1151]:
+        with subtests.test(seed=seed):
+            RiakLife(chance_riak(FIRST + seed)).live()
 
 
 @pytest.mark.slow

@@ -81,10 +81,11 @@ class Kill:
         return f"killed at point {self.point}, {_points(self.way)[self.point - 1]}"
 
 
-def _kills(first: int, every: int) -> list[Kill]:
-    return [
-        Kill(way=way, point=point) for way in _WAYS for point in range(first, len(_points(way)) + 1, every)
-    ]
+def _kills(way: str, first: int, every: int) -> list[Kill]:
+    """From that point on; none is a mistake of the test."""
+    kills = [Kill(way=way, point=point) for point in range(first, len(_points(way)) + 1, every)]
+    assert kills
+    return kills
 
 
 def _killed_at(kill: Kill) -> Simulation:
@@ -124,12 +125,25 @@ def test_the_merged_run_that_is_killed_does_merge() -> None:
     assert len([point for point in _points("merged") if "force_merge" in point]) == 2
 
 
-@pytest.mark.parametrize("every", [0.5, 30.0])
-@pytest.mark.parametrize("kill", [kill for kill in _kills(1, 1) if kill.merges], ids=str)
-def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(kill: Kill, every: float) -> None:
+def _in_a_merge(first: int, every: int) -> list[Kill]:
+    kills = [kill for kill in _kills("merged", first, every) if kill.merges]
+    assert kills
+    return kills
+
+
+@pytest.mark.parametrize("after", [0.5, 30.0])
+def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(
+    after: float, subtests: pytest.Subtests
+) -> None:
     """Each is asked for once, whenever somebody takes the run up: it finds what runs, or what was made."""
+    for kill in _in_a_merge(1, 1):
+        with subtests.test(kill=str(kill)):
+            _resumed_in_a_merge(kill, after)
+
+
+def _resumed_in_a_merge(kill: Kill, after: float) -> None:
     simulation = _killed_at(kill)
-    simulation.world.agenda.advance(every)
+    simulation.world.agenda.advance(after)
     state = play(simulation, simulation.resume())
     assert state.outcome is Outcome.DONE, f"{kill.where}: {state.message}"
     assert simulation.world.violations == [], kill.where
@@ -149,8 +163,13 @@ def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(late: float) -> None:
     assert max(simulation.world.forced.asked.values()) == 1
 
 
-@pytest.mark.parametrize("kill", [kill for kill in _kills(2, 3) if kill.merges], ids=str)
-def test_killed_in_a_merge_another_machine_begins_anew(kill: Kill) -> None:
+def test_killed_in_a_merge_another_machine_begins_anew(subtests: pytest.Subtests) -> None:
+    for kill in _in_a_merge(2, 3):
+        with subtests.test(kill=str(kill)):
+            _begun_elsewhere(kill)
+
+
+def _begun_elsewhere(kill: Kill) -> None:
     simulation = _killed_at(kill)
     simulation.world.agenda.advance(95.0)
     other, wanted = simulation.elsewhere("run-2"), _WAYS[kill.way][1]
@@ -164,8 +183,14 @@ def test_killed_in_a_merge_another_machine_begins_anew(kill: Kill) -> None:
     assert not _unmerged(simulation.world), kill.where
 
 
-@pytest.mark.parametrize("kill", _kills(3, _EVERY), ids=str)
-def test_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
+@pytest.mark.parametrize("way", _WAYS)
+def test_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
+    for kill in _kills(way, 3, _EVERY):
+        with subtests.test(kill=str(kill)):
+            _resumed(kill)
+
+
+def _resumed(kill: Kill) -> None:
     simulation = _killed_at(kill)
     found = _world(kill.way).settings()
     if simulation.journal.records[-1].event.event == "run_finished":
@@ -179,8 +204,14 @@ def test_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
     assert simulation.world.violations == [], where
 
 
-@pytest.mark.parametrize("kill", _kills(4, _EVERY), ids=str)
-def test_restore_puts_everything_back(kill: Kill) -> None:
+@pytest.mark.parametrize("way", _WAYS)
+def test_restore_puts_everything_back(way: str, subtests: pytest.Subtests) -> None:
+    for kill in _kills(way, 4, _EVERY):
+        with subtests.test(kill=str(kill)):
+            _restored(kill)
+
+
+def _restored(kill: Kill) -> None:
     simulation = _killed_at(kill)
     state = play(simulation, simulation.restore())
     where = kill.where
@@ -191,8 +222,14 @@ def test_restore_puts_everything_back(kill: Kill) -> None:
     assert max(lives(simulation.world).values()) <= 2, where
 
 
-@pytest.mark.parametrize("kill", _kills(5, _EVERY * 3), ids=str)
-def test_restore_then_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
+@pytest.mark.parametrize("way", _WAYS)
+def test_restore_then_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
+    for kill in _kills(way, 5, _EVERY * 3):
+        with subtests.test(kill=str(kill)):
+            _restored_and_resumed(kill)
+
+
+def _restored_and_resumed(kill: Kill) -> None:
     simulation = _killed_at(kill)
     play(simulation, simulation.restore())
     state = play(simulation, simulation.resume())

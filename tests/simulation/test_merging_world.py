@@ -398,11 +398,12 @@ WRONG: dict[Callable[[Simulation], None], str] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.__name__.strip("_"))
-def test_what_is_wrong_is_noticed(wrong: Callable[[Simulation], None]) -> None:
-    simulation = begun(loaded())
-    wrong(simulation)
-    assert WRONG[wrong] in said(simulation)
+def test_what_is_wrong_is_noticed(subtests: pytest.Subtests) -> None:
+    for wrong, rule in WRONG.items():
+        with subtests.test(wrong=wrong.__name__):
+            simulation = begun(loaded())
+            wrong(simulation)
+            assert rule in said(simulation)
 
 
 NOT_YET_READ: tuple[mishaps.What, ...] = (
@@ -416,13 +417,14 @@ NOT_YET_READ: tuple[mishaps.What, ...] = (
 )
 
 
-@pytest.mark.parametrize("what", NOT_YET_READ, ids=lambda what: type(what).__name__)
-def test_what_no_reading_could_tell_is_no_fault(what: mishaps.What) -> None:
-    simulation = begun(loaded())
-    simulation.world.gates[QUEUE.name] = SimGate()
-    simulation.fate.befall(what)
-    simulation.cluster.perform(force())
-    assert not said(simulation)
+def test_what_no_reading_could_tell_is_no_fault(subtests: pytest.Subtests) -> None:
+    for what in NOT_YET_READ:
+        with subtests.test(what=type(what).__name__):
+            simulation = begun(loaded())
+            simulation.world.gates[QUEUE.name] = SimGate()
+            simulation.fate.befall(what)
+            simulation.cluster.perform(force())
+            assert not said(simulation)
 
 
 def test_a_disk_that_fills_between_two_readings_is_no_fault() -> None:

@@ -42,30 +42,32 @@ def lasting(view: ClusterView) -> tuple[object, ...]:
     return view.name, view.uuid, view.distribution, view.master, view.voters, nodes, copies, indices
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_mirror_of_elasticsearch_shows_what_was_read(seed: int) -> None:
-    drawn = chance(seed)
-    world = world_of(drawn)
-    wanted = replace(drawn.wanted, gates=(), merge=None)
-    started, seen = read(world, wanted)
-    made = glance(mirrored(started, seen, seed=0), started)
-    assert isinstance(seen.cluster, ClusterView)
-    assert isinstance(made.cluster, ClusterView)
-    assert lasting(made.cluster) == lasting(seen.cluster)
-    assert (made.settings, made.activity, made.health) == (seen.settings, seen.activity, seen.health)
-    assert (made.hosts.keys(), made.tuning) == (seen.hosts.keys(), seen.tuning)
+def test_a_mirror_of_elasticsearch_shows_what_was_read(subtests: pytest.Subtests) -> None:
+    for seed in range(60):
+        with subtests.test(seed=seed):
+            drawn = chance(seed)
+            world = world_of(drawn)
+            wanted = replace(drawn.wanted, gates=(), merge=None)
+            started, seen = read(world, wanted)
+            made = glance(mirrored(started, seen, seed=0), started)
+            assert isinstance(seen.cluster, ClusterView)
+            assert isinstance(made.cluster, ClusterView)
+            assert lasting(made.cluster) == lasting(seen.cluster)
+            assert (made.settings, made.activity, made.health) == (seen.settings, seen.activity, seen.health)
+            assert (made.hosts.keys(), made.tuning) == (seen.hosts.keys(), seen.tuning)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + 60))
-def test_a_mirror_of_riak_shows_what_was_read(seed: int) -> None:
-    drawn = chance_riak(seed)
-    started, seen = read(riak_world_of(drawn), replace(drawn.wanted, gates=()))
-    made = glance(mirrored(started, seen, seed=0), started)
-    assert isinstance(seen.cluster, ClusterView)
-    assert isinstance(made.cluster, ClusterView)
-    assert made.cluster.riak == seen.cluster.riak
-    assert lasting(made.cluster) == lasting(seen.cluster)
-    assert made.settings == seen.settings
+def test_a_mirror_of_riak_shows_what_was_read(subtests: pytest.Subtests) -> None:
+    for seed in range(FIRST, FIRST + 60):
+        with subtests.test(seed=seed):
+            drawn = chance_riak(seed)
+            started, seen = read(riak_world_of(drawn), replace(drawn.wanted, gates=()))
+            made = glance(mirrored(started, seen, seed=0), started)
+            assert isinstance(seen.cluster, ClusterView)
+            assert isinstance(made.cluster, ClusterView)
+            assert made.cluster.riak == seen.cluster.riak
+            assert lasting(made.cluster) == lasting(seen.cluster)
+            assert made.settings == seen.settings
 
 
 def _riak(world: World) -> RiakView:
@@ -169,13 +171,14 @@ def test_what_is_unknown_cannot_be_rehearsed(part: str) -> None:
         mirrored(started, unread, seed=0)
 
 
-@pytest.mark.parametrize("part", ["ring", "n_vals", "members", "transfers", "ring_status"])
-def test_nor_can_a_ring_that_is(part: str) -> None:
-    started, seen = read(ringed(), riak_policy())
-    assert isinstance(seen.cluster, ClusterView)
-    riak = replace(_riak(ringed()), **{part: Unknown(reason="cut off")})
-    with pytest.raises(UsageError, match=r"cannot be rehearsed: .* could not be read: cut off"):
-        mirrored(started, replace(seen, cluster=replace(seen.cluster, riak=riak)), seed=0)
+def test_nor_can_a_ring_that_is(subtests: pytest.Subtests) -> None:
+    for part in ["ring", "n_vals", "members", "transfers", "ring_status"]:
+        with subtests.test(part=part):
+            started, seen = read(ringed(), riak_policy())
+            assert isinstance(seen.cluster, ClusterView)
+            riak = replace(_riak(ringed()), **{part: Unknown(reason="cut off")})
+            with pytest.raises(UsageError, match=r"cannot be rehearsed: .* could not be read: cut off"):
+                mirrored(started, replace(seen, cluster=replace(seen.cluster, riak=riak)), seed=0)
 
 
 def test_an_index_that_may_be_red_is_exempt_as_it_is_for_the_run() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -157,9 +158,9 @@ def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:
     assert world.agenda.now - simulation.began < QUIET_SECONDS + 60.0
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
+def test_what_others_do_to_indices_beside_a_node_ends_no_run(subtests: pytest.Subtests) -> None:
+    """A primary that is restored, mounted or reopened is red for a while, and not by us."""
+    for what in [
         IndexRestored(name="restored", seconds=120.0),
         IndexRestored(name="restored", seconds=5.0),
         IndexMounted(name="mounted", seconds=60.0),
@@ -169,12 +170,9 @@ def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:
         IndexDeleted(index="archive"),
         IndexDeleted(index="archive", made_again=True),
         ReplicasSet(index="logs", replicas=2),
-    ],
-    ids=str,
-)
-def test_what_others_do_to_indices_beside_a_node_ends_no_run(what: What) -> None:
-    """A primary that is restored, mounted or reopened is red for a while, and not by us."""
-    others_work_on_indices(what)
+    ]:
+        with subtests.test(what=str(what)):
+            others_work_on_indices(what)
 
 
 # Nodes -----------------------------------------------------------------------------------------------
@@ -348,11 +346,12 @@ _REFUSED_ONCE = [
 ]
 
 
-@pytest.mark.parametrize("trip", _REFUSED_ONCE, ids=lambda trip: f"{trip.verb} {trip.how.name} {trip.first}")
-def test_a_call_that_fails_once_ends_no_run(trip: Trip) -> None:
+def test_a_call_that_fails_once_ends_no_run(subtests: pytest.Subtests) -> None:
     """A 429, a refused SSH command or an answer that is cut off."""
-    simulation, state = lived(trips=(trip,))
-    ends_well(simulation, state, within=QUIET_SECONDS + 90.0)
+    for trip in _REFUSED_ONCE:
+        with subtests.test(trip=f"{trip.verb} {trip.how.name} {trip.first}"):
+            simulation, state = lived(trips=(trip,))
+            ends_well(simulation, state, within=QUIET_SECONDS + 90.0)
 
 
 @pytest.mark.parametrize(
@@ -373,16 +372,17 @@ def test_a_cluster_that_fails_to_respond_for_a_while_ends_no_run(what: What) -> 
 # What a turn owes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("after", [1.0, 5.0, 5.5, 9.0, 12.0])
-def test_an_interrupted_node_has_its_whole_turn_when_resumed(after: float) -> None:
+def test_an_interrupted_node_has_its_whole_turn_when_resumed(subtests: pytest.Subtests) -> None:
     """SIGINT while a node is down: it is started at once, and what it missed is owed to its next turn."""
-    simulation, state = lived(at_stop(Asked(request=Request.INTERRUPT), after=after))
-    assert state.outcome is Outcome.INTERRUPTED
-    assert all(node.process for node in simulation.world.nodes.values()), "nothing is left down"
-    state = resumed_to_its_end(simulation, state)
-    assert state.outcome is Outcome.DONE, state.message
-    assert simulation.world.violations == []
-    assert unfinished(simulation, wanted()) == []
+    for after in [1.0, 5.0, 5.5, 9.0, 12.0]:
+        with subtests.test(after=after):
+            simulation, state = lived(at_stop(Asked(request=Request.INTERRUPT), after=after))
+            assert state.outcome is Outcome.INTERRUPTED
+            assert all(node.process for node in simulation.world.nodes.values()), "nothing is left down"
+            state = resumed_to_its_end(simulation, state)
+            assert state.outcome is Outcome.DONE, state.message
+            assert simulation.world.violations == []
+            assert unfinished(simulation, wanted()) == []
 
 
 def test_a_node_restarted_by_others_gets_its_hooks_and_tuning() -> None:
@@ -454,19 +454,19 @@ def test_a_stop_that_is_done_late_leaves_no_node_down(late: float) -> None:
 # The program itself ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("after", [0.5, 3.0, 9.0])
-@pytest.mark.parametrize("restarts", [False, True], ids=["puts back", "runs on"])
-def test_a_process_that_was_taken_over_changes_nothing_any_more(after: float, restarts: bool) -> None:  # noqa: FBT001
+def test_a_process_that_was_taken_over_changes_nothing_any_more(subtests: pytest.Subtests) -> None:
     """Suspended with a node down, taken over, and woken while its successor is at work."""
-    drawn = replace(
-        chance(3, ordinary=False),
-        plan=(at_stop(TakenOver(seconds=130.0, restarts=restarts), after=after),),
-        trips=(),
-        crashes=(),
-        planned=False,
-        wanted=replace(wanted(tune=None), zone_attribute="zone", timeout=None, pause_after=None),
-    )
-    Life(drawn).live()
+    for after, restarts in product([0.5, 3.0, 9.0], [False, True]):
+        with subtests.test(after=after, restarts=restarts):
+            drawn = replace(
+                chance(3, ordinary=False),
+                plan=(at_stop(TakenOver(seconds=130.0, restarts=restarts), after=after),),
+                trips=(),
+                crashes=(),
+                planned=False,
+                wanted=replace(wanted(tune=None), zone_attribute="zone", timeout=None, pause_after=None),
+            )
+            Life(drawn).live()
 
 
 def test_at_a_defect_a_node_is_started_and_allocation_enabled(

@@ -69,14 +69,14 @@ def test_the_next_node_stops_while_the_last_one_recovers() -> None:
     assert ends[0] < 0.8 * ends[1]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_node_stops_that_has_a_part_in_what_recovers(seed: int) -> None:
-    nodes = (3, 4, 5, 6, 8, 9)[seed]
-    simulation, state = run(slow(nodes, seed=seed), wanted=overlapped())
-    _done(simulation, state.outcome)
-    for at, node in stops(simulation):
-        for shard, _ in under_way(simulation, at):
-            assert node not in on_disk(simulation.world, shard), f"{node} at {at}, {shard}"
+def test_no_node_stops_that_has_a_part_in_what_recovers(subtests: pytest.Subtests) -> None:
+    for seed, nodes in enumerate((3, 4, 5, 6, 8, 9)):
+        with subtests.test(seed=seed, nodes=nodes):
+            simulation, state = run(slow(nodes, seed=seed), wanted=overlapped())
+            _done(simulation, state.outcome)
+            for at, node in stops(simulation):
+                for shard, _ in under_way(simulation, at):
+                    assert node not in on_disk(simulation.world, shard), f"{node} at {at}, {shard}"
 
 
 @pytest.mark.parametrize("world", [slow(3), threefold()], ids=["two copies", "three copies"])

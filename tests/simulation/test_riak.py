@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -272,17 +273,17 @@ def test_fallbacks_that_wait_at_the_start_are_waited_for(rule: str | None) -> No
     assert world.violations == said
 
 
-@pytest.mark.parametrize("how", How)
-@pytest.mark.parametrize("verb", ["stop", "start", "raise_limits", "restore_settings"])
-def test_a_verb_that_goes_wrong_leaves_the_cluster_as_found(verb: str, how: How) -> None:
-    world = ringed(4, 16)
-    found = world.limits
-    _, state = run(world, trips=[Trip(verb=verb, how=how)], wanted=riak_policy())
-    assert state.outcome is Outcome.DONE, f"a verb that went wrong once ends no run: {state.message}"
-    assert world.violations == []
-    assert world.limits == found
-    assert len(world.up) == 4
-    assert set(lives(world).values()) == {2}
+def test_a_verb_that_goes_wrong_leaves_the_cluster_as_found(subtests: pytest.Subtests) -> None:
+    for how, verb in product(How, ["stop", "start", "raise_limits", "restore_settings"]):
+        with subtests.test(verb=verb, how=how):
+            world = ringed(4, 16)
+            found = world.limits
+            _, state = run(world, trips=[Trip(verb=verb, how=how)], wanted=riak_policy())
+            assert state.outcome is Outcome.DONE, f"a verb that went wrong once ends no run: {state.message}"
+            assert world.violations == []
+            assert world.limits == found
+            assert len(world.up) == 4
+            assert set(lives(world).values()) == {2}
 
 
 # By location ---------------------------------------------------------------------------------------
@@ -386,33 +387,36 @@ def test_a_run_passes_every_seam() -> None:
     assert sum(point.startswith("after restore_settings of") for point in points) == 1
 
 
-@pytest.mark.parametrize("point", range(3, len(_points()) + 1, _EVERY))
-def test_killed_and_resumed_it_ends_like_an_undisturbed_run(point: int) -> None:
-    simulation, where = _killed_at(point, pause=float(point % 3) * 10.0), _points()[point - 1]
-    if simulation.journal.records[-1].event.event != "run_finished":
-        state = play(simulation, simulation.resume())
-        assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
-    _is_well(simulation, where)
-    assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
+def test_killed_and_resumed_it_ends_like_an_undisturbed_run(subtests: pytest.Subtests) -> None:
+    for point in range(3, len(_points()) + 1, _EVERY):
+        with subtests.test(point=point):
+            simulation, where = _killed_at(point, pause=float(point % 3) * 10.0), _points()[point - 1]
+            if simulation.journal.records[-1].event.event != "run_finished":
+                state = play(simulation, simulation.resume())
+                assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
+            _is_well(simulation, where)
+            assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
 
 
-@pytest.mark.parametrize("point", range(4, len(_points()) + 1, _EVERY))
-def test_killed_and_restored_all_nodes_and_limits_are_as_before(point: int) -> None:
-    simulation, where = _killed_at(point, pause=float(point % 4) * 5.0), _points()[point - 1]
-    state = play(simulation, simulation.restore())
-    assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
-    _is_well(simulation, where)
-    assert max(lives(simulation.world).values()) <= 2, where
+def test_killed_and_restored_all_nodes_and_limits_are_as_before(subtests: pytest.Subtests) -> None:
+    for point in range(4, len(_points()) + 1, _EVERY):
+        with subtests.test(point=point):
+            simulation, where = _killed_at(point, pause=float(point % 4) * 5.0), _points()[point - 1]
+            state = play(simulation, simulation.restore())
+            assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
+            _is_well(simulation, where)
+            assert max(lives(simulation.world).values()) <= 2, where
 
 
-@pytest.mark.parametrize("point", range(5, len(_points()) + 1, _EVERY * 4))
-def test_killed_restored_and_resumed_it_ends_as_undisturbed(point: int) -> None:
-    simulation, where = _killed_at(point, pause=0.0), _points()[point - 1]
-    play(simulation, simulation.restore())
-    state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
-    _is_well(simulation, where)
-    assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
+def test_killed_restored_and_resumed_it_ends_as_undisturbed(subtests: pytest.Subtests) -> None:
+    for point in range(5, len(_points()) + 1, _EVERY * 4):
+        with subtests.test(point=point):
+            simulation, where = _killed_at(point, pause=0.0), _points()[point - 1]
+            play(simulation, simulation.restore())
+            state = play(simulation, simulation.resume())
+            assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
+            _is_well(simulation, where)
+            assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
 
 
 def test_a_node_that_does_not_come_up_takes_its_limit_with_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -75,25 +76,24 @@ def _until_recovered(simulation: Simulation) -> list[Event]:
     return events[resumed:over]
 
 
-@pytest.mark.parametrize("pause", [0.0, 2 * SLOW], ids=["at once", "when it is up"])
-@pytest.mark.parametrize("without", [(), ABOUT_ABSENCE], ids=["every rule", "no rule about absence"])
-@pytest.mark.parametrize("point", POINTS)
-def test_a_resumed_run_goes_past_no_node_that_was_starting(
-    point: str, without: tuple[str, ...], pause: float
-) -> None:
+def test_a_resumed_run_goes_past_no_node_that_was_starting(subtests: pytest.Subtests) -> None:
     """The rules before a stop see a node that is away; without them what the journal says has to do."""
-    simulation = _killed(point, without)
-    simulation.world.agenda.advance(pause)
-    state = simulation.resume()
-    assert (state.phase, state.nodes[TWO].phase) == (Phase.DOWN, NodePhase.STARTING)
-    assert [node.name for node in state.wave_nodes] == [TWO]
-    state = play(simulation, state)
-    assert state.outcome is Outcome.DONE, state.message
-    assert simulation.world.violations == []
-    assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
-    sent = [event.action for event in _until_recovered(simulation) if isinstance(event, ActionSent)]
-    assert not any(isinstance(action, StopNode) for action in sent), "another one, or the same once more"
-    assert _starts(simulation) == 1
+    for pause, without, point in product([0.0, 2 * SLOW], [(), ABOUT_ABSENCE], POINTS):
+        with subtests.test(point=point, without=without, pause=pause):
+            simulation = _killed(point, without)
+            simulation.world.agenda.advance(pause)
+            state = simulation.resume()
+            assert (state.phase, state.nodes[TWO].phase) == (Phase.DOWN, NodePhase.STARTING)
+            assert [node.name for node in state.wave_nodes] == [TWO]
+            state = play(simulation, state)
+            assert state.outcome is Outcome.DONE, state.message
+            assert simulation.world.violations == []
+            assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
+            sent = [event.action for event in _until_recovered(simulation) if isinstance(event, ActionSent)]
+            assert not any(isinstance(action, StopNode) for action in sent), (
+                "another one, or the same once more"
+            )
+            assert _starts(simulation) == 1
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -99,14 +99,14 @@ RUNS: dict[str, tuple[list[Mishap], list[Trip], Outcome]] = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_prints_nothing_that_riak_does_not_have(name: str) -> None:
-    plan, trips, outcome = RUNS[name]
-    text = printed(plan, trips)
-    assert outcome.value in text
-    assert "handoff" in text
-    found = [line for line in text.splitlines() if _OTHERS.search(line)]
-    assert found == []
+def test_a_run_prints_nothing_that_riak_does_not_have(subtests: pytest.Subtests) -> None:
+    for name, (plan, trips, outcome) in RUNS.items():
+        with subtests.test(name=name):
+            text = printed(plan, trips)
+            assert outcome.value in text
+            assert "handoff" in text
+            found = [line for line in text.splitlines() if _OTHERS.search(line)]
+            assert found == []
 
 
 def test_plans_holds_and_what_predicates_are_for_do_not_either() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -270,56 +271,57 @@ def test_a_resumed_run_goes_on_without_a_skipped_node_of_a_wave() -> None:
     assert restarted == {"es1", "es2", "es3", "es4", "es6"}
 
 
-@pytest.mark.parametrize("failing", [("es2",), ("es5",), ("es2", "es5")], ids=",".join)
-@pytest.mark.parametrize("retry", [True, False])
-def test_nodes_of_a_wave_that_fail_to_start(failing: tuple[str, ...], *, retry: bool) -> None:
-    world = zoned()
-    plan = [Mishap(what=mishaps.StartsFail(node=NodeName(name), times=9)) for name in failing]
-    simulation = Simulation(world, plan=plan)
-    state = play(simulation, simulation.begin(by_zone()))
-    assert state.outcome is Outcome.FAILED
-    assert all(name in state.message for name in failing), state.message
-    assert world.settings() == ({}, {})
-    assert {n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED} == set(failing)
-    assert [n.name for n in world.nodes.values() if not n.joined] == list(failing)
-    if not retry:
-        began = world.agenda.now
-        state = play(simulation, simulation.resume())
-        assert state.outcome is Outcome.FAILED
-        assert "--retry-failed" in state.message
-        assert world.agenda.now - began < 60.0, "no waiting brings it back"
-        assert len(_waves(simulation)) == 1
-    for name in failing:
-        world.nodes[NodeName(name)].starts_that_fail = 0
-    _done(play(simulation, simulation.resume(retry_failed=True)), world)
+def test_nodes_of_a_wave_that_fail_to_start(subtests: pytest.Subtests) -> None:
+    for failing, retry in product([("es2",), ("es5",), ("es2", "es5")], [True, False]):
+        with subtests.test(failing=failing, retry=retry):
+            world = zoned()
+            plan = [Mishap(what=mishaps.StartsFail(node=NodeName(name), times=9)) for name in failing]
+            simulation = Simulation(world, plan=plan)
+            state = play(simulation, simulation.begin(by_zone()))
+            assert state.outcome is Outcome.FAILED
+            assert all(name in state.message for name in failing), state.message
+            assert world.settings() == ({}, {})
+            assert {n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED} == set(failing)
+            assert [n.name for n in world.nodes.values() if not n.joined] == list(failing)
+            if not retry:
+                began = world.agenda.now
+                state = play(simulation, simulation.resume())
+                assert state.outcome is Outcome.FAILED
+                assert "--retry-failed" in state.message
+                assert world.agenda.now - began < 60.0, "no waiting brings it back"
+                assert len(_waves(simulation)) == 1
+            for name in failing:
+                world.nodes[NodeName(name)].starts_that_fail = 0
+            _done(play(simulation, simulation.resume(retry_failed=True)), world)
 
 
-@pytest.mark.parametrize("how", [How.REFUSED, How.LOST, How.UNACKNOWLEDGED])
-@pytest.mark.parametrize("target", ["es2", "es5"])
-def test_a_stop_of_one_node_that_goes_wrong(how: How, target: str) -> None:
-    world = zoned()
-    simulation = Simulation(world, trips=[Trip(verb="stop", how=how, target=target)])
-    state = play(simulation, simulation.begin(by_zone()))
-    assert all(node.joined for node in world.nodes.values())
-    if how is How.REFUSED:
-        stopped = [action.node for action in simulation.hosts.sent if isinstance(action, StopNode)]
-        assert sorted(stopped) == sorted([*world.nodes, target]), "what was refused is sent once more"
-    _done(state, world)
+def test_a_stop_of_one_node_that_goes_wrong(subtests: pytest.Subtests) -> None:
+    for how, target in product([How.REFUSED, How.LOST, How.UNACKNOWLEDGED], ["es2", "es5"]):
+        with subtests.test(how=how, target=target):
+            world = zoned()
+            simulation = Simulation(world, trips=[Trip(verb="stop", how=how, target=target)])
+            state = play(simulation, simulation.begin(by_zone()))
+            assert all(node.joined for node in world.nodes.values())
+            if how is How.REFUSED:
+                stopped = [action.node for action in simulation.hosts.sent if isinstance(action, StopNode)]
+                assert sorted(stopped) == sorted([*world.nodes, target]), "what was refused is sent once more"
+            _done(state, world)
 
 
-@pytest.mark.parametrize("late", [2.0, 11.0, 29.0, 31.0, 35.0, 40.0, 44.0, 50.0])
-def test_a_stop_done_after_it_was_taken_as_lost_is_repaired(late: float) -> None:
-    world = zoned()
-    world.nodes[ES2].start_seconds = 30.0
-    simulation = Simulation(world, trips=[Trip(verb="stop", how=How.LATE, target="es5", late=late)])
-    state = play(simulation, simulation.begin(by_zone()))
-    assert all(node.joined for node in world.nodes.values()), state.message
-    assert world.settings() == ({}, {})
-    for _ in range(2):
-        if state.outcome is not Outcome.DONE:
-            state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, state.message
-    assert world.violations == []
+def test_a_stop_done_after_it_was_taken_as_lost_is_repaired(subtests: pytest.Subtests) -> None:
+    for late in [2.0, 11.0, 29.0, 31.0, 35.0, 40.0, 44.0, 50.0]:
+        with subtests.test(late=late):
+            world = zoned()
+            world.nodes[ES2].start_seconds = 30.0
+            simulation = Simulation(world, trips=[Trip(verb="stop", how=How.LATE, target="es5", late=late)])
+            state = play(simulation, simulation.begin(by_zone()))
+            assert all(node.joined for node in world.nodes.values()), state.message
+            assert world.settings() == ({}, {})
+            for _ in range(2):
+                if state.outcome is not Outcome.DONE:
+                    state = play(simulation, simulation.resume())
+            assert state.outcome is Outcome.DONE, state.message
+            assert world.violations == []
 
 
 @pytest.mark.parametrize(("late", "asked"), [(31.0, 30.0), (31.0, 34.0), (33.0, 36.0), (38.0, 42.0)])
