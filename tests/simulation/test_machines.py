@@ -273,17 +273,21 @@ def _points() -> tuple[str, ...]:
     return tuple(simulation.seams.passed)
 
 
+def _killed_at(point: int) -> Simulation:
+    simulation = Simulation(sharing())
+    state = simulation.begin(rebooting())
+    simulation.seams.crash_at = point
+    assert killed(simulation, state)
+    return simulation
+
+
 def test_killed_at_any_instant_each_machine_is_rebooted_once(subtests: pytest.Subtests) -> None:
     for point in range(3, len(_points()) + 1, 2):
         with subtests.test(point=point):
-            world = sharing()
-            simulation = Simulation(world)
-            state = simulation.begin(rebooting())
-            simulation.seams.crash_at = point
-            assert killed(simulation, state)
+            simulation, where = _killed_at(point), f"killed at {_points()[point - 1]}"
+            world = simulation.world
             if simulation.journal.records[-1].event.event != "run_finished":
                 _done(play(simulation, simulation.resume()), world)
-            where = f"killed at {_points()[point - 1]}"
             assert _boots(world) == {2}, where
             assert lives(world) == dict.fromkeys(world.nodes, 2), where
             assert world.violations == [], where
@@ -292,13 +296,9 @@ def test_killed_at_any_instant_each_machine_is_rebooted_once(subtests: pytest.Su
 def test_killed_and_restored_none_is_left_down(subtests: pytest.Subtests) -> None:
     for point in range(4, len(_points()) + 1, 6):
         with subtests.test(point=point):
-            world = sharing()
-            simulation = Simulation(world)
-            state = simulation.begin(rebooting())
-            simulation.seams.crash_at = point
-            assert killed(simulation, state)
+            simulation, where = _killed_at(point), f"killed at {_points()[point - 1]}"
+            world = simulation.world
             state = play(simulation, simulation.restore())
-            where = f"killed at {_points()[point - 1]}"
             assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
             assert all(node.joined for node in world.nodes.values()), where
             if simulation.journal.records[-1].event.event == "run_finished" and state.unfinished:
