@@ -16,7 +16,7 @@ help:  ## print this
 demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
 	$(VENV)/bin/orchestrate demo
 
-check: $(VENV)/.installed lint  ## lint, types and the fast tests, in two minutes
+check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes on two cores
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too

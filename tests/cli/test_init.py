@@ -405,9 +405,9 @@ def test_another_server_is_refused(
 def test_a_version_that_is_not_restarted_is_refused_by_name(
     console: Console, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with SmallCluster(version="5.6.16") as server:
+    with SmallCluster(version="10.0.0") as server:
         assert run(["init", "--endpoint", server.url]) == ExitCode.USAGE
-    assert "Elasticsearch 5.6.16" in (said := capfd.readouterr().err)
+    assert "Elasticsearch 10.0.0" in (said := capfd.readouterr().err)
     assert "not in this version" in said
     assert files_of(console) == []
 
