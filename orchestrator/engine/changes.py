@@ -122,8 +122,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     away = [debt for debt in debts if _gone_with_its_node(situation, debt) or _goes(situation, debt)]
     gone = [debt for debt in away if not _on_its_way(situation, debt)]
     if gone:
-        note_ = "its node is down: the value ended with the process, which starts with the value of its"
-        " files"
+        note_ = "its node is down: the value ended with the process, which starts with the value of its files"
         return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
     if away:
         debts = tuple(debt for debt in debts if debt not in away)

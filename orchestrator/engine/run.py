@@ -201,8 +201,8 @@ def _urgent(situation: Situation) -> Decision | None:
         return _taken_down_late(situation)
     other = state.process.deposed
     if other is not None:
-        reason = f"run {other.successor} of {other.owner} took the lease over: it restores the remaining"
-        " changes"
+        successor = f"run {other.successor} of {other.owner}"
+        reason = f"{successor} took the lease over: it restores the remaining changes"
         return stand_down(state, reason, Outcome.DEPOSED)
     late = _taken_down_late(situation)
     if late is not None:

@@ -308,7 +308,7 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
     against = "  against the rules, of which some are switched off (--disable-predicate):"
     return [
         f"rehearsed, seed {end.seed}: {took}; {wrong}",
-        f"  settings: {'as found' if not end.not_as_found else 'NOT as found'}",
+        f"  settings: {'NOT RESTORED' if end.not_as_found else 'restored'}",
         *(f"    {each}" for each in end.not_as_found),
         f"  nodes down: {listed(end.down) if end.down else 'none'}",
         *([against] if end.against_rules else ()),

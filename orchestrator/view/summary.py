@@ -348,9 +348,9 @@ def recovery_lines(recovered: Sequence[NodeRecovered], *, by_operations: bool) -
     """The same for people: in all, and node by node."""
     if not recovered:
         return []
-    told = [(event.node, _figures([event])) for event in recovered]
+    by_node = [(event.node, _figures([event])) for event in recovered]
     lines = [f"copies at the restarts: {_in_words(_figures(recovered))}"]
-    lines += [f"  {node}: {_in_words(figures)}" for node, figures in told]
+    lines += [f"  {node}: {_in_words(figures)}" for node, figures in by_node]
     return [*lines, BY_OPERATIONS] if by_operations else lines
 
 

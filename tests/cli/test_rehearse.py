@@ -56,7 +56,7 @@ def test_a_quiet_night_ends_well_and_only_reads_the_cluster(
     assert run(["rehearse", "--cluster", file, "--seed", "0"]) == ExitCode.DONE
     said = capsys.readouterr()
     assert "nothing went wrong" in said.out
-    assert "settings: as found" in said.out
+    assert "settings: restored" in said.out
     assert "nodes down: none" in said.out
     assert "MISHAP" not in said.out
     assert "3 of 3 nodes restarted" in said.out
@@ -142,7 +142,7 @@ def test_a_ring_is_rehearsed_from_a_snapshot(tmp_path: Path, capsys: pytest.Capt
     assert run(["rehearse", "--snapshot", str(path), "--seed", "0"]) == ExitCode.DONE
     said = capsys.readouterr().out
     assert "5 of 5 nodes restarted" in said
-    assert "settings: as found" in said
+    assert "settings: restored" in said
 
 
 def test_what_holds_and_is_not_simulated_is_told(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,9 +51,9 @@ _BY_THE_MAKING = frozenset(
 )
 _GO_TOGETHER = re.compile(r"; ([^;]+) go together, being on one machine: ")
 _WAITS_FOR_NOTHING = 300.0
+"""A run continues within so long once every copy is back that its wave took down."""
 _RISES_SECONDS = 60.0
 """A node that people start is up within it; the next run may end within a second."""
-"""A run goes on within so long once every copy is back that its wave took down."""
 
 _PEOPLE_SECONDS = 120.0
 """Whoever repaired something sees that it works before they go on."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -84,6 +85,37 @@ def _is_docstring(node: ast.stmt) -> bool:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
+
+
+def _lost_strings(source: str) -> list[int]:
+    """Lines of strings in functions that are statements of their own: the second half of a text, mostly."""
+    functions = (
+        n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    inside = ((function, node) for function in functions for node in ast.walk(function))
+    return sorted(
+        {
+            node.lineno
+            for function, node in inside
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.JoinedStr | ast.Constant)
+            and getattr(node.value, "value", "") is not ...
+            and not any(node is inner.body[0] for inner in ast.walk(function) if _has_docstring(inner))
+        }
+    )
+
+
+def _has_docstring(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _is_docstring(
+        node.body[0]
+    )
+
+
+def test_no_half_of_a_text_is_lost_on_a_line_of_its_own() -> None:
+    assert {str(path): found for path in MODULES if (found := _lost_strings(path.read_text()))} == {}
+    assert _lost_strings(
+        'def f():\n    """What it does."""\n    said = "the first half"\n    " and the second"\n'
+    ) == [4]
 
 
 def test_no_function_is_too_long_to_be_seen_at_once() -> None:

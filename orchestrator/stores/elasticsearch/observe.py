@@ -158,11 +158,11 @@ class Observer:
         read = self._body(calls.lives(new, dialect))
         if isinstance(read, Unknown):
             return  # the parser of the state reports its missing facts
-        told = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
-        if isinstance(told, Unknown):
+        lives = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
+        if isinstance(lives, Unknown):
             return
         addresses: dict[NodeName, str] = {}
-        for node_id, life in told.items():
+        for node_id, life in lives.items():
             match state["nodes"].get(node_id):
                 case {"name": str(name)} as node:
                     self._lives[process_of(node_id, node)] = life

@@ -99,7 +99,7 @@ def test_a_flood_is_bounded() -> None:
         ("deploy@es1: Permission denied (publickey).", Trouble.AUTHENTICATION),
         ("Unable to negotiate with 10.0.0.1 port 22: no matching host key type found.", Trouble.PROTOCOL),
         ("/x/config: line 3: Bad configuration option: nonsense", Trouble.SETTINGS),
-        ("Bad owner or permissions on /root/.ssh/config", Trouble.SETTINGS),
+        ("Bad owner or permissions on /home/ann/.ssh/config", Trouble.SETTINGS),
         ("", Trouble.CLOSED),
     ],
 )

@@ -125,13 +125,10 @@ class OpensshConnection:
         Raises:
             LinkError: certainly nothing was sent.
         """
-        for last in (False, True):
-            session = self._try(link, order)
-            if session is not None:
-                return session
-            if last:
-                break
-        raise LinkError(Trouble.CLOSED, f"the connection to {link.name} is gone each time it is used")
+        session = self._try(link, order) or self._try(link, order)
+        if session is None:
+            raise LinkError(Trouble.CLOSED, f"the connection to {link.name} is gone each time it is used")
+        return session
 
     def _try(self, link: Master, order: _Order) -> _Session | None:
         """Begin a command, and wait for the first mark or the end; None if certainly nothing was sent."""

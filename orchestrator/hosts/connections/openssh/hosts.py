@@ -121,7 +121,7 @@ class OpensshHosts:
 
 
 def _word(path: str) -> str:
-    """A path for a configuration of `ssh`, in quotes; a percent sign stands for itself."""
+    """A path for a configuration of `ssh`, in quotes; a percent sign is not a token."""
     return f'"{_safe(path).replace("%", "%%")}"'
 
 
