@@ -8,7 +8,7 @@ PYTEST := $(PYTHON) -m pytest
 # Two processes; tests on servers are one group, which one of them begins with (tests/workers.py).
 SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 ON_SERVERS := real or docker or airflow
-JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS]
+JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 
 help:  ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,10 +19,10 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes on two cores
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
 
-test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
+test: prepare $(VENV)/.java $(VENV)/.java17 lint hosts  ## lint, types and all tests, on real nodes and hosts too
 	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
 
-test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
+test-all: prepare $(VENV)/.java $(VENV)/.java17 lint hosts  ## the same, and the tests that take hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
 
 airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
@@ -71,5 +71,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 # Every server of the lab needs a Java that suits it; where the machine has none, a wheel brings one.
 $(VENV)/.java: $(VENV)/.installed requirements-java.lock
-	$(PYTHON) -c '$(JAVA_CHECK)' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
+	$(PYTHON) -c '$(JAVA_CHECK) != 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
+	@touch $@
+
+$(VENV)/.java17: $(VENV)/.installed requirements-java17.lock
+	$(PYTHON) -c '$(JAVA_CHECK) == 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes --target $(VENV)/java17 -r requirements-java17.lock
 	@touch $@

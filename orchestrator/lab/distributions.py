@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -85,8 +85,6 @@ class Distribution:
         """The Maven coordinate, as `dependency:copy` takes it. Before 6 there is only the whole archive."""
         if self.product is Product.OPENSEARCH:
             group = "org.opensearch.distribution.integ-test-zip"
-        elif self.before(2):
-            group = "org.elasticsearch"
         elif self.before(6):
             group = "org.elasticsearch.distribution.zip"
         else:
@@ -102,25 +100,26 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
     Distribution(product=Product.ELASTICSEARCH, version="6.8.23", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="5.6.16", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17),
-    Distribution(product=Product.ELASTICSEARCH, version="1.7.6", java_minimum=8, java_maximum=8),
-    Distribution(product=Product.ELASTICSEARCH, version="0.90.13", java_minimum=8, java_maximum=8),
     Distribution(product=Product.OPENSEARCH, version="3.1.0", java_minimum=21),
     Distribution(product=Product.OPENSEARCH, version="2.19.0", java_minimum=17, java_maximum=23),
     Distribution(product=Product.OPENSEARCH, version="1.3.20", java_minimum=17, java_maximum=23),
 )
 """All servers of the lab, the newest first; the first is the demo's."""
 
+DEMONSTRATED: tuple[Distribution, ...] = tuple(each for each in DISTRIBUTIONS if not each.before(5))
+"""Servers of the demo. On older ones an absent setting cannot become absent again: its check would fail."""
 
-def find_distribution(version: str) -> Distribution:
+
+def find_distribution(version: str, *, among: Sequence[Distribution] = DISTRIBUTIONS) -> Distribution:
     """The distribution of a version (`9.1.0`) or of a full name (`opensearch-2.19.0`).
 
     Raises:
         LabError: the lab does not have it; the message lists the available ones.
     """
-    for distribution in DISTRIBUTIONS:
+    for distribution in among:
         if version in (distribution.version, distribution.name):
             return distribution
-    known = ", ".join(distribution.name for distribution in DISTRIBUTIONS)
+    known = ", ".join(distribution.name for distribution in among)
     raise LabError(f"the lab has no server of version {version}; it has {known}")
 
 

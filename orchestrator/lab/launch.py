@@ -113,15 +113,11 @@ def _modular(distribution: Distribution, home: Path) -> tuple[str, ...]:
 def _before_six(distribution: Distribution, home: Path, folder: Path) -> tuple[str, ...]:
     """The start scripts' line without the collector's flags, which later releases of Java refuse."""
     config = str(folder / "config")
-    old = distribution.before(1)
-    main = f"org.elasticsearch.bootstrap.{'ElasticSearch' if old else 'Elasticsearch'}"
+    main = "org.elasticsearch.bootstrap.Elasticsearch"
     paths = (f"-Des.path.home={home}", "-cp", f"{home}/lib/*")
-    if not distribution.before(5):
-        return (*paths, main, f"-Epath.conf={config}")
-    if not distribution.before(2):
+    if distribution.before(5):
         return (f"-Des.path.conf={config}", *paths, main, "start")
-    foreground = ("-Des.foreground=yes", "-Des.discovery.zen.ping.multicast.enabled=false")
-    return (f"-Des.path.conf={config}", *foreground, *paths, main)
+    return (*paths, main, f"-Epath.conf={config}")
 
 
 def _by_class_path(distribution: Distribution, home: Path, folder: Path) -> tuple[str, ...]:

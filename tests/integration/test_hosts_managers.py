@@ -67,6 +67,7 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
     cluster = host_cluster(flavour, nodes=NODES[manager])
     hosts = Hosts({"es1": settings(cluster, manager)})
     try:
+        until(hosts, ServiceState.RUNNING, 180)  # its start command may end after its node is in the cluster
         first = seen(hosts, rights=True)
         assert (first.service, first.may_control) == (ServiceState.RUNNING, True)
         assert first.boot_id == cluster.boot_id("es1")

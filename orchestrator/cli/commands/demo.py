@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.lab.distributions import DISTRIBUTIONS
+from orchestrator.lab.distributions import DEMONSTRATED
 
-_SERVERS = ", ".join(each.name for each in DISTRIBUTIONS)
+_SERVERS = ", ".join(each.name for each in DEMONSTRATED)
 
 
 def demo(
     version: Annotated[
         str, typer.Option(help=f"Which server: {_SERVERS}.", metavar="VERSION")
-    ] = DISTRIBUTIONS[0].version,
+    ] = DEMONSTRATED[0].version,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Restart a real three-node cluster on this machine, under load, and count its documents."""

