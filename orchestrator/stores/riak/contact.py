@@ -145,9 +145,10 @@ class Contacts:
         with Daemons(max(1, len(urls)), "riak-endpoint") as pool:
             answers = pool.map(lambda url: self._http(url).stats(), urls)
             found = dict(zip(urls, answers, strict=True))
-        self._urls |= {
-            stats.node: url.rstrip("/") for url, stats in found.items() if not isinstance(stats, Unknown)
-        }
+        for url, stats in found.items():
+            if not isinstance(stats, Unknown):
+                # What was found first stays: a page that claims another node's name moves nobody.
+                self._urls.setdefault(stats.node, url.rstrip("/"))
         return found
 
     def _look(self) -> Reading[Contact]:

@@ -100,6 +100,17 @@ def test_a_second_node_of_a_machine_is_found_when_it_is_up(stage: Staged) -> Non
     assert found.node == DEV2
 
 
+def test_a_page_that_claims_anothers_name_moves_nobody(stage: Staged) -> None:
+    stage.world.stop(DEV2)
+    contacts = _contacts(stage, DEV1, DEV2)
+    _told(contacts)
+    page = json.dumps(stats(stage.world.view(DEV1))).encode()
+    stage.ports[DEV2].on("/stats", reply(page, headers={"Connection": "close"}))
+    assert isinstance(contacts.stats(DEV2), Unknown)
+    stage.ports[DEV2].on("/stats", reply(b"", headers={"Connection": "close"}))
+    assert isinstance(contacts.stats(DEV1), NodeStats)
+
+
 @pytest.mark.parametrize("version", ["4", "riak"])
 def test_a_version_that_cannot_be_read_is_no_cluster(stage: Staged, version: str) -> None:
     stage.runner.instead[DEV1, "versions"] = CommandOutput(exit=0, stdout=f"* {version}\tpermanent\n")
