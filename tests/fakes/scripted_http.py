@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -122,6 +123,13 @@ class ScriptedServer:
                 each.close()
         for thread in self._threads:
             thread.join(5)
+
+    def ended(self, within: float) -> bool:
+        """Whether the clients have ended every connection so far, or do within so many seconds."""
+        until = time.monotonic() + within
+        for thread in self._threads[1:]:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads[1:])
 
     @property
     def url(self) -> str:

@@ -117,7 +117,7 @@ def _while_connecting(cause: BaseException) -> bool:
     handshake. A request may already be sent then, but such a server has not read it.
     """
     text = str(cause).lower()
-    certain = ("certificate verify failed", "fingerprint", "wrong version number", "hostname mismatch")
+    certain = ("certificate verify failed", "fingerprint", "wrong version number", "doesn't match")
     return any(word in text for word in certain)
 
 

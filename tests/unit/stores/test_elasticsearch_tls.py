@@ -1,0 +1,130 @@
+"""What is said of an endpoint whose TLS fails, by real handshakes, and whether a request may have come in."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.elasticsearch.access import Access, Limits
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.faults import Fault
+from tests.fakes.scripted_http import ScriptedServer
+
+ONCE = Limits(connect=5.0, silence=5.0, answer=10.0, attempts=1)
+HERE = x509.IPAddress(IPv4Address("127.0.0.1"))
+ELSEWHERE = x509.DNSName("es9.example.org")
+
+
+def _certificate(folder: Path, name: x509.GeneralName, *, days: int = 30) -> Path:
+    """A file with a certificate of its own signature and its key; `days` until it expires."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "es1")])
+    until = datetime.now(UTC) + timedelta(days=days)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(until - timedelta(days=60))
+        .not_valid_after(until)
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "certificate.pem"
+    file.write_bytes(
+        signed.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return file
+
+
+def _serving(file: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+def _demanding(file: Path) -> ssl.SSLContext:
+    context = _serving(file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(file)
+    return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A server, how it is reached, and what is said; `{url}` is the endpoint."""
+
+    reason: str
+    name: x509.GeneralName = HERE
+    days: int = 30
+    serve: Callable[[Path], ssl.SSLContext | None] = _serving
+    trusted: bool = True
+    fingerprint: str | None = None
+    nothing_done: bool = True
+    untrusted: bool = False
+
+
+CASES = {
+    "signed by nobody who is trusted": Case(
+        trusted=False,
+        untrusted=True,
+        reason="the certificate of {url} is not signed by an authority that we trust (self-signed",
+    ),
+    "expired": Case(days=-1, reason="the certificate of {url} has expired"),
+    "of another host": Case(name=ELSEWHERE, reason="the certificate of {url} is for another host ("),
+    "another one than pinned": Case(
+        trusted=False,
+        fingerprint="ab" * 32,
+        reason="the certificate of {url} is not the one of `tls.fingerprint`",
+    ),
+    "no TLS at all": Case(serve=lambda _: None, reason="{url} does not speak TLS: is it http:// there?"),
+    # TLS 1.3: the refusal of a client's certificate may come after the request was sent.
+    "a certificate of ours is wanted": Case(
+        serve=_demanding, nothing_done=False, reason="{url} refused our certificate or wants one ("
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_failure_of_tls_has_its_words(tmp_path: Path, case: Case) -> None:
+    file = _certificate(tmp_path, case.name, days=case.days)
+    with ScriptedServer(tls=case.serve(file)) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        ca = str(file) if case.trusted else None
+        access = Access(endpoints=(url,), ca=ca, fingerprint=case.fingerprint)
+        client = ElasticsearchClient(access, clock=SystemClock(), limits=ONCE)
+        try:
+            outcome = client.server()
+        finally:
+            client.close()
+    assert isinstance(outcome, Fault)
+    assert outcome.reason.startswith(case.reason.format(url=url))
+    assert (outcome.nothing_done, outcome.untrusted) == (case.nothing_done, case.untrusted)
+    assert not server.asked
+
+
+def test_closing_the_cluster_ends_its_connections() -> None:
+    with ScriptedServer() as server:
+        client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=SystemClock(), limits=ONCE)
+        client.server()
+        assert not server.ended(0.2), "kept for the next request"
+        client.close()
+        assert server.ended(10)
