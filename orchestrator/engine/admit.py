@@ -366,7 +366,10 @@ def failed_and_absent(situation: Situation) -> Decision | None:
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
 
 
-def untouched_so_far(state: RunState) -> bool:
-    """Whether the first process of a run has stopped nothing: a run that cannot finish need not begin."""
-    first = not state.process.resumed and not state.process.restoring
-    return first and state.untouched and not state.waves_begun
+def has_not_begun(state: RunState) -> bool:
+    """Whether no process of the run has stopped a node: also when resumed, it begins only if it can finish.
+
+    A run that restores what another one left began with that one.
+    """
+    stopped = any(node.stopped_at is not None for node in state.nodes.values())
+    return state.begun.repairs is None and state.untouched and not (state.waves_begun or stopped)

@@ -457,7 +457,7 @@ def _finish_outside(situation: Situation) -> Decision | None:
 def _cannot_begin(situation: Situation) -> Decision | None:
     """A run that cannot finish does not begin: all holds that waiting cannot clear are reported at once."""
     state = situation.state
-    if not situation.readable or not situation.fresh or not admit.untouched_so_far(state):
+    if not situation.readable or not situation.fresh or not admit.has_not_begun(state):
         return None
     if situation.policy.begin_anyway:
         skipped = admit.skipped_at_planning(situation)

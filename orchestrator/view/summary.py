@@ -236,7 +236,8 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  {there or 'repair: '}orchestrate restore {run}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
-        lines.append(f"  {there or 'continue: '}orchestrate resume {run}{retry}")
+        first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
+        lines.append(f"  {there or f'{first}continue: '}orchestrate resume {run}{retry}")
     return lines
 
 

@@ -13,10 +13,13 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
 from orchestrator.model.observation import Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Deadlines, Wave
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation import allocation
+from orchestrator.simulation.mishaps import Asked, Mishap
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, policy, run
+from tests.simulation.play import cluster, play, policy, run
 from tests.states import state_with
 from tests.unit.engine.asking import ES2, activity_of, cluster_of, question, seeing
 
@@ -53,6 +56,39 @@ def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     assert "it could not finish, so it does not begin" in state.message
     held = [record.event for record in simulation.journal.records if isinstance(record.event, Hold)]
     assert [hold.predicate for hold in held] == ["zero_replica_indices"]
+
+
+def test_resume_asks_again_whether_the_run_can_finish() -> None:
+    """A refused run has not begun: `resume` refuses it again until what holds it is corrected."""
+    simulation, first = run(_bare(on=("es6",)), wanted=policy())
+    began = simulation.world.agenda.now
+    for _ in range(2):
+        again = play(simulation, simulation.resume())
+        assert (again.outcome, again.message) == (Outcome.HELD, first.message)
+        assert [one for one in simulation.hosts.sent if isinstance(one, StopNode)] == []
+        assert simulation.world.agenda.now - began < 60.0, "it does not wait for what no waiting clears"
+    allocation.set_replicas(simulation.world, simulation.world.indices["bare-es6-uuid"], 1)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+
+
+def test_resume_of_a_run_that_has_begun_is_not_refused() -> None:
+    """A node was stopped: what is seen afterwards holds the run at its wave, and is no reason to end it."""
+    simulation = Simulation(cluster(6), plan=[Mishap(what=Asked(request=Request.PAUSE), verb="stop")])
+    paused = play(simulation, simulation.begin(policy()))
+    assert (paused.outcome, paused.recovered) == (Outcome.PAUSED, 1)
+    simulation.world.add_index("bare", replicas=0, places=["es6"])
+    ended = play(simulation, simulation.resume())
+    assert ended.outcome is Outcome.HELD
+    assert ended.recovered > 1, "it restarted the nodes that nothing holds"
+    assert "does not begin" not in ended.message
+
+
+def test_a_node_that_was_stopped_once_means_begun() -> None:
+    """It failed and was skipped on `resume`: no wave is finished and no node is in progress."""
+    state = _situation(cluster(6)).state
+    assert admit.has_not_begun(state)
+    skipped = replace(state.nodes[ES2], phase=NodePhase.SKIPPED, stopped_at=1.0)
+    assert not admit.has_not_begun(replace(state, nodes={**state.nodes, ES2: skipped}))
 
 
 def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
