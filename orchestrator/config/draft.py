@@ -15,7 +15,7 @@ from orchestrator.config.cluster import ClusterFile, check_cluster
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
 
-_UNNAMED: Final = "the new cluster file"
+UNNAMED: Final = "the new cluster file"
 """How faults name it: there is no file yet."""
 _PLAIN: Final = re.compile(r"[A-Za-z/][\w./@+-]*(?::[\w./@+-]+)*")
 _NOT_PLAIN: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -37,8 +37,10 @@ class HostsDraft:
     Attributes:
         overrides: services that differ, by node.
         remarks: what was found and what was not, one comment each.
+        assumed: what was neither found nor given, one comment each.
     """
 
+    connect: str | None = None
     user: str | None = None
     port: int | None = None
     identity: str | None = None
@@ -46,6 +48,7 @@ class HostsDraft:
     service: Service | None = None
     overrides: Mapping[str, Service] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ def checked(draft: Draft, *, path: Path, home: Path) -> ClusterFile:
     Raises:
         ConfigError: the program would refuse it.
     """
-    return check_cluster(parse(cluster_text(draft), _UNNAMED), path=path, home=home)
+    return check_cluster(parse(cluster_text(draft), UNNAMED), path=path, home=home)
 
 
 def require_free(path: Path) -> None:
@@ -95,7 +98,9 @@ def require_free(path: Path) -> None:
         ConfigError: something is there already, or no file can be created.
     """
     if path.exists() or path.is_symlink():
-        raise ConfigError("exists; nothing is overwritten: choose another path", file=str(path))
+        raise ConfigError(
+            "exists; nothing is overwritten: choose another path, or move the file away", file=str(path)
+        )
     above = next(folder for folder in (*path.absolute().parents, Path("/")) if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"cannot be written: {above} is no directory", file=str(path))
@@ -165,11 +170,17 @@ def _hosts(hosts: HostsDraft) -> Iterator[str]:
         "hosts:",
     )
     yield from _comments(hosts.remarks, indent="  ")
-    keys = {"user": hosts.user, "identity": hosts.identity, "known_hosts": hosts.known_hosts}
+    yield from _comments(
+        (f"ASSUMED, correct it if it is not so: {one}." for one in hosts.assumed), indent="  "
+    )
+    keys = {"connect": hosts.connect, "user": hosts.user, "identity": hosts.identity}
+    keys["known_hosts"] = hosts.known_hosts
     yield from (f"  {key}: {scalar(value)}" for key, value in keys.items() if value)
     if hosts.port:
         yield f"  port: {hosts.port}"
-    yield "  sudo: auto # `sudo -n`, unless the account is root"
+    if not hosts.user:
+        yield "  # user: not named; ~/.ssh/config names it, or it is the account that runs the program"
+    yield "  sudo: auto # assumed: `sudo -n`, unless the account is root"
     if hosts.service:
         yield from ("  service:", *_service(hosts.service, "    "))
     if hosts.overrides:

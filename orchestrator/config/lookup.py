@@ -145,7 +145,9 @@ def place_of_new(name: str, places: Places) -> Path:
         trouble = trouble_with(path)
         if trouble != ABSENT:
             said = trouble or "exists"
-            raise ConfigError(f"{said}; nothing is overwritten: choose another name", file=str(path))
+            raise ConfigError(
+                f"{said}; nothing is overwritten: choose another name, or move the file away", file=str(path)
+            )
     return folder_of_new(places) / f"{name}{SUFFIX}"
 
 

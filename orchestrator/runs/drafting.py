@@ -48,15 +48,24 @@ def with_cluster(draft: Draft, found: Found) -> Draft:
     )
 
 
+def usual_unit(distribution: str) -> str:
+    """The systemd unit of the product's own packages."""
+    return "opensearch" if distribution == OPENSEARCH else ELASTICSEARCH.unit
+
+
 def with_services(
-    draft: Draft, services: Mapping[NodeName, Reading[FoundService]], distribution: str
+    draft: Draft,
+    services: Mapping[NodeName, Reading[FoundService]],
+    distribution: str,
+    unit: str | None = None,
 ) -> Draft:
-    """The draft with what runs the nodes; the default where it was not found.
+    """The draft with what runs the nodes. What was neither found nor given is assumed, and marked so.
 
     Args:
         draft: with the rest of the section `hosts`.
         services: by node; empty where the hosts were not asked.
         distribution: of the cluster.
+        unit: the systemd unit that the operator names, for nodes whose service was not found.
     """
     found = {
         node: Service(manager=one.manager.value, unit=one.unit)
@@ -65,21 +74,31 @@ def with_services(
     }
     missing = {node: one.reason for node, one in sorted(services.items()) if isinstance(one, Unknown)}
     remarks = with_reasons("Service not found on", missing)
+    manager = ELASTICSEARCH.manager.value
     if not found:
-        unit = "opensearch" if distribution == OPENSEARCH else ELASTICSEARCH.unit
-        why = "No service was found" if services else "The hosts were not read"
-        remarks = (f"{why}: this is the usual service, correct it if it is another.", *remarks)
-        service = Service(manager=ELASTICSEARCH.manager.value, unit=unit)
-        return replace(draft, hosts=replace(draft.hosts, service=service, remarks=remarks))
+        why = "no service was found on a host" if services else "the hosts were not read"
+        given = (f"The unit was given to `init`; {why}.",) if unit else ()
+        service = Service(manager=manager, unit=unit or usual_unit(distribution))
+        assumed = () if unit else (f"the service is {manager} {service.unit}, the usual one, as {why}",)
+        hosts = replace(draft.hosts, service=service, remarks=(*given, *remarks), assumed=assumed)
+        return replace(draft, hosts=hosts)
+    assumed = ()
+    if missing and unit:
+        remarks = (f"The unit of {listed(list(missing))} was given to `init`.", *remarks)
+        found |= {node: Service(manager=manager, unit=unit) for node in missing}
+    elif missing:
+        assumed = (f"the service of {listed(list(missing))} is that of the other nodes",)
+    seen = [node for node in found if node not in missing]
     usual = _usual(found)
     overrides: dict[str, Service] = {
         node: one for node, one in found.items() if one != _of_node(usual, node) and not _GLOB & set(node)
     }
     globs = [node for node, one in found.items() if one != _of_node(usual, node) and node not in overrides]
-    remarks = (f"The service was found over SSH on {listed(list(found))}.", *remarks)
+    remarks = (f"The service was found over SSH on {listed(seen)}.", *remarks)
     if globs:
         remarks = (*remarks, f"Another service, and a name that reads as a glob: {listed(globs)}.")
-    return replace(draft, hosts=replace(draft.hosts, service=usual, overrides=overrides, remarks=remarks))
+    hosts = replace(draft.hosts, service=usual, overrides=overrides, remarks=remarks, assumed=assumed)
+    return replace(draft, hosts=hosts)
 
 
 def _usual(found: Mapping[NodeName, Service]) -> Service:

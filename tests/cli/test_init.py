@@ -6,11 +6,15 @@ import hashlib
 import io
 import json
 import os
+import socket
 import ssl
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -25,6 +29,8 @@ from tests.fakes.scripted_http import reply
 from tests.ports import free_port
 
 HERE = ("--no-ssh",)
+ASSUMED = "the service is systemd elasticsearch"
+CORRECT = "Correct `hosts.service` in the file if it is not so"
 LOGIN = ("--username", USER, "--password", "env:ES_PASSWORD")
 
 
@@ -98,10 +104,11 @@ def test_flags_suffice_and_the_file_has_what_the_cluster_shows(
     assert spec.auth.basic is not None
     assert (spec.auth.basic.username, str(spec.auth.basic.password)) == (USER, "env:ES_PASSWORD")
     assert "# Zones: the cluster's awareness attribute is zone: a (2 nodes), b (1 node)." in text
-    assert "# The hosts were not read: this is the usual service" in text
+    assert "# ASSUMED, correct it if it is not so: the service is systemd" in text
     out, err = capfd.readouterr()
     assert PASSWORD not in text + out + err
-    assert out.splitlines()[-3:] == [
+    assert out.splitlines()[-4:] == [
+        f"assumed: {ASSUMED}, the usual one, as the hosts were not read. {CORRECT}",
         "next: orchestrate validate --cluster prod",
         "      orchestrate plan --cluster prod",
         "      orchestrate rehearse --cluster prod --seed 7",
@@ -127,13 +134,31 @@ def test_without_a_folder_the_file_goes_below_the_home(
     assert not list(folder.iterdir())
 
 
-def test_it_asks_for_trust_credentials_name_and_ssh_user(
+def test_it_asks_for_trust_credentials_name_and_ssh(
     folder: Path,
     secured: SecuredCluster,
     terminal: Callable[[str], Terminal],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    answers = ["", "y", USER, "hunter2", "env:ES_PASSWORD", "a/b", "prod", "deploy"]
+    (folder / "key").touch()
+    login = [USER, "hunter2", "env:UNSET", "env:ES_PASSWORD"]
+    answers = [
+        "",
+        "y",
+        *login,
+        "a/b",
+        "prod",
+        "a b",
+        "",
+        "deploy",
+        "nowhere.key",
+        "",
+        "y",
+        "",
+        "key",
+        "n",
+        "",
+    ]
     shown = terminal("".join(f"{answer}\n" for answer in answers))
     (folder / "configs" / "clusters").mkdir(parents=True)
     assert run(["init", "--endpoint", secured.url]) == ExitCode.DONE
@@ -144,7 +169,9 @@ def test_it_asks_for_trust_credentials_name_and_ssh_user(
     assert spec.auth is not None
     assert spec.auth.basic is not None
     assert str(spec.auth.basic.password) == "env:ES_PASSWORD"
-    assert spec.hosts.user == "deploy"
+    assert (spec.hosts.user, spec.hosts.identity) == ("deploy", str(folder / "key"))
+    assert spec.hosts.service.unit == "elasticsearch"
+    assert "# ASSUMED, correct it if it is not so: the service is systemd" in text
     assert spec.hosts.known_hosts == "~/.ssh/known_hosts"
     said = capfd.readouterr().err
     assert "subject  CN=orchestrator lab node" in said
@@ -153,25 +180,78 @@ def test_it_asks_for_trust_credentials_name_and_ssh_user(
     assert spec.tls.fingerprint is not None
     assert f"SHA-256  {spec.tls.fingerprint}" in said
     assert "--password: a secret is never written here" in said
+    assert "--password: secret env:UNSET: the environment variable UNSET is not set. Name another" in said
+    assert "--ssh-user: must be a user's name" in said
+    assert "nowhere.key: there is no such file" in said
+    assert said.count("looking on the hosts") == 2
+    assert "`hosts." not in said
     assert "'a/b' cannot be the name of a cluster file" in said
     assert "hunter2" not in text + said
     assert PASSWORD not in text + said + shown.getvalue()
     assert "service not found on es1, es2, es3" in said
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_terminal_can_name_the_authority_and_an_api_key(
-    console: Console,
+def test_a_refused_login_is_asked_for_again(
+    folder: Path,
     secured: SecuredCluster,
     terminal: Callable[[str], Terminal],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The key is refused by this cluster: the flow ends there, and nothing is written."""
-    terminal(f"{secured._certificates.ca}\n\nenv:ES_PASSWORD\n")
-    assert run(["init", "--endpoint", secured.url, *HERE]) == ExitCode.USAGE
-    assert secured.asked[-1].headers["authorization"] == f"ApiKey {PASSWORD}"
+    """An API key first, which this cluster does not know; then a user. The unit is named too."""
+    answers = [str(secured._certificates.ca), "", "env:ES_PASSWORD", USER, "env:ES_PASSWORD", "es-data"]
+    terminal("".join(f"{answer}\n" for answer in answers))
+    assert run(["init", "--endpoint", secured.url, "--out", "new.yml", *HERE]) == ExitCode.DONE
+    assert f"ApiKey {PASSWORD}" in [asked.headers.get("authorization") for asked in secured.asked]
     assert "refused the API key (401)" in capfd.readouterr().err
+    spec = spec_of(folder / "new.yml")
+    assert spec.auth is not None
+    assert spec.auth.api_key is None
+    assert spec.hosts.service.unit == "es-data"
+    assert "ASSUMED" not in (folder / "new.yml").read_text()
+
+
+@contextmanager
+def tls_port(certificates: Certificates) -> Iterator[tuple[int, list[bytes]]]:
+    """A TLS port that closes plain connections, as Elasticsearch does; the first bytes of each."""
+    heard: list[bytes] = []
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            heard.append(self.request.recv(4096, socket.MSG_PEEK))
+            if heard[-1][:1] == b"\x16":
+                with certificates.context().wrap_socket(self.request, server_side=True) as secure:
+                    secure.recv(1)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1], heard
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.usefixtures("folder")
+def test_http_on_a_tls_port_names_https_and_sends_no_secret(
+    console: Console, certificates: Certificates, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with tls_port(certificates) as (port, heard):
+        assert run(["init", "--endpoint", f"http://127.0.0.1:{port}", *LOGIN, *HERE]) == ExitCode.USAGE
+    assert f"try --endpoint https://127.0.0.1:{port}" in capfd.readouterr().err
+    assert any(sent.startswith(b"GET ") for sent in heard)
+    assert not any(b"authorization" in sent.lower() for sent in heard)
     assert files_of(console) == []
+
+
+def test_https_is_offered_for_a_tls_port(
+    folder: Path, secured: SecuredCluster, terminal: Callable[[str], Terminal]
+) -> None:
+    terminal("y\n\n")
+    plain = secured.url.replace("https:", "http:")
+    trust = ("--ca", str(secured._certificates.ca))
+    assert run(["init", "--endpoint", plain, "--out", "new.yml", *trust, *LOGIN, *HERE]) == ExitCode.DONE
+    assert spec_of(folder / "new.yml").endpoints[0] == secured.url
 
 
 @pytest.mark.usefixtures("folder")
@@ -209,10 +289,10 @@ def test_a_node_with_an_unpinned_certificate_is_no_endpoint(
         command = ("init", "--endpoint", cluster.url, "--fingerprint", pinned, "--out", "new.yml")
         assert run([*command, *LOGIN, *HERE]) == ExitCode.DONE
         assert spec_of(folder / "new.yml").endpoints == (cluster.url, f"https://{cluster.places['es2']}")
-    refused = f"the certificate of https://{cluster.places['es3']} is not the one of `tls.fingerprint`"
-    assert f"warning: no endpoint of es3: {refused}" in capfd.readouterr().err
+    refused = f"the certificate of https://{cluster.places['es3']} is not the one of"
+    assert f"warning: no endpoint of es3: {refused} --fingerprint" in capfd.readouterr().err
     comments = " ".join((folder / "new.yml").read_text().replace("#", " ").split())
-    assert f"No endpoint of es3: {refused}" in comments
+    assert f"No endpoint of es3: {refused} `tls.fingerprint`" in comments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +348,7 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
     ),
     "no credentials": (
         lambda s: s.trusted(),
-        "refused no credentials (401): missing authentication credentials. Give --username USER and",
+        "refused a request without credentials (401): missing authentication credentials. Give --",
     ),
     "no credentials over plain HTTP": (lambda s: s.refused(), "or --api-key REFERENCE"),
     "wrong credentials": (
@@ -287,10 +367,10 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
         lambda s: s.tls("--fingerprint", "ab" * 32, *LOGIN),
         "is not the one of --fingerprint",
     ),
-    "no fingerprint": (lambda s: s.tls("--fingerprint", "ab"), "tls.fingerprint: must be 64 hexadecimal"),
+    "no fingerprint": (lambda s: s.tls("--fingerprint", "ab"), "--fingerprint: must be 64 hexadecimal"),
     "no file of an authority": (
         lambda s: s.tls("--ca", "nowhere.pem"),
-        "tls.ca: {folder}/nowhere.pem cannot be read: No such file",
+        "--ca: {folder}/nowhere.pem cannot be read: No such file",
     ),
     "a secret in place of its reference": (
         lambda s: s.trusted("--username", USER, "--password", "hunter2"),
@@ -298,7 +378,7 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
     ),
     "a variable that is not set": (
         lambda s: s.trusted("--username", USER, "--password", "env:UNSET"),
-        "the environment variable UNSET is not set",
+        "orchestrate: --password: secret env:UNSET: the environment variable UNSET is not set",
     ),
     "a user without a password": (lambda s: s.plain("--username", USER), "needs --password REFERENCE"),
     "a password without a user": (
@@ -342,7 +422,7 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
         lambda s: s.plain("--out", "/proc/orchestrate-no-such/new.yml", *HERE),
         "/proc/orchestrate-no-such/new.yml: cannot be written: No such file",
     ),
-    "an SSH user that is none": (lambda s: s.plain("--ssh-user", "a b"), "hosts.user: must be a user's name"),
+    "an SSH user that is none": (lambda s: s.plain("--ssh-user", "a b"), "--ssh-user: must be a user's name"),
     "no master": (lambda s: s.no_master(), "the cluster cannot be read: there is no elected master"),
     "Riak": (
         lambda s: s.plain("--kind", "riak"),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
+from orchestrator.model.hosts import Connect
 
 
 class Store(Enum):
@@ -72,6 +73,16 @@ class Given:
     ssh: Annotated[
         bool, typer.Option("--ssh/--no-ssh", help="Look on the hosts for service manager and unit.")
     ] = True
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", help="systemd unit of the nodes, where the hosts show none.", metavar="UNIT"),
+    ] = None
+    connect: Annotated[
+        Connect | None,
+        typer.Option(
+            "--connect", help="How the hosts are reached: docs/how-to/reach-hosts.md. Default: ssh."
+        ),
+    ] = None
     ssh_user: Annotated[
         str | None,
         typer.Option("--ssh-user", help="SSH user. Default: as ~/.ssh/config says.", metavar="USER"),
@@ -102,7 +113,8 @@ def init(
 ) -> int:
     """Write a cluster file from a running cluster. Changes nothing in the cluster, overwrites no file.
 
-    On a terminal it asks for what is missing. Without a terminal each answer is an option.
+    On a terminal it asks for what is missing. Elsewhere, give each answer as an option. If something is not
+    found, the file has the usual value, marked as ASSUMED.
     """
     from orchestrator.cli.work.init import refuse_riak, write_cluster_file
 

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
-
-import typer
 
 from orchestrator.cli.commands.init import Given
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import agreed, has_terminal
+from orchestrator.cli.work.init_access import (
+    answered,
+    as_written,
+    asked_reference,
+    connected,
+    file_answer,
+    in_options,
+    naming_options,
+    require_reference,
+)
 from orchestrator.config.draft import Draft, HostsDraft, checked, cluster_text, require_free, write_new
 from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
 from orchestrator.config.reaching import check_endpoint
-from orchestrator.config.secrets import FORMS, parse_reference
+from orchestrator.config.secrets import FORMS
 from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.hosts.find_service import FoundService
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Discovery, Found
-from orchestrator.runs.drafting import product, with_cluster, with_reasons, with_services
-from orchestrator.stores.elasticsearch.certificate import shown_certificate
-from orchestrator.stores.elasticsearch.connection import Server
-from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.runs.drafting import product, usual_unit, with_cluster, with_reasons, with_services
 from orchestrator.view.text import counted, listed, visible
 
-_UNAUTHORIZED: Final = 401
-_NO_SSH_USER: Final = "as ~/.ssh/config says"
+_NO_USER: Final = "as ~/.ssh/config says"
+_NO_KEY: Final = "the agent's keys and those of ~/.ssh/config"
+Services = Mapping[NodeName, Reading[FoundService]]
 
 
 def refuse_riak() -> NoReturn:
@@ -57,24 +64,25 @@ def write_cluster_file(given: Given, *, output: Output) -> int:
     _require_url(given.endpoint)
     path = _place(given.cluster, given.out, context)
     draft = _first_draft(given, path, context)
-    discovery, draft = _connected(draft, path, context)
+    typed = given.username is None and given.api_key is None
+    discovery, draft = connected(draft, path, context, typed=typed)
     try:
         found = discovery.read()
         context.note(f"found: {found.view.name}, {product(found)}, {counted(len(found.view.nodes), 'node')}")
         draft = with_cluster(draft, found)
         if given.cluster is None and given.out is None:
             path = _named(found.view.name, context)
-        draft = _with_ssh_user(draft, given, context)
-        services: Mapping[NodeName, Reading[FoundService]] = {}
+        services: Services = {}
         if given.ssh:
-            context.note("looking on the hosts for the service of each node")
-            services = discovery.services(checked(draft, path=path, home=context.home), found.view)
-        draft = with_services(draft, services, found.view.distribution)
+            draft, services = _looked(draft, discovery, found, given, path, context)
+        unit = _unit(services, given, found.view.distribution, context)
+        draft = with_services(draft, services, found.view.distribution, unit)
     finally:
         discovery.close()
-    checked(draft, path=path, home=context.home)  # the program takes what it has written
+    with naming_options():
+        checked(draft, path=path, home=context.home)  # the program takes what it has written
     write_new(path, cluster_text(draft))
-    return _end(path, given, found, services, context)
+    return _end(path, given, found, draft, services, context)
 
 
 def _require_sense(given: Given) -> None:
@@ -95,21 +103,7 @@ def _require_sense(given: Given) -> None:
     if given.password is not None and given.username is None:
         raise UsageError("--password needs --username")
     for option, reference in (("--password", given.password), ("--api-key", given.api_key)):
-        _require_reference(option, reference)
-
-
-def _require_reference(option: str, reference: str | None) -> None:
-    """Refuse a secret in the place of its reference; it is not repeated.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if reference is None:
-        return
-    try:
-        parse_reference(reference)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
+        require_reference(option, reference)
 
 
 def _require_url(endpoint: str) -> None:
@@ -151,7 +145,7 @@ def _named(name: str, context: Context) -> Path:
     if not has_terminal(context):
         return _place(name, None, context)
     while True:
-        answer = _answer(f"Name of the file, for --cluster [{visible(name)}]", context) or name
+        answer = answered(f"Name of the file, for --cluster [{visible(name)}]", context) or name
         try:
             return _place(answer, None, context)
         except ConfigError as error:
@@ -163,10 +157,11 @@ def _first_draft(given: Given, path: Path, context: Context) -> Draft:
     if given.username is not None and password is None:
         if not has_terminal(context):
             raise UsageError(f"--username needs --password REFERENCE ({FORMS})")
-        password = _reference(f"Where the password of {visible(given.username)} is", "--password", context)
+        question = f"Where the password of {visible(given.username)} is"
+        password = asked_reference(question, "--password", path, context)
 
     def local(file: Path | None) -> str | None:
-        return None if file is None else _as_written(file, path, context.home)
+        return None if file is None else as_written(file, path, context.home)
 
     return Draft(
         name=given.cluster or "new",
@@ -177,6 +172,7 @@ def _first_draft(given: Given, path: Path, context: Context) -> Draft:
         ca=local(given.ca),
         fingerprint=given.fingerprint,
         hosts=HostsDraft(
+            connect=None if given.connect is None else given.connect.value,
             user=given.ssh_user,
             port=given.ssh_port,
             identity=local(given.identity),
@@ -185,160 +181,86 @@ def _first_draft(given: Given, path: Path, context: Context) -> Draft:
     )
 
 
-def _as_written(file: Path, path: Path, home: Path) -> str:
-    """A path of this machine as the cluster file names it: relative paths start at its folder there."""
-    absolute, folder = file.expanduser().absolute(), path.absolute().parent
-    if absolute.is_relative_to(folder):
-        return str(absolute.relative_to(folder))
-    return f"~/{absolute.relative_to(home)}" if absolute.is_relative_to(home) else str(absolute)
-
-
-def _connected(draft: Draft, path: Path, context: Context) -> tuple[Discovery, Draft]:
-    """The way to the cluster, and the draft with the trust and the credentials that it takes.
+def _looked(
+    draft: Draft, discovery: Discovery, found: Found, given: Given, path: Path, context: Context
+) -> tuple[Draft, Services]:
+    """The draft with the way to the hosts, and the service of each node; on a terminal, another try.
 
     Raises:
-        UsageError: it is not reached.
+        UsageError: an option is wrong.
+        typer.Abort: Ctrl-C.
     """
-    warned: set[str] = set()
+    draft = _with_ssh(draft, path, context, user=given.ssh_user is None, key=given.identity is None)
     while True:
-        file = checked(draft, path=path, home=context.home)
-        for warning in file.warnings:
-            if (said := warning.partition(": ")[2]) not in warned:
-                warned.add(said)
-                context.warn(said)
-        discovery = Discovery(file, context.files, context.clock)
-        try:
-            outcome = discovery.server()
-            if isinstance(outcome, Server):
-                return discovery, draft
-            draft = _improved(draft, outcome, path, context)
-        except BaseException:
-            discovery.close()
-            raise
-        discovery.close()
+        context.note("looking on the hosts for the service of each node")
+        with naming_options():
+            file = checked(draft, path=path, home=context.home)
+        services = discovery.services(file, found.view)
+        missing = _missing(services)
+        for said in with_reasons("service not found on", missing):
+            context.warn(in_options(visible(said)))
+        if len(missing) < len(found.view.nodes) or not has_terminal(context):
+            return draft, services
+        if not agreed("Look again, with another SSH user or key?", context):
+            return draft, services
+        draft = _with_ssh(draft, path, context, user=True, key=True)
 
 
-def _improved(draft: Draft, fault: Fault, path: Path, context: Context) -> Draft:
-    """The draft with an answer to what the cluster refused.
-
-    Raises:
-        UsageError: there is none, or no terminal to ask on.
-    """
-    if fault.untrusted and draft.ca is None:
-        return _with_trust(draft, path, context)
-    if fault.status == _UNAUTHORIZED and draft.username is None and draft.api_key is None:
-        return _with_login(draft, fault, context)
-    said = fault.reason.replace("`tls.fingerprint`", "--fingerprint").replace("set `tls.ca`", "see --ca")
-    raise UsageError(said)
+def _missing(services: Services) -> dict[NodeName, str]:
+    return {node: one.reason for node, one in services.items() if isinstance(one, Unknown)}
 
 
-def _with_trust(draft: Draft, path: Path, context: Context) -> Draft:
-    """The draft with the authority that is to be trusted, or with the certificate itself.
-
-    Raises:
-        UsageError: it is not trusted, or there is no terminal to ask on.
-    """
-    url = draft.endpoints[0]
-    try:
-        found = shown_certificate(url)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the certificate of {url} is not trusted, and cannot be shown: {error}") from None
-    untrusted = f"the certificate of {url} is not signed by an authority that is trusted here"
-    if not has_terminal(context):
-        raise UsageError(
-            f"{untrusted} (subject {visible(found.subject)}, issuer {visible(found.issuer)}, valid"
-            f" {found.validity}, SHA-256 {found.fingerprint}). Give the authority with --ca FILE, or compare"
-            " the fingerprint with that of the node and give --fingerprint SHA256"
-        )
-    context.note(f"{untrusted}:")
-    rows = {"subject": found.subject, "issuer": found.issuer, "valid": found.validity}
-    for name, value in {**rows, "SHA-256": found.fingerprint}.items():
-        context.note(f"  {name:<8} {visible(value) or '(none)'}")
-    answer = _answer("File of the authority's certificates [none: trust this certificate alone]", context)
-    if answer:
-        return replace(draft, ca=_as_written(Path(answer), path, context.home))
-    context.note("Other certificates are then refused: those of other nodes, and this one renewed.")
-    if not agreed("Is this the SHA-256 fingerprint of the node's certificate?", context):
-        raise UsageError(f"the certificate of {url} is not trusted: nothing is written")
-    return replace(draft, fingerprint=found.fingerprint)
-
-
-def _with_login(draft: Draft, fault: Fault, context: Context) -> Draft:
-    """The draft with user and password, or an API key, by reference.
-
-    Raises:
-        UsageError: there is no terminal to ask on.
-    """
-    if not has_terminal(context):
-        raise UsageError(
-            f"{fault.reason}. Give --username USER and --password REFERENCE, or --api-key REFERENCE ({FORMS})"
-        )
-    context.note(f"{draft.endpoints[0]} asks for credentials")
-    username = _answer("User [none: an API key]", context)
-    if not username:
-        return replace(draft, api_key=_reference("Where the API key is", "--api-key", context))
-    password = _reference(f"Where the password of {visible(username)} is", "--password", context)
-    return replace(draft, username=username, password=password)
-
-
-def _with_ssh_user(draft: Draft, given: Given, context: Context) -> Draft:
-    if given.ssh_user is not None or not given.ssh or not has_terminal(context):
-        return draft
-    answer = _answer(f"SSH user of the hosts [{_NO_SSH_USER}]", context)
-    return replace(draft, hosts=replace(draft.hosts, user=answer or None))
-
-
-def _reference(question: str, option: str, context: Context) -> str:
-    """Ask for the reference of a secret until it is one.
+def _with_ssh(draft: Draft, path: Path, context: Context, *, user: bool, key: bool) -> Draft:
+    """The draft with SSH user and key. Without a terminal, and on this machine, there is no question.
 
     Raises:
         typer.Abort: Ctrl-C.
     """
+    if not has_terminal(context) or draft.hosts.connect == Connect.LOCAL.value:
+        return draft
     while True:
-        answer = _answer(f"{question} ({FORMS})", context)
+        hosts = draft.hosts
+        if user:
+            answer = answered(f"SSH user of the hosts [{visible(hosts.user or _NO_USER)}]", context)
+            hosts = replace(hosts, user=answer or hosts.user)
+        if key:
+            question = f"Private key for SSH, a file [{visible(hosts.identity or _NO_KEY)}]"
+            hosts = replace(hosts, identity=file_answer(question, path, context) or hosts.identity)
         try:
-            _require_reference(option, answer)
+            with naming_options():
+                checked(tried := replace(draft, hosts=hosts), path=path, home=context.home)
         except UsageError as error:
             context.note(str(error))
+            if not user:
+                raise
         else:
-            return answer
+            return tried
 
 
-def _answer(question: str, context: Context) -> str:
-    """Ask for a text, which may be empty.
+def _unit(services: Services, given: Given, distribution: str, context: Context) -> str | None:
+    """The systemd unit that the operator names, for nodes whose service was not found; None without one.
 
     Raises:
         typer.Abort: Ctrl-C.
     """
-    prompt: Callable[..., str] = typer.prompt
-    try:
-        return prompt(question, default="", show_default=False).strip()
-    except typer.Abort:
-        context.note("")  # the terminal prints `^C` on the line of the question
-        raise
+    if given.unit is not None or not has_terminal(context) or len(_missing(services)) < len(services):
+        return given.unit
+    question = f"systemd unit of the nodes [{usual_unit(distribution)}: not checked on a host]"
+    return answered(question, context) or None
 
 
-def _end(
-    path: Path,
-    given: Given,
-    found: Found,
-    services: Mapping[NodeName, Reading[FoundService]],
-    context: Context,
-) -> int:
-    """Say what was written, what was not found, and what comes next; the exit code."""
-    missing = {node: one.reason for node, one in services.items() if isinstance(one, Unknown)}
+def _end(path: Path, given: Given, found: Found, draft: Draft, services: Services, context: Context) -> int:
+    """Say what was written, found and assumed, and what comes next; the exit code."""
     for said in with_reasons("no endpoint of", found.left_out):
-        context.warn(visible(said))
-    for said in with_reasons("service not found on", missing):
-        context.warn(visible(said))
-    if not given.ssh or len(missing) == len(found.view.nodes):
-        context.warn("the file has the usual service (`hosts.service`): correct it if it is another")
+        context.warn(in_options(visible(said)))
     if context.output.for_people:
         zones = f", zones {listed(list(found.zones.nodes))}" if found.zones.nodes else ""
         context.say(
             f"written: {path} ({counted(len(found.view.nodes), 'node')},"
             f" {counted(len(found.endpoints), 'endpoint')}{zones})"
         )
+        for one in draft.hosts.assumed:
+            context.say(f"assumed: {one}. Correct `hosts.service` in the file if it is not so")
         name = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
         context.say(f"next: orchestrate validate --cluster {name}")
         context.say(f"      orchestrate plan --cluster {name}")
@@ -350,6 +272,7 @@ def _end(
             path=str(path),
             endpoints=list(found.endpoints),
             nodes=len(found.view.nodes),
-            not_found=dict(missing),
+            not_found=_missing(services),
+            assumed=list(draft.hosts.assumed),
         )
     )

@@ -43,7 +43,7 @@ class Access:
         """The kind of credentials, for people; never their values."""
         if self.api_key is not None:
             return "the API key"
-        return f"user {self.username}" if self.username is not None else "no credentials"
+        return f"user {self.username}" if self.username is not None else "a request without credentials"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from tests.integration.hostlab.by_hand import say, until_ended
 from tests.integration.hostlab.docker import require_engine
 from tests.integration.hostlab.flavours import FLAVOURS, find_flavour
 from tests.integration.hostlab.images import build
+from tests.integration.hostlab.reaching import SSH_USER
 from tests.integration.hostlab.running import running
 
 
@@ -24,6 +25,7 @@ def main(words: list[str]) -> int:
             with running(find_flavour(name), nodes=int(rest[0]) if rest else 3, progress=say) as cluster:
                 say(f"endpoints {' '.join(cluster.endpoints)}")
                 say(f"ca {cluster.ca}; ssh -i {cluster.identity} -o UserKnownHostsFile={cluster.known_hosts}")
+                say(f"in the cluster file: name lab, hosts.user {SSH_USER}")
                 for access in (cluster.admin, cluster.orchestrator):
                     say(f"user {access.user} {access.password}")
                 say("Ctrl-C takes it down")

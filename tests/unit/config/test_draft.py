@@ -22,6 +22,7 @@ from orchestrator.config.draft import (
 from orchestrator.config.services import Manager
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
+from orchestrator.model.hosts import Connect
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
 FULL = Draft(
@@ -32,6 +33,7 @@ FULL = Draft(
     ca="ca.pem",
     nodes=3,
     hosts=HostsDraft(
+        connect="openssh",
         user="deploy",
         port=2222,
         known_hosts="/etc/ssh/known",
@@ -63,7 +65,8 @@ def test_every_key_is_read_back() -> None:
     assert spec.auth.basic is not None
     assert (spec.auth.basic.username, str(spec.auth.basic.password)) == ("on", FULL.password)
     hosts = spec.hosts
-    assert (hosts.user, hosts.port, hosts.known_hosts) == ("deploy", 2222, "/etc/ssh/known")
+    assert (hosts.connect, hosts.user, hosts.port) == (Connect.OPENSSH, "deploy", 2222)
+    assert hosts.known_hosts == "/etc/ssh/known"
     assert (hosts.service.manager, hosts.service.unit) == (Manager.SYSTEMD, "elasticsearch@{node}")
     other = hosts.overrides["7"].service
     assert other is not None
@@ -97,7 +100,7 @@ def test_a_remark_cannot_leave_its_comment(text: str) -> None:
         head=(text,),
         zones=(text,),
         endpoint_remarks=(text,),
-        hosts=HostsDraft(remarks=(f"x\nuser: root {text}",)),
+        hosts=HostsDraft(remarks=(f"x\nuser: root {text}",), assumed=(f"x\nuser: root {text}",)),
     )
     spec = spec_of(draft)
     assert (spec.name, spec.endpoints, spec.hosts.user) == ("a", ("http://es1:9200",), None)

@@ -52,7 +52,25 @@ def test_what_was_not_found_is_the_usual_one_and_said(product: str, unit: str) -
     for services in ({}, {"es1": Unknown(reason="no host")}):
         hosts = with_services(EMPTY, named(services), product).hosts
         assert hosts.service == Service(manager="systemd", unit=unit)
-        assert "this is the usual service" in hosts.remarks[0]
+        assert len(hosts.assumed) == 1
+        assert f"the service is systemd {unit}, the usual one, as" in hosts.assumed[0]
+
+
+def test_a_named_unit_is_for_nodes_without_a_found_one() -> None:
+    gone = Unknown(reason="no host")
+    hosts = with_services(EMPTY, named({"es1": gone, "es2": gone}), "elasticsearch", "data").hosts
+    assert (hosts.service, hosts.assumed) == (Service(manager="systemd", unit="data"), ())
+    assert hosts.remarks[0] == "The unit was given to `init`; no service was found on a host."
+    services = {"es1": systemd("es"), "es2": systemd("es"), "es3": gone}
+    hosts = with_services(EMPTY, named(services), "elasticsearch", "data").hosts
+    assert hosts.service == Service(manager="systemd", unit="es")
+    assert hosts.overrides == {"es3": Service(manager="systemd", unit="data")}
+    assert hosts.remarks[:2] == (
+        "The service was found over SSH on es1, es2.",
+        "The unit of es3 was given to `init`.",
+    )
+    hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
+    assert hosts.assumed == ("the service of es3 is that of the other nodes",)
 
 
 def test_a_name_that_reads_as_a_glob_is_no_key() -> None:
