@@ -113,8 +113,13 @@ class ClusterPort(Protocol):
 class HostPort(Protocol):
     """How the nodes' machines are reached and changed. Thread-safe: hosts are worked on in parallel."""
 
-    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
-        """Read each node's service and host, in parallel; with `rights`, try sudo too."""
+    def observe(
+        self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
+    ) -> Mapping[NodeName, Reading[HostView]]:
+        """Read each node's service and host, in parallel; with `rights`, try sudo too.
+
+        With `reboot`, the right to reboot the host is among the rights.
+        """
         ...
 
     def tuning(

@@ -14,7 +14,7 @@ from orchestrator.hosts.connection import Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo
-from orchestrator.hosts.survey import LOCK, Right, read_survey, survey_script, survey_stdin
+from orchestrator.hosts.survey import LOCK, REBOOT, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
@@ -76,7 +76,7 @@ _WAY: Final = (Point.RESOLVE, Point.CONNECT, Point.HOST_KEY, Point.LOG_IN)
 _RIGHTS: Final = {
     "stop": Point.RIGHT_STOP,
     "start": Point.RIGHT_START,
-    "reboot": Point.RIGHT_REBOOT,
+    REBOOT: Point.RIGHT_REBOOT,
     LOCK: Point.LOCK,
 }
 
@@ -152,10 +152,7 @@ def check_host(
     settings = sudo.settled(settings, root=survey.root is True)
     for right in survey.rights:
         message = _allowed(right) if right.allowed else missing_right(settings, right)
-        good = right.allowed
-        if right.what == "reboot" and settings.connect is Connect.LOCAL:
-            message, good = "this machine is not rebooted under the run itself", False
-        checks.append(found(_RIGHTS[right.what], message, good=good))
+        checks.append(found(_RIGHTS[right.what], message, good=right.allowed))
     if lease_directory is not None:
         fault = survey.folder_fault
         message = _cannot_keep_lease(lease_directory, fault) if fault else f"{lease_directory} takes files"
@@ -217,6 +214,8 @@ def _cut_off(
 def missing_right(settings: HostSettings, right: Right) -> str:
     """The right that the account lacks, and the remedy."""
     said = f" ({right.said})" if right.said else ""
+    if right.what == REBOOT and settings.connect is Connect.LOCAL:
+        return "this machine is not rebooted under the run itself"
     if right.what == LOCK:
         return (
             f"commands of this node cannot exclude each other on its host{said}: install util-linux, which"

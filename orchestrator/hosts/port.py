@@ -99,10 +99,15 @@ class Hosts:
         self._learned = Learned()
         self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root)
 
-    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
-        """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo."""
+    def observe(
+        self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
+    ) -> Mapping[NodeName, Reading[HostView]]:
+        """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo.
+
+        With `reboot`, the right to reboot the host is among the rights.
+        """
         bound = self._bound(nodes)
-        work = {node: partial(self._observe_safely, node, rights=rights) for node in nodes}
+        work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in nodes}
         found = in_parallel(work, timeout=bound)
         late = Unknown(reason=f"its host was not read within {bound:.0f} s", passes=True)
         return {node: found.get(node, late) for node in nodes}
@@ -226,9 +231,9 @@ class Hosts:
             return replace(settings, reason=f"host of {node}: {settings.reason}")
         return settings, found[1]
 
-    def _observe_safely(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
+    def _observe_safely(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         try:
-            return self._observe(node, rights=rights)
+            return self._observe(node, rights=rights, reboot=reboot)
         except Exception as error:  # noqa: BLE001  (see `defect`)
             with self._lock:
                 self._marks.pop(node, None)
@@ -237,21 +242,21 @@ class Hosts:
             reason = str(error) if isinstance(error, ConfigError) else defect(error)
             return Unknown(reason=self._redact(f"host of {node}: {reason}"))
 
-    def _observe(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
+    def _observe(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         self._asked.observed(node)
         found = self._connection(node)
         if isinstance(found, Unreachable):
             return self._unread(node, found)
         settings, connection = found
-        line = survey_script(settings, rights=rights)
-        stdin = survey_stdin(settings, rights=rights)
+        line = survey_script(settings, rights=rights, reboot=reboot)
+        stdin = survey_stdin(settings, rights=rights, reboot=reboot)
         outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
         if isinstance(outcome, Lost) and not outcome.timed_out:
             # Reading twice is harmless: a connection lost during a reading is made again at once.
             outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
-        survey = read_survey(settings, outcome.stdout, rights=rights)
+        survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
         self._learned.learn(settings, root=survey.root, found=survey.found)
         settings = sudo.settled(settings, root=survey.root is True)
         with self._lock:
@@ -266,13 +271,7 @@ class Hosts:
         refused = [missing_right(settings, right) for right in survey.rights if not right.allowed]
         refused += [survey.barred] if survey.barred else []
         detail = f"{'; '.join(refused)} ({view.detail})" if refused else view.detail
-        return HostView(
-            service=view.service,
-            detail=self._redact(detail),
-            boot_id=view.boot_id,
-            machine_id=view.machine_id,
-            may_control=view.may_control,
-        )
+        return replace(view, detail=self._redact(detail))
 
     def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:
         with self._lock:

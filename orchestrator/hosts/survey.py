@@ -13,6 +13,7 @@ from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.programs import Found
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 
@@ -21,6 +22,7 @@ _NEVER_ASKS, _ACCOUNT, _PROGRAMS, _HOLDER = "never-asks", "account", "programs",
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
 _FOLDER: Final = "folder"
+REBOOT: Final = "reboot"
 LOCK: Final = "lock"
 """The right without a command: whether commands of the node can exclude each other on its host."""
 _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
@@ -115,9 +117,12 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     settings = programs.settled(sudo.settled(settings, root=root is True), found or Found())
     allowed = _read_rights(settings, answers, reboot=reboot) if rights else ()
     may_control = all(right.allowed for right in allowed if right.what in _NEEDED) if rights else None
+    may_reboot = (
+        all(right.allowed for right in allowed if right.what == REBOOT) if rights and reboot else None
+    )
     answer = answers.get(_SERVICE)
     uptime = _value(answers, _UPTIME)
-    view, barred = _view(settings, answers, may_control=may_control)
+    view, barred = _view(settings, answers, may_control=may_control, may_reboot=may_reboot)
     return Survey(
         view=view,
         mark=None if answer is None else services.mark(settings, answer),
@@ -132,7 +137,11 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
 
 
 def _view(
-    settings: HostSettings, answers: Mapping[str, Section], *, may_control: bool | None
+    settings: HostSettings,
+    answers: Mapping[str, Section],
+    *,
+    may_control: bool | None,
+    may_reboot: bool | None,
 ) -> tuple[Reading[HostView], str]:
     """The view, and why the service could not be started after a stop: then no right is enough."""
     answer = answers.get(_SERVICE)
@@ -147,6 +156,7 @@ def _view(
         boot_id=_value(answers, _BOOT),
         machine_id=_value(answers, _MACHINE),
         may_control=False if state.barred else may_control,
+        may_reboot=may_reboot,
     )
     return view, state.barred
 
@@ -218,6 +228,8 @@ def _read_rights(
             if settings.sudo is not Sudo.OFF and name != _LOCK:
                 allowed = sudo.allows(settings.sudo, answer.exit, answer.text, never_asks=never_asks)
                 asks_nothing = sudo.needs_no_password(answer.exit, answer.text)
+        # A machine is never rebooted under the run itself.
+        allowed = allowed and not (name == _REBOOT and settings.connect is Connect.LOCAL)
         rights.append(
             Right(
                 what=name.removeprefix("may-"),

@@ -283,6 +283,7 @@ class HostView:
         machine_id: equal for nodes that share a machine; None where it cannot be read.
         may_control: whether the account may stop and start the service (sudo is tested where it is needed);
             None when this observation did not check it.
+        may_reboot: the same of a reboot of the host; checked only for a run that reboots.
     """
 
     service: ServiceState
@@ -290,6 +291,7 @@ class HostView:
     boot_id: str | None = None
     machine_id: str | None = None
     may_control: bool | None = None
+    may_reboot: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ class Preparation:
         at, profile = connection.process.now, started.policy.tune
         return replace(
             connection.ports.cluster.observe({*look, *planned_too(started.policy)}).seen(at),
-            hosts=hosts.observe(started.nodes, rights=True),
+            hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
             tuning=hosts.tuning(started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,
             gates=connection.ports.gates(started.policy.gates).observe(),

@@ -89,7 +89,8 @@ class Lookout:
         self._before = at
         look, nodes = needed(state, hosts)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
-        found = self._read(look - {Look.BULK}, nodes, unwanted)
+        reboot = state.begun.policy.reboot
+        found = self._read(look - {Look.BULK}, nodes, unwanted, reboot=reboot)
         if found is None:
             return None
         read, of_hosts, gates = found
@@ -140,14 +141,21 @@ class Lookout:
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 
     def _read(
-        self, look: Collection[Look], nodes: Collection[NodeName], unwanted: Callable[[], bool]
+        self,
+        look: Collection[Look],
+        nodes: Collection[NodeName],
+        unwanted: Callable[[], bool],
+        *,
+        reboot: bool,
     ) -> tuple[ClusterReadings, _Hosts, _Gates] | None:
         if not look:
             return ClusterReadings(), {}, {}  # finding an endpoint may take as long as a reading
         rights = Look.HOST_RIGHTS in look
 
         def hosts() -> _Hosts:
-            return self._hosts.observe(nodes, rights=rights) if Look.HOSTS in look else {}
+            if Look.HOSTS not in look:
+                return {}
+            return self._hosts.observe(nodes, rights=rights, reboot=rights and reboot)
 
         def gates() -> _Gates:
             return self._gates.observe() if Look.GATES in look and self._gates is not None else {}

@@ -56,14 +56,16 @@ class SimulatedHosts:
     hooks: list[tuple[NodeName, str, int]] = field(default_factory=list)
     process: Callable[[], turns.Process] = turns.Process
 
-    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+    def observe(
+        self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
+    ) -> Mapping[NodeName, Reading[HostView]]:
         """Read each host. Hosts are read in parallel, so unanswered reads cost their limit only once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
         read: dict[NodeName, Reading[HostView]] = {
             node.name: self._unread(node)
             if node in silent
-            else views.host(node, rights=rights, may=not self._refuses(node))
+            else views.host(node, rights=rights, reboot=reboot, may=not self._refuses(node))
             for node in wanted
         }
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
@@ -110,7 +112,7 @@ class SimulatedHosts:
         if self._unreachable(node):
             self.world.agenda.advance(_TIMEOUT_SECONDS)
             return Refused(reason=f"ssh to {node.name}: timed out", passes=True)
-        if self._refuses(node):
+        if self._refuses(node) or (isinstance(action, RebootHost) and not node.may_reboot):
             self.world.agenda.advance(_VERB_SECONDS)
             return Refused(
                 reason=self._unread(node).reason if node.key_changed else "sudo: a password is required"

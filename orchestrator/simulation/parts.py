@@ -107,6 +107,7 @@ class SimNode(Part):
         loses_disk: its next life begins with an empty disk; `next_version` and `next_zone`: with these
             values.
         refuses_until: its host refuses every verb before this moment; with `key_changed`, every read too.
+        may_reboot: whether the account may reboot its machine.
         failed_starts: failed starts since the last successful one.
         facts: what its machine recorded of the program; `ready`: when each before_stop hook ran since its
             last after_recovery hooks; `to_undo`: the after_recovery hooks that are due.
@@ -136,6 +137,7 @@ class SimNode(Part):
     stop_hangs: bool = False
     starts_that_fail: int = 0
     starts_at_boot: bool = True
+    may_reboot: bool = True
     rises_after: Seconds | None = None
     unreachable_until: Instant = 0.0
     hangs_until: Instant = 0.0

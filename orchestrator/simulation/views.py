@@ -238,7 +238,7 @@ def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
     return shown
 
 
-def host(node: SimNode, *, rights: bool, may: bool = True) -> HostView:
+def host(node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True) -> HostView:
     """The state from the machine's service manager and kernel; `may`: whether sudo is allowed."""
     failed = node.service is ServiceState.FAILED
     return HostView(
@@ -247,4 +247,5 @@ def host(node: SimNode, *, rights: bool, may: bool = True) -> HostView:
         boot_id=f"{node.machine}-boot-{node.boot}",
         machine_id=f"{node.machine}-machine",
         may_control=may if rights else None,
+        may_reboot=(may and node.may_reboot) if rights and reboot else None,
     )

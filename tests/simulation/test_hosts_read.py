@@ -30,10 +30,10 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     observe = SimulatedHosts.observe
 
     def noted(
-        self: SimulatedHosts, nodes: Collection[NodeName], *, rights: bool
+        self: SimulatedHosts, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
     ) -> Mapping[NodeName, Reading[HostView]]:
         found.append((self.world.agenda.now, frozenset(nodes)))
-        return observe(self, nodes, rights=rights)
+        return observe(self, nodes, rights=rights, reboot=reboot)
 
     monkeypatch.setattr(SimulatedHosts, "observe", noted)
     return found

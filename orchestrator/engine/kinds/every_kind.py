@@ -176,7 +176,9 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
 
 
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:
-    """Every selected host answers, the account may control the service, and the service runs.
+    """Every selected host answers, the account has the rights that the run needs, and the service runs.
+
+    The rights are to stop and start the service and, with `--reboot`, to reboot the host.
 
     All of them are checked before the first stop: a fault that is found only at node 17 would leave
     the cluster half restarted.
@@ -218,6 +220,10 @@ def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
         return
     if host.may_control is False or (question.first_stop and host.may_control is None):
         yield f"the account may not stop and start the service: {host.detail}"
+    if question.policy.reboot and (
+        host.may_reboot is False or (question.first_stop and host.may_reboot is None)
+    ):
+        yield f"the account may not reboot the host: {host.detail}"
     if host.service is not ServiceState.RUNNING:
         yield f"the service does not run: {host.detail}"
     if question.policy.reboot and host.boot_id is None:

@@ -47,7 +47,7 @@ def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **
         recoveries=read.recoveries,
         activity=read.activity,
         disks=read.disks,
-        hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
+        hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},
         lease=LeaseView(held=True, holder="ann@bastion", refreshed=0.0),
     )
     members = tuple(NodeName(name) for name in wave)

@@ -34,7 +34,7 @@ def read(simulation: Simulation) -> Observation:
         recoveries=read.recoveries,
         activity=read.activity,
         disks=read.disks,
-        hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
+        hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},
         lease=LeaseView(held=True, holder="ann@bastion", refreshed=0.0),
     )
 

@@ -19,7 +19,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation
 from orchestrator.simulation.mishaps import Asked, Mishap
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.play import cluster, plan_of, play, policy, run
 from tests.states import state_with
 from tests.unit.engine.asking import ES2, activity_of, cluster_of, question, seeing
 
@@ -69,6 +69,19 @@ def test_resume_asks_again_whether_the_run_can_finish() -> None:
         assert simulation.world.agenda.now - began < 60.0, "it does not wait for what no waiting clears"
     allocation.set_replicas(simulation.world, simulation.world.indices["bare-es6-uuid"], 1)
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+
+
+def test_no_node_is_stopped_for_a_reboot_that_is_not_allowed() -> None:
+    """The last host may not be rebooted: the plan says so, and the restart begins with no other."""
+    world = cluster(3)
+    world.nodes[NodeName("es3")].may_reboot = False
+    (hold,) = plan_of(world, policy(reboot=True)).holds
+    assert (hold.predicate, hold.subject) == ("selected_hosts_ready", "host of es3")
+    assert hold.evidence.startswith("the account may not reboot the host: ")
+    simulation, state = run(world, wanted=policy(reboot=True))
+    assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
+    assert "does not begin: selected_hosts_ready: host of es3" in state.message
+    assert plan_of(world, policy()).holds == ()
 
 
 def test_resume_of_a_run_that_has_begun_is_not_refused() -> None:

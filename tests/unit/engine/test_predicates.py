@@ -266,6 +266,17 @@ def test_a_host_is_ready_with_a_service_that_may_be_controlled(view: HostView, *
     assert bool(findings(seeing(asked, hosts=hosts), "selected_hosts_ready")) is refused
 
 
+def test_a_host_that_may_not_be_rebooted_holds_only_a_reboot() -> None:
+    asked = question()
+    for may, held in ((True, False), (False, True), (None, True)):
+        host = asked.observation.hosts[NodeName("es5")]
+        assert isinstance(host, HostView)
+        view = replace(host, may_reboot=may)
+        seen = seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): view})
+        assert bool(findings(wanting(seen, reboot=True), "selected_hosts_ready")) is held, may
+        assert findings(seen, "selected_hosts_ready") == [], may
+
+
 def test_a_predicate_may_be_disabled_wholly_or_for_a_subject(subtests: pytest.Subtests) -> None:
     for rule in [rule for rule in PREDICATES if rule.may_be_disabled]:
         with subtests.test(rule.name):

@@ -39,7 +39,7 @@ def _question() -> Question:
         settings=read.settings,
         health=read.health,
         activity=read.activity,
-        hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
+        hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},
         lease=LeaseView(held=True, holder="ann@bastion", refreshed=0.0),
     )
     assert state.begun.policy is not None

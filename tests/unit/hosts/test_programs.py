@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from contextlib import closing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -168,6 +169,25 @@ RIAK = ServiceSettings(
 )
 
 
+def test_the_right_to_reboot_is_apart_from_the_rights_of_the_service(tmp_path: Path) -> None:
+    """A host that may be controlled and not rebooted says so, with what to do; this machine never may."""
+    refusing = SUDO.replace("shift ;; *) break", "shift ;; *reboot*) exit 1 ;; *) break")
+    script(tmp_path / "bin" / "sudo", refusing, tmp_path)
+    service = ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true")
+    settings = here(tmp_path, replace(service, reboot="/sbin/reboot"), sudo=Sudo.PASSWORDLESS)
+    done = sh(survey_script(settings, rights=True, reboot=True), f"{tmp_path}/bin:/usr/bin:/bin")
+    elsewhere = replace(settings, connect=Connect.SSH)
+    view = read_survey(elsewhere, done, rights=True, reboot=True).view
+    assert isinstance(view, HostView), view
+    assert (view.may_control, view.may_reboot) == (True, False)
+    for reboot, may in ((True, False), (False, None)):
+        with closing(Hosts({"es1": settings})) as hosts:
+            view = hosts.observe(["es1"], rights=True, reboot=reboot)["es1"]
+        assert isinstance(view, HostView), view
+        assert (view.may_control, view.may_reboot) == (True, may)
+        assert ("this machine is not rebooted under the run itself" in view.detail) is reboot
+
+
 @pytest.mark.parametrize("version", SUDOERS)
 @pytest.mark.parametrize(
     ("file", "service"),
@@ -187,7 +207,8 @@ def test_every_verb_passes_through_the_sudoers_file(
     line = survey_script(settings, rights=True, reboot=True)
     done = sh(line, f"{tmp_path}/bin:/usr/bin:/bin")
     assert survey_stdin(settings, rights=True, reboot=True) is None
-    survey = read_survey(settings, done, rights=True, reboot=True)
+    elsewhere = replace(settings, connect=Connect.SSH)  # this machine is never rebooted
+    survey = read_survey(elsewhere, done, rights=True, reboot=True)
     assert {right.what for right in survey.rights if right.allowed} >= {"stop", "start", "reboot"}
     with closing(Hosts({"es1": settings})) as hosts:
         hosts.perform(StopNode(node="es1"))

@@ -33,7 +33,9 @@ class MeetingHosts:
             return Refused(reason="alone")
         return Done(output=action.node)
 
-    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+    def observe(
+        self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
+    ) -> Mapping[NodeName, Reading[HostView]]:
         raise NotImplementedError
 
     def describe(self, action: HostAction) -> str:

@@ -30,9 +30,16 @@ class Port:
         """Nobody is asked here."""
 
 
-def look(observe_cluster: Callable[..., Any], observe_hosts: Callable[..., Any], *, order: Order) -> Any:
+def look(
+    observe_cluster: Callable[..., Any],
+    observe_hosts: Callable[..., Any],
+    *,
+    order: Order,
+    reboot: bool = False,
+) -> Any:
     simulation = Simulation(cluster(3))
-    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    wanted = Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name, reboot=reboot)
+    state = simulation.begin(wanted)
     ports: Any = (Port(observe_cluster), Port(observe_hosts))
     return Lookout(*ports, simulation.attempt.lease, simulation.clock, order=order).observe(state)
 
@@ -44,7 +51,7 @@ def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
         both.wait()
         return ClusterReadings(health=Unknown(reason="read"))
 
-    def hosts_reading(nodes: Any, *, rights: bool) -> Any:
+    def hosts_reading(nodes: Any, *, rights: bool, **_: object) -> Any:
         both.wait()
         return dict.fromkeys(nodes, rights)
 
@@ -53,8 +60,17 @@ def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
     assert seen.hosts == {"es1": True, "es2": True, "es3": True}
 
 
+@pytest.mark.parametrize("reboot", [True, False])
+def test_the_right_to_reboot_is_read_for_a_run_that_reboots(*, reboot: bool) -> None:
+    def hosts_reading(nodes: Any, *, rights: bool, reboot: bool) -> Any:
+        return dict.fromkeys(nodes, (rights, reboot))
+
+    seen = look(lambda _look: ClusterReadings(), hosts_reading, order=Order.CLUSTER_FIRST, reboot=reboot)
+    assert set(seen.hosts.values()) == {(True, reboot)}
+
+
 def test_a_reading_of_hosts_that_raises_is_not_lost() -> None:
-    def broken(_nodes: object, *, rights: bool) -> Any:
+    def broken(_nodes: object, *, rights: bool, **_: object) -> Any:
         raise ZeroDivisionError(rights)
 
     with pytest.raises(ZeroDivisionError):

@@ -166,5 +166,5 @@ def _member(view: ClusterView, name: NodeName) -> Node:
 
 
 def _runs(host: HostView | Unknown) -> HostView:
-    known = HostView(service=ServiceState.RUNNING, detail="", may_control=True)
+    known = HostView(service=ServiceState.RUNNING, detail="", may_control=True, may_reboot=True)
     return known if isinstance(host, Unknown) else replace(host, service=ServiceState.RUNNING)
