@@ -93,6 +93,11 @@ _VERSIONS: Final = """\
 One program speaks to every version. The first table row of a product is the newest version; each row below
 lists what older versions do otherwise. A version that is not restarted is refused by name.
 
+In a cluster of mixed versions, such as during an upgrade, the lowest version among all nodes decides. If one
+node has a version that is not restarted, or another product, the cluster is refused with the names of these
+nodes. If such a node joins during a run, no further node is stopped; settings are still restored. The lease
+has one form for every version, so that runs through different endpoints see each other.
+
 Before Elasticsearch 5 a setting cannot be made absent again. A setting that was absent is then restored to
 its effective value, and the journal says so. Before Elasticsearch 7, a wave is held if
 `discovery.zen.minimum_master_nodes` is below a majority of the master-eligible nodes.

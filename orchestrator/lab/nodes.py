@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,6 +52,15 @@ def _silent(_line: str) -> None:
     """Progress that is not shown."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """What a node runs: its server, where that is unpacked, and its Java."""
+
+    distribution: Distribution
+    home: Path
+    java: Path
+
+
 class LabCluster:
     """A running lab cluster. Use as a context manager, or call `close`.
 
@@ -84,6 +94,7 @@ class LabCluster:
         self._extra = dict(settings)
         self._security = security
         self._account = account()
+        self._servers: dict[str, _Server] = {}
         self._ports = dict(zip((node.name for node in nodes), free_ports(len(self.nodes)), strict=True))
         scheme = "http" if security is None else "https"
         self.access = Access(
@@ -184,8 +195,8 @@ class LabCluster:
     def _prepare(self, home: Path, java: JavaHome) -> None:
         """Write all folders and files of the lab; no process is started."""
         require_reachable(self.directory, self._account)
-        self._java = java.path
-        self._home = share_home(home, self.directory / self.distribution.name, self._account)
+        server = self._shared(self.distribution, home, java)
+        self._servers = dict.fromkeys((node.name for node in self.nodes), server)
         script = self.directory / "nodectl.py"
         shutil.copyfile(nodectl.__file__, script)
         command = self.directory / "nodectl"
@@ -205,13 +216,35 @@ class LabCluster:
             folder = self.directory / node.name
             for inner in ("data", "logs", "tmp"):
                 (folder / inner).mkdir(parents=True)
-            shutil.copytree(self._home / "config", folder / "config")
+            shutil.copytree(server.home / "config", folder / "config")
         if self._security is not None:
             configs = [self.directory / node.name / "config" for node in self.nodes]
             write_security(self._security, ca=self.directory / "ca.crt", configs=configs)
         for node in self.nodes:
             self.configure(node.name, {})
             give_away(self.directory / node.name, self._account)
+
+    def _shared(self, distribution: Distribution, home: Path, java: JavaHome) -> _Server:
+        home = share_home(home, self.directory / distribution.name, self._account)
+        return _Server(distribution=distribution, home=home, java=java.path)
+
+    def upgrade(self, node: str, version: str, *, progress: Progress = _silent) -> None:
+        """Give a node without TLS another version of its server; it takes effect at the node's next start.
+
+        Raises:
+            LabError: the machine lacks something; the message names it.
+        """
+        distribution = find_distribution(version)
+        known = next((each for each in self._servers.values() if each.distribution == distribution), None)
+        if known is None:
+            home = install(distribution, cache=self._cache, progress=progress)
+            known = self._shared(distribution, home, find_java(distribution))
+        self._servers[node] = known
+        config = self.directory / node / "config"
+        shutil.rmtree(config)
+        shutil.copytree(known.home / "config", config)
+        self.configure(node, {})
+        give_away(self.directory / node, self._account)
 
     def configure(self, node: str, settings: Mapping[str, str]) -> bool:
         """Rewrite a node's configuration; it takes effect at the node's next start.
@@ -226,17 +259,20 @@ class LabCluster:
         """
         wanted = next(each for each in self.nodes if each.name == node)
         folder = self.directory / node
-        every = self._settings(wanted, folder)
+        server = self._servers[node]
+        every = self._settings(wanted, folder, server.distribution)
         every |= {} if self._security is None else self._security.settings(folder / "config")
         every |= {**self._extra, **settings}
-        (folder / "config" / settings_file(self.distribution)).write_text(
+        (folder / "config" / settings_file(server.distribution)).write_text(
             settings_text(every), encoding="utf-8"
         )
-        command = self._command(folder)
-        given = standard_input(self.distribution, home=self._home, folder=folder, settings=every)
+        command = java_command(
+            server.distribution, home=server.home, java=server.java, folder=folder, heap_mb=self._heap_mb
+        )
+        given = standard_input(server.distribution, home=server.home, folder=folder, settings=every)
         launch = {
             "command": list(command),
-            "directory": str(self._home),  # 8.19 looks for its agent relative to the working directory
+            "directory": str(server.home),  # 8.19 looks for its agent relative to the working directory
             "environment": {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LIBFFI_TMPDIR": str(folder / "tmp")},
             "stdin": base64.b64encode(given).decode("ascii"),
             "uid": self._account.uid,
@@ -250,21 +286,15 @@ class LabCluster:
         written.chmod(0o600)
         return changed
 
-    def _settings(self, node: LabNode, folder: Path) -> dict[str, str]:
+    def _settings(self, node: LabNode, folder: Path, distribution: Distribution) -> dict[str, str]:
         """The settings that the lab gives a node; a lab of another generation uses other names."""
         return node_settings(
-            self.distribution,
+            distribution,
             cluster=self.name,
             node=node,
             nodes=self.nodes,
             ports=self._ports,
             folder=folder,
-        )
-
-    def _command(self, folder: Path) -> tuple[str, ...]:
-        """The command line of a node's server."""
-        return java_command(
-            self.distribution, home=self._home, java=self._java, folder=folder, heap_mb=self._heap_mb
         )
 
     def nodectl(self, verb: str, node: str) -> tuple[str, ...]:
@@ -312,7 +342,7 @@ class LabCluster:
             status: the least cluster status to wait for: `yellow` or `green`.
             seconds: the limit.
 
-            es:
+        Raises:
             LabNodeError: it did not happen in time; the message contains the cluster's answer.
         """
         path = (

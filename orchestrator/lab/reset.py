@@ -40,8 +40,7 @@ def clear(client: LabClient) -> None:
     client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
     for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):
         client.ask("DELETE", f"/{name}", accept=(404,))
-    for kind in ("_index_template", "_template"):
-        client.ask("DELETE", f"/{kind}/orchestrate-*", accept=(404,))
+    client.ask("DELETE", "/_template/orchestrate-*", accept=(404,))
     found = read_settings(client)
     cleared = {level: dict.fromkeys(getattr(found, level)) for level in LEVELS}
     if any(cleared.values()):

@@ -30,7 +30,8 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import Server
 from orchestrator.stores.elasticsearch.faults import Fault
-from orchestrator.stores.elasticsearch.parse_nodes import http_addresses, process_ids
+from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.parse_nodes import parse_members, process_ids
 
 MOST_ENDPOINTS: Final = 5
 """Endpoints that are listed: enough that some are up while others are down."""
@@ -145,10 +146,13 @@ class Discovery:
     def _endpoints(self, view: ClusterView, zones: Zones) -> tuple[tuple[str, ...], Mapping[NodeName, str]]:
         """The given endpoint and those of further nodes that answer, from all zones in turn."""
         given, server = self._access.endpoints[0], self._client.server()
-        outcome = self._client.read(calls.addresses())
+        outcome = self._client.read(calls.members())
         if isinstance(server, Fault) or isinstance(outcome, Fault):
             return (given,), {}
-        published = http_addresses(outcome.body)
+        members = reading("nodes", lambda: parse_members(outcome.body))
+        if isinstance(members, Unknown):
+            return (given,), {}
+        published = {name: each.http for name, each in members.items() if each.http is not None}
         order = [node for node in _in_turn(view, zones.attribute) if node.name != server.name]
         urls, left_out = [given], {}
         for node in order[:_MOST_TRIED]:

@@ -31,7 +31,7 @@ class SmallCluster(ScriptedServer):
         super().__init__()
         self.started: int | None = 1
         self.silent = 0
-        self.version = version
+        self.versions = dict.fromkeys(names, version)
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
         self.templates: dict[str, Any] = {}
         self.lives: dict[str, int] = {}
@@ -47,9 +47,10 @@ class SmallCluster(ScriptedServer):
         self.on("/_nodes/_local/http", self._probe)
         self.on("/_nodes/http", self._members)
         self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._lives)
-        self.on(f"/_nodes/{list(self.nodes)[-1]}/jvm,http,settings", self._lives)
-        self.on(_STATE, reply(self._state()))
-        self.on(f"{_STATE},customs", reply(self._state()))
+        for node in self.nodes:
+            self.on(f"/_nodes/{node}/jvm,http,settings", self._lives)
+        for path in (_STATE, f"{_STATE},customs"):
+            self.on(path, self._members_and_data)
         self.on("/_cluster/settings", self._settings)
         self.on("/_cluster/health", reply(health))
         self.on("/_tasks", reply({"nodes": {}}))
@@ -57,21 +58,26 @@ class SmallCluster(ScriptedServer):
         self.on(
             "/_nodes/stats/fs", reply({"_nodes": {"successful": len(names), "failed": 0}, "nodes": disks})
         )
-        self.on("/_index_template/orchestrate-lease-*", self._leases)
+        self.on("/_template/orchestrate-lease-*", self._leases)
         for epoch in range(1, 4):
-            self.on(f"/_index_template/orchestrate-lease-{epoch}", self._leases)
+            self.on(f"/_template/orchestrate-lease-{epoch}", self._leases)
 
     def reborn(self, *names: str) -> None:
         """These nodes have been restarted by somebody."""
         for name in names:
             self.lives[name] = self.lives.get(name, 1) + 1
 
+    def upgrade(self, name: str, version: str) -> None:
+        """This node has been restarted with another version."""
+        self.versions[name] = version
+        self.reborn(name)
+
     def without_a_master(self) -> None:
         """Its nodes answer for themselves, and no request that needs the master is done."""
         down = reply({"error": {"type": "master_not_discovered_exception"}, "status": 503}, status=503)
         for path in (_STATE, f"{_STATE},customs", "/_cluster/settings", "/_cluster/health"):
             self.on(path, down)
-        self.on("/_index_template/orchestrate-lease-*", down)
+        self.on("/_template/orchestrate-lease-*", down)
 
     def write_file(self, folder: Path, **keys: Any) -> str:
         """Write a cluster file that is right, with these keys; its path."""
@@ -88,13 +94,13 @@ class SmallCluster(ScriptedServer):
 
     @property
     def _roles_in_state(self) -> bool:
-        return int(self.version.partition(".")[0]) >= 4
+        return min(int(version.partition(".")[0]) for version in self.versions.values()) >= 8
 
     def _http(self) -> dict[str, Any]:
         return {
             node: {
                 "name": name,
-                "version": self.version,
+                "version": self.versions[name],
                 "build_type": "tar",
                 "roles": ["master", "data"],
                 "jvm": {"start_time_in_millis": self.started},
@@ -104,13 +110,16 @@ class SmallCluster(ScriptedServer):
         }
 
     def _state(self) -> dict[str, Any]:
+        def facts(name: str) -> dict[str, Any]:
+            return {"roles": ["master", "data"], "version": self.versions[name]}
+
         nodes = {
             node: {
                 "name": name,
                 "ephemeral_id": f"life-{self.lives.get(name, 1)}-{node}",
                 "transport_address": f"127.0.0.1:{9300 + number}",
                 "attributes": {},
-                **({"roles": ["master", "data"], "version": self.version} if self._roles_in_state else {}),
+                **(facts(name) if self._roles_in_state else {}),
             }
             for number, (node, name) in enumerate(self.nodes.items())
         }
@@ -125,9 +134,12 @@ class SmallCluster(ScriptedServer):
             "routing_table": {"indices": {}},
         }
 
+    def _members_and_data(self, asked: Asked, wire: Wire) -> None:
+        reply(self._state())(asked, wire)
+
     def _probe(self, asked: Asked, wire: Wire) -> None:
         node, told = next(iter(self._http().items()))
-        said = None if self._roles_in_state else {}  # OpenSearch names no product
+        said = {} if told["version"].startswith(("1.", "2.", "3.")) else None  # OpenSearch names no product
         reply({"cluster_name": "lab", "nodes": {node: told}}, headers=said)(asked, wire)
 
     def _members(self, asked: Asked, wire: Wire) -> None:
@@ -158,9 +170,5 @@ class SmallCluster(ScriptedServer):
             case _ if not self.templates:
                 return reply({}, status=404)(asked, wire)
             case _:
-                found = [
-                    {"name": name, "index_template": {"_meta": template["_meta"]}}
-                    for name, template in self.templates.items()
-                ]
-                return reply({"index_templates": found})(asked, wire)
+                return reply(self.templates)(asked, wire)
         return reply({"acknowledged": True})(asked, wire)

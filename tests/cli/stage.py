@@ -115,7 +115,7 @@ class Stage:
                 node["name"]: node["ephemeral_id"]
                 for node in ask("GET", "/_cluster/state/nodes?filter_path=nodes.*")["nodes"].values()
             },
-            "templates": ask("GET", "/_index_template?filter_path=index_templates.name"),
+            "templates": ask("GET", "/_template?filter_path=*.order"),
             "replicas": ask("GET", "/_all/_settings?flat_settings=true"),
             "processes": self.lab.pids(),
         }

@@ -115,14 +115,14 @@ def truth(lab: LabCluster) -> Truth:
     try:
         nodes = client.ask("GET", "/_nodes/jvm,process")["nodes"].values()
         settings = client.ask("GET", "/_cluster/settings?flat_settings=true")
-        templates = client.ask("GET", "/_index_template/orchestrate-*", accept=(404,))
+        templates = client.ask("GET", "/_template/orchestrate-*", accept=(404,))
     finally:
         client.close()
     return Truth(
         starts={node.name: _starts(lab, node.name) for node in lab.nodes},
         lives={node["name"]: (node["jvm"]["start_time_in_millis"], node["process"]["id"]) for node in nodes},
         settings={level: settings[level] for level in ("persistent", "transient")},
-        leases=tuple(sorted(found["name"] for found in templates.get("index_templates", ()))),
+        leases=tuple(sorted(templates)),
     )
 
 

@@ -129,8 +129,8 @@ def lives(cluster: HostCluster) -> dict[str, str]:
 
 def leases(cluster: HostCluster) -> list[str]:
     """Names of lease records in the cluster."""
-    read = ask(cluster, "GET", "/_index_template/orchestrate-lease-*", accept=(404,))
-    return [found["name"] for found in read.get("index_templates", ())]
+    read = ask(cluster, "GET", "/_template/orchestrate-lease-*", accept=(404,))
+    return sorted(read)
 
 
 def starts(cluster: HostCluster, name: str) -> int:

@@ -384,7 +384,7 @@ def test_only_one_gets_an_epoch(lab: LabCluster) -> None:
 
 def test_a_lease_that_cannot_be_read_is_unknown(lab: LabCluster, client: ElasticsearchClient) -> None:
     template = {"index_patterns": ["-x"], "priority": 3, "_meta": {"orchestrate": {"epoch": "one"}}}
-    lab.client.ask("PUT", "/_index_template/orchestrate-lease-1", template)
+    lab.client.ask("PUT", "/_template/orchestrate-lease-1", template)
     read = ElasticsearchLease(client).read()
     assert isinstance(read, Unknown)
     assert "orchestrate-lease-1 holds no record" in read.reason

@@ -9,11 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from orchestrator.lab.nodes import LabCluster
+from orchestrator.model.action import Done, Refused
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.generations import (
     Story,
     assert_settings,
@@ -70,3 +77,49 @@ def test_every_command_on_each_generation_under_load(
 def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:
     with capsys.disabled():
         sys.stdout.write(f"\n{story}")
+
+
+def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes on both sides of 7.8: the lease is one by every endpoint, and lives through the upgrade."""
+    story = Story("7.5.2 and 7.17.28")
+    record = LeaseRecord(epoch=1, run="r1", owner="ops@here", process="b/1/2", started="2026-11-01T00:00:00Z")
+    with _lab("7.5.2") as lab:
+        before = prepare(lab)
+        _upgraded(lab, "es1")
+        for holder, other in (("es1", "es2"), ("es2", "es1")):
+            with _lease(lab, holder) as mine, _lease(lab, other) as theirs:
+                assert mine.create(record) == Done()
+                assert theirs.read() == record
+                assert isinstance(theirs.create(replace(record, run="r2")), Refused)
+                assert mine.remove(1) == Done()
+                assert theirs.read() is None
+        restarted_once(lab, story, lambda: run(lab, tmp_path, story, "restart", "--only", "es1"), ("es1",))
+        assert_settings(lab, before, story)
+        with _lease(lab, "es2") as lease, _lease(lab, "es1") as newer:
+            assert lease.create(record) == Done()
+            for name in ("es2", "es3"):
+                _upgraded(lab, name)
+                assert newer.write(replace(record, heartbeat=2)) == Done()
+            assert lease.read() == newer.read() == replace(record, heartbeat=2)
+            assert newer.remove(1) == Done()
+        restarted_once(lab, story, lambda: run(lab, tmp_path, story, "restart"))
+        assert_settings(lab, before, story)
+    _print(capsys, story)
+
+
+def _upgraded(lab: LabCluster, name: str) -> None:
+    """Somebody upgrades a node; its copies come back."""
+    lab.upgrade(name, "7.17.28")
+    lab.stop_nodes([name])
+    lab.start_nodes([name])
+    lab.wait_ready(status="green")
+
+
+@contextmanager
+def _lease(lab: LabCluster, name: str) -> Iterator[ElasticsearchLease]:
+    """The lease as a run through this endpoint sees it."""
+    client = ElasticsearchClient(Access(endpoints=(lab.endpoint(name),)), clock=SystemClock())
+    try:
+        yield ElasticsearchLease(client)
+    finally:
+        client.close()

@@ -169,9 +169,7 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     client.ask(
         "PUT", "/_cluster/settings", {"persistent": {"cluster.routing.allocation.enable": "primaries"}}
     )
-    client.ask(
-        "PUT", "/_index_template/orchestrate-lease-1", {"index_patterns": ["orchestrate-lease-none-*"]}
-    )
+    client.ask("PUT", "/_template/orchestrate-lease-1", {"index_patterns": ["orchestrate-lease-none-*"]})
     overlay = f"/etc/systemd/system/{cluster.unit}.service.d"
     cluster.exec(
         "es1", f"mkdir {overlay} && printf '[Service]\\nExecStartPre=/bin/false\\n' > {overlay}/broken.conf"
@@ -183,11 +181,11 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     assert host_cluster("9.1.0") is cluster
     state = client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")
     settings = client.ask("GET", "/_cluster/settings")
-    templates = client.ask("GET", "/_index_template/orchestrate-lease-*", accept=(404,))
-    assert (state, settings, templates.get("index_templates", [])) == (
+    templates = client.ask("GET", "/_template/orchestrate-lease-*", accept=(404,))
+    assert (state, settings, templates) == (
         {},
         {"persistent": {}, "transient": {}},
-        [],
+        {},
     )
     assert cluster.ssh("es1", f"systemctl is-active {cluster.unit}").stdout.strip() == "active"
     client.close()

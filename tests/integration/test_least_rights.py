@@ -54,7 +54,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 SECURED = ("9.1.0", "8.19.0")
 FORBIDDEN = 403
 NO_TASK = "GET /_tasks/none%3A1"
-LEASES = "GET /_index_template/orchestrate-lease-*"
+LEASES = "GET /_template/orchestrate-lease-*"
 RELOAD_SECONDS = 60.0
 """Nodes look at their role and user files every 5 s."""
 
@@ -64,7 +64,7 @@ DIALECT = dialect_for("elasticsearch", "9.1.0")
 """Elasticsearch 8 and 9 get the same paths; their parameters differ, which no right depends on."""
 READS: Mapping[str, Request] = {
     "identity": calls.identity(),
-    "addresses": calls.addresses(),
+    "members": calls.members(),
     "processes": calls.processes(),
     "state": calls.state(DIALECT, LIMITS, with_snapshots=True),
     "snapshots": calls.snapshots(DIALECT, LIMITS),
@@ -115,12 +115,11 @@ class Recorder:
         self.sent: list[Request] = []
         self.stands = False
 
-    def dialect(self) -> Dialect:
+    def dialect_to_write(self) -> Dialect:
         return DIALECT
 
     def read(self, _: Request) -> Answer:
-        template = {"name": f"{PREFIX}1", "index_template": lease_body(RECORD)}
-        return Answer(status=200, body={"index_templates": [template] if self.stands else []})
+        return Answer(status=200, body={f"{PREFIX}1": lease_body(RECORD)} if self.stands else {})
 
     def write(self, request: Request) -> Answer:
         self.sent.append(request)
@@ -192,8 +191,8 @@ NEEDED_FOR = {
     "cluster:admin/reroute": {"POST /_cluster/reroute"},
     "cluster:admin/voting_config/add_exclusions": {"POST /_cluster/voting_config_exclusions"},
     "cluster:admin/voting_config/clear_exclusions": {"DELETE /_cluster/voting_config_exclusions"},
-    "indices:admin/index_template/put": {"PUT /_index_template/orchestrate-lease-1"},
-    "indices:admin/index_template/delete": {"DELETE /_index_template/orchestrate-lease-1"},
+    "indices:admin/template/put": {"PUT /_template/orchestrate-lease-1"},
+    "indices:admin/template/delete": {"DELETE /_template/orchestrate-lease-1"},
     "indices:monitor/recovery": {"GET /_recovery"},
     "indices:admin/flush": {"POST /_flush"},
     "indices:admin/settings/update": {"PUT /posts/_settings"},
@@ -328,7 +327,7 @@ def test_every_line_of_the_shipped_role_is_needed(host_cluster: HostClusterFacto
 def clear_lease(cluster: HostCluster) -> None:
     """Remove the template that a user without the right to do so left."""
     client = LabClient(cluster.admin)
-    client.ask("DELETE", "/_index_template/orchestrate-lease-*", accept=(404,))
+    client.ask("DELETE", "/_template/orchestrate-lease-*", accept=(404,))
     client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
     client.close()
 

@@ -149,7 +149,7 @@ def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]
 
 def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     """Do it, once."""
-    dialect = client.dialect()
+    dialect = client.dialect_to_write()
     if isinstance(dialect, Fault):
         return Refused(reason=dialect.reason, passes=dialect.passes)
     if isinstance(action, WriteSettings) and not action.changes:

@@ -7,7 +7,7 @@ from typing import Final
 
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.dialect import COMPOSABLE, Dialect, VotingExclusions
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
 from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FIELDS, TASK_ACTIONS
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
@@ -21,6 +21,8 @@ LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
 _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
+LEASE_TEMPLATES: Final = "_template"
+"""The kind of index template that every version has: each node of a cluster in an upgrade reads it."""
 ANSWER_MARGIN_SECONDS: Final = 10.0
 """The server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
@@ -78,10 +80,12 @@ def identity() -> Request:
     )
 
 
-def addresses() -> Request:
-    """The HTTP address of each node."""
+def members() -> Request:
+    """The version and the HTTP address of each node."""
     return get(
-        "/_nodes/http", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.http.publish_address")
+        "/_nodes/http",
+        params={"timeout": "5s"}
+        | filtered("nodes.*.name", "nodes.*.version", "nodes.*.build_type", "nodes.*.http.publish_address"),
     )
 
 
@@ -140,6 +144,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
             "nodes.*.name",
             "nodes.*.roles",
             "nodes.*.version",
+            "nodes.*.build_type",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
             "nodes.*.settings.indices.recovery.max_bytes_per_sec",
@@ -272,12 +277,9 @@ def data_paths() -> Request:
 
 
 def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
-    """All lease records, in their templates."""
-    composable = ("index_templates.name", "index_templates.index_template._meta", "error", "status")
-    # A legacy template is an object by its name; unfiltered, so that an error is seen as one.
-    fields = filtered(*composable) if dialect.lease_template == COMPOSABLE else {}
+    """All lease records, in their templates. Unfiltered, so that an error is seen as one."""
     return get(
-        f"/{dialect.lease_template}/{prefix}*",
-        params={dialect.master_timeout: seconds(patience)} | fields,
-        accept=frozenset({404}),  # none matches: an empty list, by 404
+        f"/{LEASE_TEMPLATES}/{prefix}*",
+        params={dialect.master_timeout: seconds(patience)},
+        accept=frozenset({404}),  # none matches: an empty object, by 404
     )

@@ -16,15 +16,16 @@ import tenacity
 
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import reasons_by_place
+from orchestrator.model.reading import Unknown, reasons_by_place
 from orchestrator.ports import Clock
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.connection import Connection, Server
-from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
+from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_of
 from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.parse_nodes import http_addresses
+from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_members
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import Traffic
 
@@ -61,7 +62,9 @@ class ElasticsearchClient:
         self._book = EndpointBook(configured=tuple(parse_endpoint(url) for url in access.endpoints))
         self._connections: dict[Endpoint, Connection] = {}
         self._servers: dict[Endpoint, Server] = {}
-        self._peers_known = False
+        self._members: dict[NodeName, Member] | None = None
+        self._spoken: Dialect | None = None
+        self._refused = False
         for endpoint in self._book.configured:
             self._connection(endpoint)
 
@@ -81,19 +84,25 @@ class ElasticsearchClient:
         if nodes:
             with self._lock:
                 unknown = [each for each in self._book.unidentified() if each not in self._book.failed]
-                peers_known = self._peers_known
+                peers_known = self._members is not None
             for endpoint in unknown:
                 self._identify(endpoint)
             if not peers_known:
-                self._learn_from(self._sent(calls.addresses(), retry_lost=True))
+                self._learn_from(self._sent(calls.members(), retry_lost=True))
         with self._lock:
             self._book.avoid(nodes)
 
-    def learn(self, addresses: Mapping[NodeName, str]) -> None:
-        """Store the `http.publish_address` of nodes."""
+    def learn(self, members: Mapping[NodeName, Member]) -> None:
+        """Take note of the versions and addresses of nodes that are new or were restarted."""
         with self._lock:
-            self._book.learn(addresses)
-            self._peers_known = True
+            self._members = {**(self._members or {}), **members}
+            self._book.learn({name: each.http for name, each in members.items() if each.http is not None})
+
+    def only(self, present: Collection[NodeName]) -> None:
+        """Forget nodes that left the cluster, except nodes that are down for a restart and will return."""
+        with self._lock:
+            kept = frozenset(present) | self._book.avoided
+            self._members = {name: each for name, each in (self._members or {}).items() if name in kept}
 
     def endpoints(self) -> Mapping[str, str | None]:
         """The problem of each configured endpoint, by URL; None if it answers. Sends a request to each."""
@@ -109,7 +118,7 @@ class ElasticsearchClient:
         if known is not None:
             return known
         wrong: dict[str, str] = {}
-        outcome = self._sent(calls.addresses(), retry_lost=True, wrong=wrong)
+        outcome = self._sent(calls.members(), retry_lost=True, wrong=wrong)
         if isinstance(outcome, Fault):
             return self._with_each(outcome, wrong)
         self._learn_from(outcome)
@@ -117,14 +126,41 @@ class ElasticsearchClient:
             return next(iter(self._servers.values()))
 
     def dialect(self) -> Dialect | Fault:
-        """The dialect of the cluster; a fault for versions that this program does not restart."""
+        """The dialect of the lowest version among all nodes; a fault if a node's version is not restarted."""
         server = self.server()
         if isinstance(server, Fault):
             return server
+        with self._lock:
+            listed, refused = self._members is not None, self._refused
+        if refused or not listed:  # a node that was refused may have left
+            wrong = self._learn_from(self._sent(calls.members(), retry_lost=True))
+            if wrong is not None:
+                return wrong
+        with self._lock:
+            versions = {str(name): each.server for name, each in (self._members or {}).items()}
+            for probed in self._servers.values():
+                # A node is listed under the version that it shows to others: OpenSearch 1 may show 7.10.2.
+                if probed.name in versions and probed.distribution != versions[probed.name].distribution:
+                    versions[probed.name] = probed.member.server
         try:
-            return dialect_for(server.distribution, server.version)
+            spoken = dialect_of(versions)
         except NotInThisVersion as error:
+            with self._lock:
+                self._refused = True
             return Fault(reason=str(error), nothing_done=True)
+        with self._lock:
+            self._spoken, self._refused = spoken, False
+        return spoken
+
+    def dialect_to_write(self) -> Dialect | Fault:
+        """As `dialect`, but the last accepted one if a node of another version has joined since.
+
+        Then nothing can be read and no further node is stopped, but settings are still restored and the
+        lease is kept.
+        """
+        found = self.dialect()
+        with self._lock:
+            return self._spoken if isinstance(found, Fault) and self._spoken is not None else found
 
     def read(self, request: Request) -> Answer | Fault:
         """Send a read; retry at another endpoint if it gets no answer."""
@@ -211,7 +247,7 @@ class ElasticsearchClient:
             avoided = self._book.node_of(endpoint) in self._book.avoided
         if avoided:
             # An endpoint whose node was unknown answers: read the addresses of the other nodes from it.
-            self._learn_from(self._connection(endpoint).exchange(calls.addresses()))
+            self._learn_from(self._connection(endpoint).exchange(calls.members()))
             reason = f"{endpoint.url} is a node that goes down"
             return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
         outcome = self._connection(endpoint).exchange(request)
@@ -235,10 +271,16 @@ class ElasticsearchClient:
                 self._book.learn({server.name: server.address})
         return None
 
-    def _learn_from(self, outcome: Answer | Fault) -> None:
+    def _learn_from(self, outcome: Answer | Fault) -> Fault | None:
+        """Take note of all nodes; what is wrong if they are not listed."""
         if isinstance(outcome, Fault):
-            return  # no addresses: only the configured endpoints are used
-        self.learn(http_addresses(outcome.body))
+            return outcome
+        members = reading("nodes", lambda: parse_members(outcome.body))
+        if isinstance(members, Unknown):
+            return Fault(reason=members.reason, nothing_done=True)
+        self.learn(members)
+        self.only(members)
+        return None
 
     def _connection(self, endpoint: Endpoint) -> Connection:
         with self._lock:

@@ -17,15 +17,14 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
-from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, parse_version
+from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, ServerVersion
 from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
 from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
+from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_version_of
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTransport, Traffic, limited_node
 
 _FIRST_ERROR_STATUS: Final = 300
-_FIRST_OWN_MAJOR: Final = 4
-"""OpenSearch 1 to 3 share version numbers with old Elasticsearch; Elasticsearch 3 and 4 never existed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,13 @@ class Server:
     version: str
     name: NodeName
     address: str | None = None
+
+    @property
+    def member(self) -> Member:
+        """The node as the cluster lists it."""
+        return Member(
+            server=ServerVersion(distribution=self.distribution, version=self.version), http=self.address
+        )
 
 
 class Connection:
@@ -91,7 +97,7 @@ class Connection:
         answer, said = outcome
         try:
             return parse_server(answer.body, said)
-        except (Malformed, ValueError) as error:
+        except Malformed as error:
             reason = f"{self.endpoint.url} answers, but is neither Elasticsearch nor OpenSearch ({error})"
             return Fault(reason=reason, nothing_done=True, elsewhere=True)
 
@@ -149,24 +155,20 @@ def _naming(key: str, file: str) -> Iterator[None]:
 def parse_server(body: Any, said_product: str) -> Server:
     """The product and version that answered the probe.
 
-    Elasticsearch sends its name in a header since 7.14. Without the header, versions from 4 on are an older
-    Elasticsearch. Versions 1 to 3 are OpenSearch if `build_type` is present; Elasticsearch has it since 6.
+    Elasticsearch sends its name in a header since 7.14. Without the header, `parse_version_of` decides.
 
     Raises:
         Malformed: this is not the answer of a node.
-        ValueError: the version is not valid.
     """
     nodes = list(mapping(within(body, "nodes"), "nodes").values())
     if len(nodes) != 1:
         raise Malformed(f"{len(nodes)} nodes say that they answered")
     node = mapping(nodes[0], "the node")
-    version = text(node.get("version"), "version")
-    major, _, _ = parse_version(version)
-    elastic = said_product == "Elasticsearch" or major >= _FIRST_OWN_MAJOR or node.get("build_type") is None
+    listed = parse_version_of(node, "the node")
     address = within(node, "http", "publish_address")
     return Server(
-        distribution=ELASTICSEARCH if elastic else OPENSEARCH,
-        version=version,
+        distribution=ELASTICSEARCH if said_product == "Elasticsearch" else listed.distribution,
+        version=listed.version,
         name=NodeName(text(node.get("name"), "name")),
         address=address if isinstance(address, str) else None,
     )

@@ -8,6 +8,7 @@ the versions named in the comments.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -17,8 +18,6 @@ from orchestrator.errors import NotInThisVersion
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
-COMPOSABLE: Final = "_index_template"
-"""The API of composable index templates."""
 
 
 class Flush(Enum):
@@ -55,8 +54,8 @@ class Dialect:
         voting: Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting
             configuration: every master-eligible node votes, and `minimum_master_nodes` is the quorum.
         retry_failed: Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
-        lease_template: The record of the lease: a composable template from 7.8, `_template` before.
-        lease_pattern: The field for the template's pattern: `template` before 6.0.
+        lease_pattern: The field for the pattern in the template of the lease: `template` before 6.0, which
+            6 reads as well.
         uuid_on_top: Whether the state has the cluster's uuid at its top (7.0). Before, the metadata has it.
         ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
             each start, so it is used instead.
@@ -80,7 +79,6 @@ class Dialect:
     hidden_wildcard: bool = True
     voting: VotingExclusions = VotingExclusions.QUERY
     retry_failed: bool = True
-    lease_template: str = COMPOSABLE
     lease_pattern: str = "index_patterns"
     uuid_on_top: bool = True
     ephemeral_ids: bool = True
@@ -99,7 +97,7 @@ _ES_9: Final = Dialect(family="Elasticsearch 9", accepted=True)
 _ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
 _ES_8: Final = replace(_ES_8_1, merge_task=False)
 _ES_7_8: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
-_ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH, lease_template="_template")
+_ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH)
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
 _ES_6: Final = replace(
@@ -147,6 +145,23 @@ FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
 }
 """By product, each family with the first version it holds for, newest first."""
 _NEWEST_MAJOR: Final = {ELASTICSEARCH: 9, OPENSEARCH: 3}
+_NEVER_RELEASED: Final[dict[str, tuple[int, ...]]] = {ELASTICSEARCH: (3, 4)}
+_MOST_NAMED: Final = 5
+"""Nodes that a refusal names one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVersion:
+    """The product and the version of a node."""
+
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{_PRODUCTS.get(self.distribution, self.distribution)} {self.version}"
+
+
+_PRODUCTS: Final = {ELASTICSEARCH: "Elasticsearch", OPENSEARCH: "OpenSearch"}
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -168,24 +183,62 @@ def family_of(distribution: str, version: str) -> Dialect | None:
         ValueError: the version is not valid.
     """
     major, minor, _ = parse_version(version)
-    if major > _NEWEST_MAJOR.get(distribution, -1):
+    if major > _NEWEST_MAJOR.get(distribution, -1) or major in _NEVER_RELEASED.get(distribution, ()):
         return None
     families = FAMILIES[distribution]
     return next((dialect for first, dialect in families if (major, minor) >= first), None)
 
 
 def dialect_for(distribution: str, version: str) -> Dialect:
-    """The dialect to speak.
+    """The dialect to speak to a cluster of one version.
 
     Raises:
         NotInThisVersion: such clusters are not restarted by this version of the program.
         ValueError: the version is no version.
     """
-    dialect = family_of(distribution, version)
-    if dialect is None or not dialect.accepted:
-        accepted = sorted(
-            {each.family for families in FAMILIES.values() for _, each in families if each.accepted}
-        )
-        product = {ELASTICSEARCH: "Elasticsearch", OPENSEARCH: "OpenSearch"}.get(distribution, distribution)
-        raise NotInThisVersion(f"{product} {version} (this version restarts {', '.join(accepted)})")
-    return dialect
+    return dialect_of({"": ServerVersion(distribution=distribution, version=version)})
+
+
+def dialect_of(nodes: Mapping[str, ServerVersion]) -> Dialect:
+    """The dialect to speak to a cluster: that of the lowest version among all its nodes.
+
+    During an upgrade the master or the node behind an endpoint may have any of the versions. Each version
+    that may be in one cluster with a lower one answers that one's requests.
+
+    Args:
+        nodes: every node of the cluster, by name; at least one.
+
+    Raises:
+        NotInThisVersion: a node has a version that is not restarted, or nodes have different products.
+        ValueError: a version is no version.
+    """
+    versions = sorted(frozenset(nodes.values()), key=lambda node: parse_version(node.version))
+    if len({each.distribution for each in versions}) > 1:
+        raise NotInThisVersion(f"a cluster of different products ({_named(nodes)})")
+    accepted: list[Dialect] = []
+    strange: list[ServerVersion] = []
+    for each in versions:
+        dialect = family_of(each.distribution, each.version)
+        if dialect is None or not dialect.accepted:
+            strange.append(each)
+        else:
+            accepted.append(dialect)
+    if strange:
+        every = {each.family for families in FAMILIES.values() for _, each in families if each.accepted}
+        named = _named({name: node for name, node in nodes.items() if node in strange})
+        raise NotInThisVersion(f"{named} (this version restarts {', '.join(sorted(every))})")
+    return accepted[0]
+
+
+def _named(nodes: Mapping[str, ServerVersion]) -> str:
+    """Versions with the nodes that have them: `Elasticsearch 10.0.0 on es1, es2`."""
+    found: dict[str, list[str]] = {}
+    for name, node in sorted(nodes.items()):
+        found.setdefault(str(node), []).append(name)
+    return ", ".join(f"{version}{_on(names)}" for version, names in sorted(found.items()))
+
+
+def _on(names: Sequence[str]) -> str:
+    """`on es1, es2`; empty for a version without a node's name."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f" on {', '.join(names[:_MOST_NAMED])}{more}" if any(names) else ""

@@ -1,8 +1,12 @@
 """The lease in cluster state: one index template per epoch, which matches no index and holds the record.
 
+It is a template of the older kind (`_template`) on every version. Composable templates begin with 7.8: in the
+middle of an upgrade, runs through different endpoints would use two kinds and would not see each other, and a
+master below 7.8 does not keep them.
+
 Index templates are in cluster state. So the lease needs no shard, which a restart could make unavailable, and
 it survives until the last node is gone. The elected master refuses to create a template that exists (seen on
-8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
+2.4, 7.5, 8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
 
 Limit: a heartbeat first *reads* that there is no higher epoch, then replaces the record of our own epoch. A
 takeover between the reading and the write is seen only at the next heartbeat. The record stays correct, since
@@ -21,16 +25,14 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Reading, Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import COMPOSABLE, NEWEST, Dialect
+from orchestrator.stores.elasticsearch.dialect import NEWEST, Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, reading, text, within
+from orchestrator.stores.elasticsearch.fields import Malformed, mapping, reading, within
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import decode, encode
 
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
-PRIORITY: Final = 1_966_080_417
-"""Templates with overlapping patterns must differ in priority, and a user's template may match `*`."""
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
@@ -39,12 +41,10 @@ _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
 def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST) -> dict[str, Any]:
     """The template. Its pattern matches no index: their names cannot begin with a hyphen.
 
-    A legacy template has no `_meta`, so its record is the text in the filter of an alias, which every version
-    keeps as it is. (A mapping's `_meta` needs a document type before 7.0, and none after.)
+    The record is the text in the filter of an alias, which every version keeps as it is. (A template has no
+    `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.)
     """
     pattern, content = f"-{PREFIX}{record.epoch}", encode(record)
-    if dialect.lease_template == COMPOSABLE:
-        return {"index_patterns": [pattern], "priority": PRIORITY, "_meta": {META_KEY: content}}
     return {
         dialect.lease_pattern: [pattern] if dialect.lease_pattern == "index_patterns" else pattern,
         "order": 0,
@@ -122,13 +122,13 @@ class ElasticsearchLease:
 
     def _all(self) -> Reading[dict[int, Any]]:
         """All records, by epoch."""
-        dialect = self._client.dialect()
+        dialect = self._client.dialect_to_write()
         if isinstance(dialect, Fault):
             return Unknown(reason=dialect.reason)
         outcome = self._client.read(calls.leases(dialect, PREFIX, UPDATE_SECONDS))
         if isinstance(outcome, Fault):
             return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
-        return reading("lease", lambda: _records(outcome, dialect))
+        return reading("lease", lambda: _records(outcome))
 
     def _put(self, record: LeaseRecord, *, create: str) -> ActionResult:
         body = lease_body(record, self._spoken())
@@ -137,7 +137,7 @@ class ElasticsearchLease:
 
     def _spoken(self) -> Dialect:
         """The dialect of the cluster; that of the newest version if it is unknown."""
-        dialect = self._client.dialect()
+        dialect = self._client.dialect_to_write()
         return NEWEST if isinstance(dialect, Fault) else dialect
 
     def _request(
@@ -152,7 +152,7 @@ class ElasticsearchLease:
         spoken = self._spoken()
         return Request(
             method=method,
-            path=f"/{spoken.lease_template}/{PREFIX}{epoch}",
+            path=f"/{calls.LEASE_TEMPLATES}/{PREFIX}{epoch}",
             params=(params or {}) | {spoken.master_timeout: calls.seconds(UPDATE_SECONDS)},
             body=body,
             accept=accept,
@@ -160,26 +160,8 @@ class ElasticsearchLease:
         )
 
 
-def _records(answer: Answer, dialect: Dialect) -> dict[int, Any]:
-    """The records by epoch."""
-    if dialect.lease_template != COMPOSABLE:
-        return _legacy_records(answer)
-    if within(answer.body, "error") is not None:
-        raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
-    listed = within(answer.body, "index_templates")
-    if listed is None and answer.status == 404 and answer.body == {}:  # noqa: PLR2004  (HTTP's own number)
-        return {}  # the filter drops an empty list
-    found: dict[int, Any] = {}
-    for value in items(listed, "index_templates"):
-        name = text(mapping(value, "a template").get("name"), "name")
-        match = _NAME.fullmatch(name)
-        if match is not None:
-            found[int(match[1])] = within(value, "index_template", "_meta", META_KEY)
-    return found
-
-
-def _legacy_records(answer: Answer) -> dict[int, Any]:
-    """The records in legacy templates, which are listed by name; none is an empty object, by 404."""
+def _records(answer: Answer) -> dict[int, Any]:
+    """The records by epoch. Templates are listed by name; none is an empty object, by 404."""
     found: dict[int, Any] = {}
     for name, value in mapping(answer.body, "the answer").items():
         match = _NAME.fullmatch(name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import (
@@ -30,7 +30,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, parse_version
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
@@ -44,7 +44,7 @@ from orchestrator.stores.elasticsearch.parse import (
 )
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
-from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, process_of, unfamiliar
+from orchestrator.stores.elasticsearch.parse_nodes import Life, Member, parse_lives, process_of, unfamiliar
 from orchestrator.stores.elasticsearch.patience import Patience
 from orchestrator.stores.elasticsearch.recovery_rates import (
     goes_by_memory,
@@ -53,6 +53,9 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     with_largest_rate,
 )
 from orchestrator.stores.elasticsearch.request import Request
+
+_FIRST_VOTING: Final = (7, 0, 0)
+"""The first version with a voting configuration instead of `minimum_master_nodes`."""
 
 
 class Observer:
@@ -144,6 +147,10 @@ class Observer:
             self._present = frozenset(key for key in present if key is not None)
             master = None if view.master is None else view.node(view.master)
             self._master = None if master is None else master.incarnation.ephemeral_id
+            self._client.only([node.name for node in view.nodes])
+            spoken = self._client.dialect()
+            if isinstance(spoken, Fault):  # a node of another version has joined
+                view = Unknown(reason=spoken.reason)
         return view, parse_snapshots(body) if with_snapshots else NOT_READ
 
     def _meet(self, state: Any, dialect: Dialect) -> None:
@@ -161,16 +168,15 @@ class Observer:
         lives = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
         if isinstance(lives, Unknown):
             return
-        addresses: dict[NodeName, str] = {}
+        members: dict[NodeName, Member] = {}
         for node_id, life in lives.items():
             match state["nodes"].get(node_id):
                 case {"name": str(name)} as node:
                     self._lives[process_of(node_id, node)] = life
-                    if life.http is not None:
-                        addresses[NodeName(name)] = life.http
+                    members[NodeName(name)] = Member(server=life.server, http=life.http)
                 case _:
                     continue  # it has left the cluster since
-        self._client.learn(addresses)
+        self._client.learn(members)
         self._weigh(state)
 
     def _weigh(self, state: Any) -> None:
@@ -196,7 +202,9 @@ class Observer:
             else parse_settings(read[0], old_files=None if dialect.null_resets else self._old_files())
         )
         if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
-            known = [life.settings for key in self._present if (life := self._lives.get(key)) is not None]
+            lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
+            # In an upgrade to 7, nodes of 7 take the number from the elected master and need not have it.
+            known = [each.settings for each in lives if parse_version(each.server.version) < _FIRST_VOTING]
             settings = with_smallest_quorum(settings, known)
         if isinstance(settings, Unknown) or not self._present:
             return settings
@@ -205,7 +213,7 @@ class Observer:
     def _old_files(self) -> Mapping[str, str]:
         """Before 5.0: the values that absent settings have on the elected master, which allocates."""
         life = None if self._master is None else self._lives.get(self._master)
-        return {} if life is None else file_values(life.settings, life.version)
+        return {} if life is None else file_values(life.settings, life.server.version)
 
     def _rate(self, ephemeral: str) -> int | None:
         """Bytes per second that this node process may copy; None if unknown."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
+from orchestrator.stores.elasticsearch.dialect import (
+    ELASTICSEARCH,
+    OPENSEARCH,
+    ServerVersion,
+    parse_version,
+)
 from orchestrator.stores.elasticsearch.fields import (
+    Malformed,
     NotYetReported,
     given,
     items,
@@ -18,6 +25,7 @@ from orchestrator.stores.elasticsearch.fields import (
 )
 from orchestrator.stores.elasticsearch.recovery_rates import OwnRate, parse_own_rate
 
+_FIRST_WITH_BUILD_TYPE: Final = 6
 _ROLES: Final = {role.value: role for role in Role} | {
     "cluster_manager": Role.MASTER,  # OpenSearch 2 and later
     "warm": Role.SEARCH,  # OpenSearch 3's name for a node of remote-backed indices
@@ -35,24 +43,60 @@ class Life:
     """
 
     roles: frozenset[Role]
-    version: str
+    server: ServerVersion
     started_at_ms: int
     http: str | None
     rate: OwnRate = field(default_factory=OwnRate)
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def http_addresses(body: Any) -> dict[NodeName, str]:
-    """Addresses by node from `_nodes/http`; missing or unreadable ones are left out."""
-    nodes = body.get("nodes") if isinstance(body, dict) else None
-    found: dict[NodeName, str] = {}
-    for node in nodes.values() if isinstance(nodes, dict) else ():
-        match node:
-            case {"name": str(name), "http": {"publish_address": str(address)}}:
-                found[NodeName(name)] = address
-            case _:
-                continue  # a node without HTTP: it cannot get requests
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A node as the cluster lists it.
+
+    Attributes:
+        http: its `http.publish_address`; None if HTTP is off.
+    """
+
+    server: ServerVersion
+    http: str | None
+
+
+def parse_members(body: Any) -> dict[NodeName, Member]:
+    """Every node from `_nodes/http`, by name.
+
+    Raises:
+        Malformed: the answer has another form, or lists no node.
+    """
+    found: dict[NodeName, Member] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        node = mapping(value, f"nodes.{node_id}")
+        address = within(node, "http", "publish_address")
+        found[NodeName(text(node.get("name"), f"nodes.{node_id}.name"))] = Member(
+            server=parse_version_of(node, f"nodes.{node_id}"),
+            http=address if isinstance(address, str) else None,
+        )
+    if not found:
+        raise Malformed("no node is listed")
     return found
+
+
+def parse_version_of(node: Mapping[str, Any], where: str) -> ServerVersion:
+    """The product and version of a node in an answer of `_nodes`.
+
+    Versions 1 to 5 are OpenSearch if `build_type` is present: Elasticsearch has it since 6.3. Elasticsearch 3
+    and 4 never existed.
+
+    Raises:
+        Malformed: the version is not there or not valid.
+    """
+    version = text(node.get("version"), f"{where}.version")
+    try:
+        major, _, _ = parse_version(version)
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+    elastic = major >= _FIRST_WITH_BUILD_TYPE or node.get("build_type") is None
+    return ServerVersion(distribution=ELASTICSEARCH if elastic else OPENSEARCH, version=version)
 
 
 def process_ids(body: Any) -> dict[NodeName, int]:
@@ -87,7 +131,7 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
             roles=parse_roles(node.get("roles"), f"{where}.roles")
             if roles_listed
             else attributed_roles(node),
-            version=text(node.get("version"), f"{where}.version"),
+            server=parse_version_of(node, where),
             started_at_ms=number(
                 within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
             ),
@@ -180,7 +224,7 @@ def parse_nodes(
             roles = parse_roles(node.get("roles"), f"{where}.roles")
             version = text(node.get("version"), f"{where}.version")
         elif life is not None:
-            roles, version = life.roles, life.version
+            roles, version = life.roles, life.server.version
         else:
             raise NotYetReported(f"node {name} has not reported its roles and version yet")
         found[node_id] = Node(

@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
 from orchestrator.engine.state import ShardTaken
-from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardCopy
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
@@ -453,6 +453,23 @@ def test_a_voting_only_node_is_no_master_that_stays() -> None:
     assert "every_role_keeps_a_member" in holding(with_roles({"es2": master, "es3": voter}))
     assert "every_role_keeps_a_member" not in holding(with_roles({"es2": master, "es3": master}))
     assert "every_role_keeps_a_member" not in holding(with_roles({"es2": voter, "es3": master}))
+
+
+def test_a_data_node_serves_every_tier() -> None:
+    """The first nodes of an upgrade from below 7.10 have the roles of tiers, and the others only `data`."""
+    asked = question()
+    tiers = frozenset({*DATA_ROLES, Role.MASTER})
+
+    def with_roles(wave: frozenset[Role], others: frozenset[Role]) -> set[str]:
+        names, members = asked.wave.nodes, cluster_of(asked.observation.cluster).nodes
+        nodes = tuple(replace(node, roles=wave if node.name in names else others) for node in members)
+        found = set(holding(viewing(asked, nodes=nodes)))
+        return found & {"every_role_keeps_a_member", "capacity_remains"}
+
+    plain, hot = frozenset({Role.DATA, Role.MASTER}), frozenset({Role.DATA_HOT, Role.MASTER})
+    assert with_roles(tiers, plain) == set()
+    assert with_roles(plain, tiers) == set()
+    assert with_roles(tiers, hot) == {"every_role_keeps_a_member", "capacity_remains"}
 
 
 def test_the_disks_of_other_nodes_do_not_hold_a_candidate() -> None:

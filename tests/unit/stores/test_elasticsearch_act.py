@@ -173,22 +173,22 @@ def test_long_polls() -> None:
 
 
 def test_families(subtests: pytest.Subtests) -> None:
-    for version, flush, voting, null, lease in [
-        ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False, "_template"),
-        ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False, "_template"),
-        ("2.4.6", FlushKind.SYNCED, VotingExclusions.NONE, False, "_template"),
-        ("5.6.16", FlushKind.SYNCED, VotingExclusions.NONE, True, "_template"),
-        ("7.0.0", FlushKind.SYNCED, VotingExclusions.PATH, True, "_template"),
-        ("7.6.0", FlushKind.PLAIN, VotingExclusions.PATH, True, "_template"),
-        ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
-        ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
-        ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True, "_index_template"),
+    for version, flush, voting, null in [
+        ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False),
+        ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False),
+        ("2.4.6", FlushKind.SYNCED, VotingExclusions.NONE, False),
+        ("5.6.16", FlushKind.SYNCED, VotingExclusions.NONE, True),
+        ("7.0.0", FlushKind.SYNCED, VotingExclusions.PATH, True),
+        ("7.6.0", FlushKind.PLAIN, VotingExclusions.PATH, True),
+        ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True),
+        ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True),
+        ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True),
     ]:
         with subtests.test(version=version, flush=flush):
             dialect = family_of("elasticsearch", version)
             assert dialect is not None
-            found = (dialect.flush, dialect.voting, dialect.null_resets, dialect.lease_template)
-            assert found == (flush, voting, null, lease)
+            found = (dialect.flush, dialect.voting, dialect.null_resets)
+            assert found == (flush, voting, null)
 
 
 def test_every_column_of_the_table_is_read() -> None:

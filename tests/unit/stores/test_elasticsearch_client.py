@@ -123,6 +123,8 @@ def test_an_api_key_is_sent_as_such_and_never_shown(server: ScriptedServer, clie
         ("9.1.0", {"X-Elastic-Product": "Elasticsearch"}, "zip", ("elasticsearch", "9.1.0")),
         ("7.10.2", {}, "zip", ("elasticsearch", "7.10.2")),
         ("2.19.0", {}, "zip", ("opensearch", "2.19.0")),
+        ("4.0.0", {}, "zip", ("opensearch", "4.0.0")),
+        ("5.6.16", {}, None, ("elasticsearch", "5.6.16")),
         ("2.4.6", {}, None, ("elasticsearch", "2.4.6")),
         ("0.90.13", {}, None, ("elasticsearch", "0.90.13")),
     ],
@@ -142,9 +144,10 @@ def test_the_product_is_told_apart(
     assert (found.distribution, found.version) == expected
 
 
-@pytest.mark.parametrize("version", ["1.7.6", "2.2.0", "10.0.0", "0.90.13"])
+@pytest.mark.parametrize("version", ["1.7.6", "2.2.0", "10.0.0", "0.90.13", "4.0.0"])
 def test_other_versions_are_refused(server: ScriptedServer, client: Open, version: str) -> None:
-    server.on(PROBE, reply(node("es1", version=version, build=None)))
+    for path in (PROBE, "/_nodes/http"):
+        server.on(path, reply(node("es1", version=version, build=None)))
     port = ElasticsearchCluster(client(server.url))
     seen = port.observe([Look.HEALTH])
     assert isinstance(seen.health, Unknown)

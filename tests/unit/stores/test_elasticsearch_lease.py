@@ -44,7 +44,7 @@ def test_the_pattern_can_match_no_index() -> None:
     (pattern,) = body["index_patterns"]
     assert pattern.startswith("-"), "no index may be called so"
     assert "*" not in pattern
-    assert set(body) == {"index_patterns", "priority", "_meta"}, "no settings, mappings or aliases"
+    assert set(body) == {"index_patterns", "order", "aliases"}, "no settings or mappings"
 
 
 def test_a_record_that_cannot_be_read_is_unknown(subtests: pytest.Subtests) -> None:

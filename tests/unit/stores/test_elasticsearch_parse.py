@@ -27,7 +27,7 @@ from orchestrator.stores.elasticsearch.parse import (
 )
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
-from orchestrator.stores.elasticsearch.parse_nodes import Life, http_addresses, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, parse_members, unfamiliar
 
 DATA = Path(__file__).parents[2] / "data" / "elasticsearch"
 VERSIONS = sorted(folder.name for folder in DATA.iterdir())
@@ -274,7 +274,7 @@ def test_the_probe_tells_product_version_and_node(version: str) -> None:
     assert (server.distribution == OPENSEARCH) is not elastic
     assert server.name in {"es1", "es2", "es3"}
     assert server.address is not None
-    assert http_addresses(body(version, "probe")) == {server.name: server.address}
+    assert parse_members(body(version, "probe")) == {server.name: server.member}
 
 
 @each_version

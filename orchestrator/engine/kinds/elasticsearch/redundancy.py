@@ -146,7 +146,7 @@ def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator
     """Every tier and role of the wave's nodes has another member outside the wave."""
     wave = set(question.wave.nodes)
     inside = {role for node in view.nodes if node.name in wave for role in _served(node)}
-    outside = {role for node in view.nodes if node.name not in wave for role in _served(node)}
+    outside = {role for node in view.nodes if node.name not in wave for role in _tiers_too(node)}
     for role in sorted(inside - outside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if role is Role.MASTER and question.policy.accept_master_outage:
             continue
@@ -158,11 +158,18 @@ def _served(node: Node) -> frozenset[Role]:
     return node.roles - {Role.MASTER} if Role.VOTING_ONLY in node.roles else node.roles
 
 
+def _tiers_too(node: Node) -> frozenset[Role]:
+    """The same, and every tier for a node that is just `data`, as all nodes before 7.10 are."""
+    served = _served(node)
+    return served | DATA_ROLES if Role.DATA in served else served
+
+
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """The share `min_capacity` of each tier's data nodes stays up."""
     wave, least = set(question.wave.nodes), question.policy.min_capacity
-    for tier in sorted(DATA_ROLES, key=lambda role: role.value):
-        members = [node.name for node in view.nodes if tier in node.roles]
+    tiers = {role for node in view.nodes for role in node.roles} & DATA_ROLES
+    for tier in sorted(tiers, key=lambda role: role.value):
+        members = [node.name for node in view.nodes if tier in _tiers_too(node)]
         left = [name for name in members if name not in wave]
         if len(left) < least * len(members):
             yield (
