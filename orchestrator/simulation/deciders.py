@@ -142,7 +142,9 @@ class Crowd:
 
 
 def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
-    """How many copies of a shard the nodes can hold, members or not, with awareness."""
+    """How many copies of a shard the nodes can hold, members or not, with awareness and versions."""
     share = share_of_a_zone(world, index, shard)
-    zones = Counter(node.zone for node in world.nodes.values() if node.holds_data)
+    holders = {copy.node for copy in shard.copies}
+    able = (n for n in world.nodes.values() if n.name in holders or version_allows(world, shard, n))
+    zones = Counter(node.zone for node in able if node.holds_data)
     return sum(count if share is None else min(count, share) for count in zones.values())

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, PhaseEntered, WaveStarted
+from orchestrator.model.event import ActionFailed, NotWaitedFor, PhaseEntered, WaveStarted
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Selection
@@ -43,7 +43,7 @@ from orchestrator.simulation.mishaps import (
     Trip,
     What,
 )
-from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses
+from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses, ReturnsChanged
 from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
 from orchestrator.simulation.world import World
 from tests.simulation import tuned
@@ -140,6 +140,21 @@ def test_a_copy_that_awareness_would_not_place_is_not_awaited() -> None:
     assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
     assert world.violations == []
     assert world.agenda.now - simulation.began < QUIET_SECONDS
+
+
+def test_a_copy_that_no_old_node_may_hold_is_not_awaited() -> None:
+    """One node comes back newer: no older node may take a replica of a primary that moved there."""
+    world = World()
+    for name in (ES1, ES2, ES3):
+        world.add_node(str(name))
+    world.add_index("pair", replicas=1, places=[ES3, ES2])
+    newer = at_stop(ReturnsChanged(node=ES2, version="9.1.1"), ES2, after=0.0)
+    simulation, state = lived(newer, world=world, hooks=Hooks(), tune=None)
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    assert world.violations == []
+    assert world.agenda.now - simulation.began < QUIET_SECONDS
+    named = [r.event for r in simulation.journal.records if isinstance(r.event, NotWaitedFor)]
+    assert [one.index for event in named for one in event.shards] == ["pair"]
 
 
 def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:

@@ -455,6 +455,20 @@ def test_a_voting_only_node_is_no_master_that_stays() -> None:
     assert "every_role_keeps_a_member" not in holding(with_roles({"es2": voter, "es3": master}))
 
 
+def test_a_primary_that_a_newer_node_takes_over() -> None:
+    """The wave's node stays old, and no copy of that shard can return to it."""
+    asked = question()
+    view = cluster_of(asked.observation.cluster)
+    shard = next(copy.shard for copy in view.on((ES2,)) if copy.primary)
+    others = {copy.node for copy in view.shards[shard]} - {ES2}
+    assert others
+    for newer, holds_it in ((others, True), ({node.name for node in view.nodes} - others - {ES2}, False)):
+        copies = tuple(copy for copy in view.copies if copy.shard == shard)
+        nodes = tuple(replace(node, version="9.1.9") if node.name in newer else node for node in view.nodes)
+        found = holding(viewing(asked, nodes=nodes, copies=copies))
+        assert ("version_order" in found) is holds_it, (newer, found)
+
+
 def test_a_data_node_serves_every_tier() -> None:
     """The first nodes of an upgrade from below 7.10 have the roles of tiers, and the others only `data`."""
     asked = question()

@@ -14,11 +14,12 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     is_being_restored,
     lost_beyond_baseline,
     red_shards,
+    version_key,
 )
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import Health, Node, NodeName, ShardCopy
+from orchestrator.model.cluster import Health, Node
 from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
@@ -123,6 +124,8 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
 def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     """In a cluster of mixed versions, no node of the wave is older than the primaries of its copies.
 
+    A primary on the wave counts as well: a copy of it on a newer node takes over, and it cannot return then.
+
     A run that does the upgrade itself continues, once one of its own nodes has a newer version.
     """
     if len({node.version for node in view.nodes}) <= 1:
@@ -133,26 +136,24 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     began = version_key(question.state.begun.version)
     if any(versions.get(name, began) > began for name in done):
         return
+    wave = set(question.wave.nodes)
     for name in question.wave.nodes:
         if versions.get(name, newest) == newest:
             continue
         stranded = sorted(
             str(copy.shard)
             for copy in view.on((name,))
-            if not copy.primary and versions.get(_primary_of(view, copy) or name, ()) > versions[name]
+            if any(
+                versions.get(other.node or name, ()) > versions[name]
+                for other in view.shards[copy.shard]
+                if other.node not in wave and (other.primary or (copy.primary and other.started))
+            )
         )
         if stranded:
-            yield f"node {name}", f"older than the nodes with the primaries of {some(stranded)}"
-
-
-def _primary_of(view: ClusterView, copy: ShardCopy) -> NodeName | None:
-    primary = view.primaries.get(copy.shard)
-    return primary.node if primary else None
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
-    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+            yield (
+                f"node {name}",
+                f"older than the nodes that have or get the primaries of {some(stranded)}",
+            )
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:

@@ -162,17 +162,30 @@ def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
+def version_key(version: str) -> tuple[int, ...]:
+    """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+
+
 def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
-    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes."""
+    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes.
+
+    In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
+    more nodes are upgraded.
+    """
     copies = view.shards[shard]
     holders = {copy.node for copy in copies}
     data = [node for node in view.nodes if node.holds_data]
+    primary = view.primaries.get(shard)
+    source = None if primary is None or primary.node is None else view.node(primary.node)
+    least = () if source is None else version_key(source.version)
     index = view.metadata.get(shard.index_uuid)
     everywhere = index is not None and (index.auto_expand or "").endswith("-all")
     attributes = () if everywhere else policy.awareness.attributes
     full = [_full_values(policy, data, copies, attribute) for attribute in attributes]
     return any(
         node.name not in holders
+        and version_key(node.version) >= least
         and all(
             node.attributes.get(each) not in values for each, values in zip(attributes, full, strict=True)
         )
