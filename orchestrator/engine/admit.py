@@ -271,7 +271,8 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     if late is not None:
         return stand_down(state, late, Outcome.HELD, *news)
     only_gates = refused and not of_predicates(refused)
-    awaited = f"{_gates(refused)} to open: {refused[0].evidence}" if only_gates else f"the gates: {first}"
+    gates = f"{_gates(refused)} to open: {refused[0].evidence}" if only_gates else None
+    awaited = gates or f"every predicate to pass: {first}"
     return wait(situation.now, awaited, seconds=HOLD_POLL_SECONDS, holds=refused, events=news)
 
 
@@ -314,6 +315,12 @@ def let_go(situation: Situation) -> tuple[Event, ...]:
 def sentence(hold: Hold) -> str:
     """A hold in one line: `predicate: subject: evidence`."""
     return f"{hold.predicate}: {hold.subject}: {hold.evidence}"
+
+
+def named(hold: Hold) -> str:
+    """A hold without its evidence: its predicate and its first subjects."""
+    more = hold.count - len(hold.subjects)
+    return f"{hold.predicate}: {', '.join(hold.subjects)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _gates(closed: tuple[Hold, ...]) -> str:

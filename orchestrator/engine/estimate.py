@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import NodeRecovered, Record, RestoreBegun, RunResumed
+from orchestrator.model.event import ActionSent, Event, NodeRecovered, Record, RestoreBegun, RunResumed
 from orchestrator.model.plan import Prediction, Usual
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
@@ -35,20 +36,27 @@ def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]
     )
 
 
-def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
-    """Seconds from stop to recovered that a run spent on each node.
+def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
+    """Seconds from stop to recovered of each node whose turn one process saw from its stop to its recovery.
 
-    The time between two attempts is left out: a node does not take a night because its run was killed in the
-    evening and resumed in the morning.
+    If the process ended in between, no process has seen how long the node took: such a turn is left out.
     """
     times: dict[NodeName, Seconds] = {}
-    idle = idle_times(records)
-    for record in records:
-        event = record.event
-        if isinstance(event, NodeRecovered):
-            stopped = record.at - event.seconds
-            away = sum(end - max(begin, stopped) for begin, end in idle if stopped < end <= record.at)
-            times[event.node] = event.seconds - away
+    under_way, cut = set[NodeName](), set[NodeName]()
+    for event in events:
+        match event:
+            case ActionSent(action=StopNode(node=node)):
+                under_way.add(node)
+                cut.discard(node)
+            case RunResumed() | RestoreBegun():
+                cut |= under_way
+                under_way.clear()
+            case NodeRecovered(node=node, seconds=seconds):
+                under_way.discard(node)
+                if node not in cut:
+                    times[node] = seconds
+            case _:
+                pass
     return times
 
 

@@ -465,8 +465,9 @@ def _cannot_begin(situation: Situation) -> Decision | None:
     lasting = admit.cannot_finish(situation)
     if not lasting:
         return None
-    more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
-    reason = f"it could not finish, so it does not begin: {admit.sentence(lasting[0])}{more}"
+    # The holds are events of their own, with their evidence.
+    names = "; ".join(admit.named(hold) for hold in lasting)
+    reason = f"it could not finish, so it does not begin: {names}"
     return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
 
 

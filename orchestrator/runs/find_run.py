@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine.estimate import node_times
+from orchestrator.engine.estimate import whole_turns
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
@@ -180,6 +180,6 @@ def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds,
     """Seconds from stop to recovered in past runs, by node, oldest first."""
     times: dict[NodeName, tuple[Seconds, ...]] = {}
     for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-        for node, seconds in node_times(store.replay(entry.run)).items():
+        for node, seconds in whole_turns(record.event for record in store.replay(entry.run)).items():
             times[node] = (*times.get(node, ()), seconds)
     return times

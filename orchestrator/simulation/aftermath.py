@@ -21,11 +21,15 @@ class Aftermath:
 
     Attributes:
         not_as_found: settings that the run did not restore, each with its original and its current value.
+        by_others: settings that somebody else has changed since the run began, in the same form.
         down: nodes that do not run.
+        apart: nodes that run, and that are not in the cluster.
     """
 
     not_as_found: tuple[str, ...]
+    by_others: tuple[str, ...]
     down: tuple[NodeName, ...]
+    apart: tuple[NodeName, ...]
 
 
 def settings(world: World) -> Settings:
@@ -36,16 +40,21 @@ def settings(world: World) -> Settings:
 
 
 def aftermath(world: World, before: Settings) -> Aftermath:
-    """Compare the cluster with its settings before the run; changes by others do not count."""
+    """Compare the cluster with its settings before the run; changes by others are listed apart."""
     after = settings(world)
-    left = [
-        f"{key}: was {_said(before.get((level, key)))}, is {_said(after.get((level, key)))}"
+    changed = {
+        (level, key): f"{key}: was {_said(before.get((level, key)))}, is {_said(after.get((level, key)))}"
         for level, key in sorted({*before, *after}, key=lambda each: (each[1], each[0].value))
-        if not _may_be(world, level, key, before.get((level, key)), after.get((level, key)))
-    ]
+        if before.get((level, key)) != after.get((level, key))
+    }
+    allowed = {at for at in changed if _may_be(world, *at, before.get(at), after.get(at))}
+    # The limits of a Riak node that was restarted are those of its files: nobody else has set them.
+    others = set[tuple[Level, str]]() if isinstance(world, RiakWorld) else allowed
     return Aftermath(
-        not_as_found=tuple(left),
+        not_as_found=tuple(words for at, words in changed.items() if at not in allowed),
+        by_others=tuple(words for at, words in changed.items() if at in others),
         down=tuple(name for name, node in world.nodes.items() if not node.process),
+        apart=tuple(n for n, node in world.nodes.items() if node.process and node.member_life is None),
     )
 
 

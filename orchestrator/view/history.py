@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.engine.estimate import idle_times, node_times
+from orchestrator.engine.estimate import idle_times, whole_turns
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Record, RunFinished, RunStarted
+from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
 from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
@@ -29,7 +29,8 @@ class PastRun:
         outcome: of its last attempt; None while it is unfinished.
         seconds: of all its attempts, without the time between them.
         selected: number of nodes to restart.
-        node_seconds: from each node's stop to its recovery, without the time between two attempts.
+        restarted: number of nodes that were restarted.
+        node_seconds: from each node's stop to its recovery, if one process saw both.
         merged: number of merged indices.
         to_merge: number of indices to merge; None for a restart only.
     """
@@ -43,6 +44,7 @@ class PastRun:
     outcome: Outcome | None
     exit_code: int | None
     selected: int
+    restarted: int
     node_seconds: Mapping[NodeName, Seconds]
     reason: str
     merged: int = 0
@@ -76,7 +78,8 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         outcome=ended.outcome if ended else outcome,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
-        node_seconds=node_times(records),
+        restarted=len({one.event.node for one in records if isinstance(one.event, NodeRecovered)}),
+        node_seconds=whole_turns(one.event for one in records),
         reason=begun.event.policy.reason or "",
         merged=len({one.event.index_uuid for one in records if isinstance(one.event, IndexMerged)}),
         to_merge=None if begun.event.policy.merge is None else sum(t.due for t in begun.event.indices),
@@ -97,7 +100,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             "outcome": one.outcome.value if one.outcome else None,
             "exit_code": one.exit_code,
             "nodes_selected": one.selected,
-            "nodes_restarted": len(one.node_seconds),
+            "nodes_restarted": one.restarted,
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
             "node_seconds": {name: round(seconds, 3) for name, seconds in one.node_seconds.items()},
             "reason": one.reason,
@@ -130,7 +133,7 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
             stamp_seconds(one.started),
             one.version,
             one.strategy,
-            f"{len(one.node_seconds)}/{one.selected}",
+            f"{one.restarted}/{one.selected}",
             duration(one.a_node) if one.a_node is not None else "-",
             duration(one.seconds),
             one.outcome.value if one.outcome else "unfinished",
@@ -138,7 +141,7 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
         )
         for one in runs
     ]
-    head = ("RUN", "BEGAN", "VERSION", "STRATEGY", "NODES", "A NODE", "IN ALL", "OUTCOME", "REASON")
+    head = ("RUN", "BEGAN", "VERSION", "STRATEGY", "NODES", "NODE (MEDIAN)", "IN ALL", "OUTCOME", "REASON")
     return table(head, rows, numbers=(4, 5, 6))
 
 
@@ -161,7 +164,9 @@ def _per_node(runs: Sequence[PastRun]) -> list[str]:
         )
         for name in names
     ]
-    head = ("NODE", *(stamp_seconds(one.started)[:10] for one in last))
+    days = [stamp_seconds(one.started)[:10] for one in last]
+    minutes = [stamp_seconds(one.started)[5:16].replace("T", " ") for one in last]
+    head = ("NODE", *(days if len(set(days)) == len(days) else minutes))
     return [*table(head, rows, numbers=range(1, len(head))), ""]
 
 
@@ -181,7 +186,7 @@ def trend(runs: Sequence[PastRun]) -> list[str]:
         else:
             verdict = f"{abs(change):.0%} {'slower' if change > 0 else 'faster'}"
         lines.append(
-            f"trend: {duration(latest)} a node, {verdict} "
+            f"trend: {duration(latest)} a node (median), {verdict} "
             f"(median of {counted(len(before), 'earlier run')}: {duration(usual)})"
         )
     slowest = max(timed[-1].node_seconds, key=lambda name: timed[-1].node_seconds[name])

@@ -53,11 +53,8 @@ def _awaited(state: RunState) -> str:
             return _merging(state)
         case Phase.MERGED:
             return "the copies to settle after the merges"
-        case Phase.GATED if holds and all(hold.predicate == GATES_OPEN for hold in holds):
-            gates = listed([hold.subject for hold in holds], 3)
-            return f"{'gate' if len(holds) == 1 else 'gates'} {gates} to open"
         case Phase.GATED:
-            return f"every predicate to allow the stop of {names}"
+            return _gated(holds, names)
         case Phase.WITHHELD:
             return f"the last reading before the stop of {names}"
         case Phase.DOWN:
@@ -76,6 +73,16 @@ def _awaited(state: RunState) -> str:
             return "nothing"
         case _:
             assert_never(state.phase)
+
+
+def _gated(holds: tuple[Hold, ...], names: str) -> str:
+    """The predicates that are not met, and the gates that are closed, if it is known which."""
+    gates = [hold.subject for hold in holds if hold.predicate == GATES_OPEN]
+    predicates = [hold.predicate for hold in holds if hold.predicate != GATES_OPEN]
+    if gates and not predicates:
+        return f"{'gate' if len(gates) == 1 else 'gates'} {listed(gates, 3)} to open"
+    what = listed([*predicates, *(f"gate {gate}" for gate in gates)], 3) or "every predicate"
+    return f"{what} to allow the stop of {names}"
 
 
 _OF_RIAK: Final = {
@@ -125,9 +132,13 @@ def holds_in_words(holds: tuple[Hold, ...]) -> str:
 def hold_sentence(hold: Hold) -> str:
     """A hold for people: the predicate's public name, its subject, the evidence."""
     # Evidence ends with the remedy, so it is cut later than other foreign text.
-    where = f"{one_line(hold.subject)}{_more(hold)}"
+    named = [one_line(subject) for subject in hold.subjects[:_SUBJECTS]] or [one_line(hold.subject)]
+    where = ", ".join(named) + (f" and {hold.count - len(named)} more" if hold.count > len(named) else "")
     return f"{hold.predicate} ({where}): {one_line(hold.evidence, _EVIDENCE)}"
 
+
+_SUBJECTS = 3
+"""Subjects of a hold that are named; the evidence is of the first."""
 
 _EVIDENCE = 700
 """Characters. Room for the owners of a preference list with long names, and the accepting flag."""

@@ -270,7 +270,8 @@ class Rehearsed:
         kills: how often the program was killed and resumed.
         simulated: seconds of simulated time; `took`: seconds of real time.
         not_as_found: settings that differ from before the run.
-        down: nodes that do not run.
+        by_others: settings that somebody else has changed since the run began.
+        down: nodes that do not run; `apart`: nodes that run, and that are not in the cluster.
         against_rules: actions of the run against the program's rules, of which some are disabled.
     """
 
@@ -281,6 +282,8 @@ class Rehearsed:
     took: Seconds
     not_as_found: tuple[str, ...]
     down: tuple[str, ...]
+    by_others: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     against_rules: tuple[str, ...] = ()
 
 
@@ -294,7 +297,9 @@ def rehearsed_object(end: Rehearsed) -> dict[str, object]:
         "simulated_seconds": round(end.simulated, 3),
         "seconds": round(end.took, 3),
         "settings_not_as_found": list(end.not_as_found),
+        "settings_changed_by_others": list(end.by_others),
         "nodes_down": list(end.down),
+        "nodes_not_in_cluster": list(end.apart),
         "against_rules": list(end.against_rules),
     }
 
@@ -310,7 +315,10 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
         f"rehearsed, seed {end.seed}: {took}; {wrong}",
         f"  settings: {'NOT RESTORED' if end.not_as_found else 'restored'}",
         *(f"    {each}" for each in end.not_as_found),
+        *(["  settings changed by others during the run, and left so:"] if end.by_others else ()),
+        *(f"    {each}" for each in end.by_others),
         f"  nodes down: {listed(end.down) if end.down else 'none'}",
+        *([f"  nodes that run and are not in the cluster: {listed(end.apart)}"] if end.apart else ()),
         *([against] if end.against_rules else ()),
         *(f"    {each}" for each in end.against_rules),
     ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
+from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
@@ -17,6 +19,7 @@ from orchestrator.model.event import (
     HoldsCleared,
     NodeRecovered,
     PhaseEntered,
+    RestoreBegun,
     RunFinished,
     RunResumed,
     StoodDown,
@@ -43,7 +46,8 @@ class Summary:
         repairs: whether the run only restored the settings of another run.
         resumed: whether this run was resumed.
         seconds: of this attempt.
-        node_seconds: from each node's stop to its recovery, if this process saw it.
+        node_seconds: from each node's stop to its recovery, if one process saw both.
+        restarted_now: number of nodes that were restarted in this attempt.
         left: changes that are not restored, one item each.
         message: what to do next, for people.
         merges: the indices of the run, in its order; empty for a restart alone.
@@ -69,6 +73,7 @@ class Summary:
     unserved: tuple[NodeName, ...] = ()
     repairs: bool = False
     resumed: bool = False
+    restarted_now: int = 0
     merges: tuple[MergeProgress, ...] = ()
     recovered: tuple[NodeRecovered, ...] = ()
     by_operations: bool = False
@@ -101,19 +106,30 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         failed=failed,
         pending=tuple(name for name in state.nodes if name not in handled),
         seconds=finished.seconds if finished else max(0.0, now - state.process.started),
-        node_seconds={event.node: event.seconds for event in events if isinstance(event, NodeRecovered)},
+        node_seconds=whole_turns(events),
         holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
         left=stood_down.left if stood_down and stood_down.left else left,
         message=(finished.message if finished else "") or state.message,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),
         repairs=state.begun.repairs is not None,
-        resumed=any(isinstance(event, RunResumed) for event in events),
+        resumed=any(isinstance(event, _AGAIN) for event in events),
+        restarted_now=sum(isinstance(event, NodeRecovered) for event in _last_attempt(events)),
         merges=tuple(state.merging.indices.values()),
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
         kind=state.begun.policy.kind,
     )
+
+
+_AGAIN: Final = (RunResumed, RestoreBegun)
+"""The events with which a later attempt at a run begins."""
+
+
+def _last_attempt(events: Sequence[Event]) -> Sequence[Event]:
+    """The events of the last attempt: those of a process that resumed a run include earlier attempts."""
+    begins = [place for place, event in enumerate(events) if isinstance(event, _AGAIN)]
+    return events[begins[-1] :] if begins else events
 
 
 def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
@@ -212,9 +228,8 @@ def summary_lines(end: Summary) -> list[str]:
     lines = [f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}", f"  {_how_many(end)}"]
     if end.node_seconds:
         slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
-        mean = sum(end.node_seconds.values()) / len(end.node_seconds)
-        worst = duration(end.node_seconds[slowest])
-        lines.append(f"  {duration(mean)} a node on average; slowest {slowest} with {worst}")
+        usual, worst = median(end.node_seconds.values()), duration(end.node_seconds[slowest])
+        lines.append(f"  {duration(usual)} a node (median); slowest {slowest} with {worst}")
     if end.merges:
         lines += [f"  {line}" for line in merged_lines(end.merges)]
         lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
@@ -254,7 +269,7 @@ def _how_many(end: Summary) -> str:
         return f"no node was to be restarted; {duration(end.seconds)}, {ending}"
     total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")
     if end.resumed:
-        done = f"{len(end.restarted)} of {total} restarted, {len(end.node_seconds)} of them in this attempt"
+        done = f"{len(end.restarted)} of {total} restarted, {end.restarted_now} of them in this attempt"
         return f"{done}, which took {duration(end.seconds)}; {ending}"
     return f"{len(end.restarted)} of {total} restarted in {duration(end.seconds)}, {ending}"
 

@@ -232,6 +232,7 @@ def test_the_aftermath_leaves_out_what_others_set() -> None:
     assert left.down == (NodeName("es1"),)
     world.meddle(Level.TRANSIENT, "c", "3")
     assert aftermath(world, before).not_as_found == ("a.b: was 1, is 2",)
+    assert aftermath(world, before).by_others == ("c: was absent, is 3",)
 
 
 def test_the_aftermath_of_a_ring_tells_of_limits() -> None:

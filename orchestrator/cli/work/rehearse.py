@@ -95,7 +95,9 @@ def _play(
             simulated=rehearsal.simulated,
             took=context.clock.now() - began,
             not_as_found=left.not_as_found,
+            by_others=left.by_others,
             down=left.down,
+            apart=left.apart,
             against_rules=rehearsal.against_rules,
         )
         if text:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from orchestrator.engine.estimate import (
     PUBLISHED,
-    node_times,
     predict_node,
     predict_wave,
     total,
     total_overlapped,
+    whole_turns,
 )
+from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed
+from orchestrator.model.event import ActionSent, Event, NodeRecovered, RestoreBegun, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Prediction
 from orchestrator.model.policy import Wave
 
-ES1, ES2 = NodeName("es1"), NodeName("es2")
+ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
 WAVES = [
     Prediction(low=20.0, likely=90.0, high=600.0),
@@ -25,32 +26,18 @@ WAVES = [
 INTERRUPTED = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=140.0)
 
 
-def journal(*told: tuple[float, Event]) -> list[Record]:
-    return [
-        Record(run="run-1", sequence=place, at=at, event=event) for place, (at, event) in enumerate(told, 1)
-    ]
-
-
 def back(node: NodeName, seconds: float) -> NodeRecovered:
     return NodeRecovered(node=node, seconds=seconds)
 
 
-def test_a_night_between_two_attempts_is_no_time_of_a_node() -> None:
-    times = node_times(
-        journal(
-            (100.0, back(ES1, 60.0)),
-            (140.0, INTERRUPTED),
-            (30_140.0, RESUMED),
-            (30_160.0, back(ES2, 30_040.0)),
-        )
-    )
-    assert times == {ES1: 60.0, ES2: 40.0}, "es2 was stopped at 120, worked on until 140 and from 30140 on"
-
-
-def test_a_node_stopped_after_the_night_has_all_of_its_time() -> None:
-    assert node_times(journal((140.0, INTERRUPTED), (9_000.0, RESUMED), (9_070.0, back(ES2, 60.0)))) == {
-        ES2: 60.0
-    }
+def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
+    """es1 came back while no process looked: 2.8 s after the resume is no time that a node takes."""
+    stop = {name: ActionSent(action=StopNode(node=name)) for name in (ES1, ES2, ES3)}
+    events: list[Event] = [stop[ES3], back(ES3, 48.0), stop[ES1], RESUMED, back(ES1, 2.8)]
+    assert whole_turns(events) == {ES3: 48.0}
+    events += [stop[ES2], INTERRUPTED, RestoreBegun(operator="ann", host="bastion"), back(ES2, 30.0)]
+    assert whole_turns(events) == {ES3: 48.0}
+    assert whole_turns([*events, stop[ES1], back(ES1, 50.0)]) == {ES3: 48.0, ES1: 50.0}, "a later, whole turn"
 
 
 def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:

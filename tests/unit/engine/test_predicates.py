@@ -321,6 +321,13 @@ def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
     assert holding(accepted) == []
 
 
+def test_an_index_without_replicas_is_named_with_node_and_remedy() -> None:
+    (subject, evidence), *_ = findings(_bare(question()), "zero_replica_indices")
+    assert subject == "index bare"
+    assert evidence.startswith("is on es2 and has no replicas: ")
+    assert "`zero_replica_indices: {accept: [bare]}`" in evidence, "the playbook takes this form"
+
+
 def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
     asked = _yellow_elsewhere(question())
     baseline = baseline_of(cluster_of(asked.observation.cluster), {})

@@ -51,6 +51,7 @@ def test_a_name_cannot_drive_the_terminal_from_any_page(samples: Any) -> None:
         outcome=None,
         exit_code=None,
         selected=1,
+        restarted=1,
         node_seconds={NodeName(name): 70.0},
         reason="",
     )
@@ -205,6 +206,28 @@ def test_what_held_a_run_stands_once_in_its_summary(samples: Any) -> None:
     state = samples.run_state(message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
+
+
+def test_a_summary_counts_the_nodes_of_its_own_attempt(samples: Any) -> None:
+    """es1 was restarted before the pause, and es2 after it; both are in the median."""
+    nodes = {
+        name: NodeProgress(name=NodeName(name), phase=NodePhase.RECOVERED) for name in ("es1", "es2", "es3")
+    }
+    state = samples.run_state(nodes=nodes, wave=None)
+    es1, es2, es3 = (NodeRecovered(node=NodeName(f"es{n}"), seconds=20.0 * n) for n in (1, 2, 3))
+    again = RunResumed(operator="ann", host="bastion")
+    for events, here in (((es1, es3, again, es2), 1), ((es1, es3, es2, again), 0)):
+        lines = summary_lines(summary(state, Outcome.DONE, events, samples.t0))
+        assert f"  3 of 3 nodes restarted, {here} of them in this attempt, which took" in lines[1]
+        assert lines[2].startswith("  40"), lines
+        assert lines[2].endswith("s a node (median); slowest es3 with 1m 0s")
+
+
+def test_runs_of_one_day_have_columns_that_differ(samples: Any) -> None:
+    one = run_of(samples, 1, [("es1", 100.0)])
+    text = history_text([one, replace(one, run="run-2", started=one.started + 3600.0)])
+    head = next(line for line in text.splitlines() if line.startswith("NODE "))
+    assert len(set(head.replace("  ", "|").split("|")) - {""}) == 3
 
 
 def test_no_history_says_so() -> None:

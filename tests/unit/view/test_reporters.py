@@ -17,7 +17,7 @@ from orchestrator.model.event import Hold, NodeRecovered, RunFinished, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
 from orchestrator.view.progress import not_put_back
-from orchestrator.view.reporters import JsonReporter, LineReporter
+from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
 
 Golden = Callable[[str, str], None]
 
@@ -39,6 +39,27 @@ def watching(what: str, *holds: Hold) -> Decision:
 @pytest.fixture
 def clock(samples: Any) -> Time:
     return Time(samples.t0 + 120)
+
+
+def test_a_rehearsal_names_what_others_left() -> None:
+    end = Rehearsed(
+        seed=7,
+        mishaps=(),
+        kills=0,
+        simulated=60.0,
+        took=1.0,
+        not_as_found=(),
+        down=(),
+        by_others=("cluster.routing.allocation.enable: was absent, is none",),
+        apart=("es3",),
+    )
+    assert rehearsed_lines(end)[1:] == [
+        "  settings: restored",
+        "  settings changed by others during the run, and left so:",
+        "    cluster.routing.allocation.enable: was absent, is none",
+        "  nodes down: none",
+        "  nodes that run and are not in the cluster: es3",
+    ]
 
 
 def test_a_wait_is_said_once_then_every_thirty_seconds(samples: Any, clock: Time) -> None:

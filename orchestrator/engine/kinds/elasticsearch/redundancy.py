@@ -82,8 +82,11 @@ def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every index with a copy on the wave has a replica, or the operator accepts it by name."""
     metadata = view.metadata
-    here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
-    for uuid in sorted(here):
+    here: dict[str, set[NodeName]] = {}
+    for copy in view.on(question.wave.nodes):
+        if copy.node is not None:
+            here.setdefault(copy.shard.index_uuid, set()).add(copy.node)
+    for uuid, nodes in sorted(here.items()):
         index = metadata.get(uuid)
         if index is None or index.replicas > 0 or index.searchable_snapshot:
             continue
@@ -91,10 +94,9 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
             not accepts_without_replicas(question.policy, index)
             and index.name not in question.policy.accept_red
         ):
-            yield (
-                f"index {index.name}",
-                "has no replicas (`zero_replica_indices: accept` or `add_replica` in the playbook)",
-            )
+            where, accept = ", ".join(sorted(nodes)), f"{{accept: [{index.name}]}}"
+            remedy = f"`zero_replica_indices: {accept}` or `add_replica` in the playbook"
+            yield f"index {index.name}", f"is on {where} and has no replicas: add one, or set {remedy}"
 
 
 def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Finding]:
