@@ -68,8 +68,8 @@ OutputMode = Annotated[
         help="Text, plain text for logs and screen readers (no colours, no redrawing), or JSON lines.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")]
-YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation if only one run matches.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
+YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask, if there is exactly one such run.")]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]

@@ -139,7 +139,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
         soon = state.failure_of(ProbeSettings()) and now - state.process.acted_at < RETRY_SECONDS
         return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
     if foreign:
-        note_ = "changed by somebody else meanwhile: left as it is now"
+        note_ = "changed outside this run: the new value stays"
         return note(
             *(
                 SettingRestored(level=d.level, key=d.key, value=settings.at(d.level, d.key), note=note_)

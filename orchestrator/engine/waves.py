@@ -290,10 +290,13 @@ def _why_zone(
         said = [f"zone {wave.zone} without {_without(refusals)}"]
     elif len(wave.nodes) == len(candidates):
         whole = {name for name in choice.members if choice.zone(name) == wave.zone}
-        rest = "all" if set(wave.nodes) == whole else "what is left to restart"
+        rest = "all" if set(wave.nodes) == whole else "the remaining nodes"
         said = [f"{rest} of zone {wave.zone}"]
     elif to_pause:
-        said = [f"{len(wave.nodes)} of zone {wave.zone}, to pause after it as asked"]
+        number = len(wave.nodes)
+        said = [
+            f"{number} {'node' if number == 1 else 'nodes'} of zone {wave.zone}, then a pause (--pause-after)"
+        ]
     elif wave.machines:
         said = [f"the first machine of zone {wave.zone} ({', '.join(wave.nodes)}): refused even alone"]
     else:

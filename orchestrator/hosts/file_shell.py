@@ -94,7 +94,7 @@ put_file() {
         [ "$4" != - ] || drop_folder "$folder" || :
         return 10
     fi
-    if ! is "$path" "$3"; then why="changed by somebody else meanwhile"; return 1; fi
+    if ! is "$path" "$3"; then why="another process has changed it since"; return 1; fi
     if [ "$4" != - ]; then
         make_folder "$folder" || { drop_folder "$folder" || return 2; return 1; }
     fi
@@ -186,7 +186,7 @@ put_block() {
         [ "$((last - first))" -gt 1 ] || now='='
     fi
     [ "$now" != "$4" ] || return 10
-    if [ "$now" != "$3" ]; then why="changed by somebody else meanwhile"; return 1; fi
+    if [ "$now" != "$3" ]; then why="another process has changed it since"; return 1; fi
     with_block "$4"
     new=$text
     as_root tee "$path" || :

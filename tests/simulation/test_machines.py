@@ -154,7 +154,7 @@ def test_a_canary_of_a_zone_is_cut_between_machines(after: int, first: int) -> N
     if first < 4:
         assert (
             _waves(simulation)[0].why
-            == "2 of zone b, to pause after it as asked; together, each on one machine: es2+es5"
+            == "2 nodes of zone b, then a pause (--pause-after); together, each on one machine: es2+es5"
         )
 
 

@@ -124,7 +124,7 @@ def test_no_wave_is_wider_than_it_was_planned() -> None:
     state = play(simulation, simulation.begin(by_zone(), planned=planned))
     _done(state, world)
     assert _waves(simulation) == list(planned)
-    assert _whys(simulation)[0] == "what is left to restart of zone b; no wider than planned"
+    assert _whys(simulation)[0] == "the remaining nodes of zone b; no wider than planned"
 
 
 def test_a_canary_is_counted_in_nodes() -> None:
@@ -133,7 +133,7 @@ def test_a_canary_is_counted_in_nodes() -> None:
     state = play(simulation, simulation.begin(by_zone(pause_after=2, min_capacity=0.6)))
     assert state.outcome is Outcome.PAUSED
     assert _waves(simulation) == [("es2", "es5")]
-    assert _whys(simulation) == ["2 of zone b, to pause after it as asked"]
+    assert _whys(simulation) == ["2 nodes of zone b, then a pause (--pause-after)"]
     _done(play(simulation, simulation.resume()), world)
     assert _waves(simulation)[1:] == [("es8",), ("es3", "es6", "es9"), ("es4", "es7", "es1")]
 

@@ -26,10 +26,11 @@ def restore(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restore settings and start nodes that a run left down. Without a run or cluster, asks first.
+    """Restore settings and start the nodes that a run left down. Stops no node.
 
-    With --cluster, if the state has no run of that cluster: uses the record that the run left in the cluster.
-    Name the playbook of that run (--playbook) if its hooks take nodes out of service.
+    Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it needs no state: it
+    then uses the record that the run left in the cluster. If hooks of that run took nodes out of service, name
+    its playbook (--playbook).
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm_run

@@ -28,6 +28,7 @@ from orchestrator.ports import ClusterPort, ClusterReadings, LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
+from orchestrator.view.text import counted
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
 
@@ -70,7 +71,9 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     finally:
         ports.close()
     if context.output.for_people:
-        context.say(f"{bad} of these must be put right before a restart" if bad else "all is well")
+        context.say(
+            f"{counted(bad, 'check')} failed: correct this before a restart" if bad else "all checks passed"
+        )
     return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 

@@ -288,7 +288,7 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
         (("es1+es2", "es1+es4"), 3, "es1 es3", "zone a without es2 (rule: index es1+es2: two copies)"),
         (("es1",), None, "es2 es3 es4", "zone a without es1 (rule: index es1: two copies)"),
         (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: refused even alone"),
-        ((), 2, "es1 es2", "2 of zone a, to pause after it as asked"),
+        ((), 2, "es1 es2", "2 nodes of zone a, then a pause (--pause-after)"),
         ((), 9, "es1 es2 es3 es4", "all of zone a"),
     ]:
         with subtests.test(refused=refused, most=most, nodes=nodes, why=why):
@@ -306,7 +306,7 @@ def test_several_nodes_left_for_one_reason_are_told_together() -> None:
 
 def test_what_is_left_of_a_zone_goes_before_the_next() -> None:
     wave = _zone_wave(*SIX, pending=("es4", "es2", "es5", "es3", "es6"))
-    assert (wave.nodes, wave.why) == (("es4",), "what is left to restart of zone a")
+    assert (wave.nodes, wave.why) == (("es4",), "the remaining nodes of zone a")
 
 
 def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> None:

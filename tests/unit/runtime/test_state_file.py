@@ -162,7 +162,7 @@ def test_an_empty_file_is_what_a_kill_at_the_start_leaves(url: str, tmp_path: Pa
 def test_a_file_that_is_no_database(url: str, tmp_path: Path) -> None:
     (tmp_path / "state.db").write_text("dear diary\n" * 500)
     for access in Access:
-        with pytest.raises(JournalError, match=r"state\.db: opening it failed: it is no SQLite database"):
+        with pytest.raises(JournalError, match=r"state\.db: opening it failed: it is not an SQLite database"):
             open_store(url, {}, access=access)
     assert (tmp_path / "state.db").read_text().startswith("dear diary")
 

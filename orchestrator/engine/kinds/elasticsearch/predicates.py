@@ -58,7 +58,7 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
     for level in Level:
         value = settings.at(level, ALLOCATION)
         if value not in (None, "all") and not is_ours(question.state, settings, level, ALLOCATION):
-            yield ALLOCATION, f"is {value} ({level.value}): found off, or changed by somebody else"
+            yield ALLOCATION, f"is {value} ({level.value}): not set by this run"
     from_file = settings.files.get(ALLOCATION)
     if settings.effective(ALLOCATION) == from_file and from_file not in (None, "all"):
         yield ALLOCATION, f"is {from_file} in elasticsearch.yml"

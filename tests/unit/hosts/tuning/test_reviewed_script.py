@@ -122,7 +122,7 @@ def test_a_tunable_that_fails_is_named_and_the_others_go_on(tree: ChangingHost, 
     done = run(tree, shell, script(tree), "es1")
     assert done.returncode == 1
     assert done.stderr.startswith("transparent_hugepage.enabled: NOT made: ")
-    assert "changed by somebody else meanwhile" in done.stderr
+    assert "another process has changed it since" in done.stderr
     assert "numad: made" in done.stdout
     assert tree.at(OURS).read_text() == "theirs\n"
 

@@ -224,7 +224,7 @@ def test_a_file_that_somebody_else_changed_is_left_alone(
         before = tree.snapshot()
         result = tune(tree, shell, FileChange(path=OURS, found=found if wanted else TEXT, wanted=wanted))
         assert isinstance(result, Refused)
-        assert "changed by somebody else meanwhile" in result.reason
+        assert "another process has changed it since" in result.reason
         assert tree.snapshot() == before
 
 
@@ -380,10 +380,10 @@ MARKED = "# BEGIN orchestrate sysctl\n{}# END orchestrate sysctl\n"
 @pytest.mark.parametrize(
     ("stands", "found", "said"),
     [
-        (MARKED.format("theirs\n"), LINES, "changed by somebody else meanwhile"),
-        (MARKED.format(LINES + "theirs\n"), LINES, "changed by somebody else meanwhile"),
-        (MARKED.format(LINES), None, "changed by somebody else meanwhile"),
-        ("a = 1\n", LINES, "changed by somebody else meanwhile"),
+        (MARKED.format("theirs\n"), LINES, "another process has changed it since"),
+        (MARKED.format(LINES + "theirs\n"), LINES, "another process has changed it since"),
+        (MARKED.format(LINES), None, "another process has changed it since"),
+        ("a = 1\n", LINES, "another process has changed it since"),
         ("# BEGIN orchestrate sysctl\na = 1\n", None, "not there once each"),
         ("a\n# END orchestrate sysctl\n", None, "not there once each"),
         (MARKED.format("") * 2, None, "not there once each"),
