@@ -17,7 +17,7 @@ def test_a_block_is_appended_found_and_taken_away() -> None:
     assert with_block(written, "vm.swappiness", None) == TEXT
 
 
-def test_a_block_is_rewritten_where_it_stands_and_others_are_left() -> None:
+def test_a_block_is_rewritten_in_place_and_others_are_left() -> None:
     text = BLOCK + TEXT + BLOCK.replace("swappiness", "other")
     written = with_block(text, "vm.swappiness", "vm.swappiness = 9")
     assert written == BLOCK.replace("= 1", "= 9") + TEXT + BLOCK.replace("swappiness", "other")
@@ -31,13 +31,13 @@ def test_where_there_is_no_whole_block_there_is_none(text: str) -> None:
     assert with_block(text, "vm.swappiness", None) == text
 
 
-def test_a_begin_without_its_end_takes_no_stranger_s_line_with_it() -> None:
+def test_a_begin_without_an_end_removes_no_other_line() -> None:
     text = "# BEGIN orchestrate vm.swappiness\nprecious\n" + BLOCK
     assert with_block(text, "vm.swappiness", None) == "# BEGIN orchestrate vm.swappiness\nprecious\n"
 
 
 @given(st.text(alphabet="ab#\n ", max_size=40), st.text(alphabet="xy= \n", max_size=20))
-def test_taking_a_block_away_gives_back_every_byte_but_a_last_line_s_end(text: str, lines: str) -> None:
+def test_removing_a_block_restores_all_but_the_last_line_end(text: str, lines: str) -> None:
     written = with_block(text, "n", lines)
     ended = text if not text or text.endswith("\n") else text + "\n"
     assert with_block(written, "n", None) == ended

@@ -35,7 +35,7 @@ def test_host_keys_are_those_of_ssh_unless_the_file_names_them(
     assert [found[NodeName(name)].known_hosts for name in ("es1", "es2")] == [es1, es2]
 
 
-def test_data_paths_are_those_of_the_file_unless_a_node_has_its_own(tmp_path: Path) -> None:
+def test_data_paths_of_the_file_unless_a_node_has_its_own(tmp_path: Path) -> None:
     path = tmp_path / "prod.yml"
     path.write_text(
         "kind: elasticsearch\nname: prod\nendpoints: [http://127.0.0.1:9200]\n"

@@ -126,7 +126,7 @@ def test_a_server_whose_words_make_no_sense(tmp_path: Path) -> None:
     assert "answered what is not understood (UnicodeDecodeError" in reason
 
 
-def test_a_spoiled_line_of_known_hosts_is_named_if_it_is_for_this_host(tmp_path: Path) -> None:
+def test_a_spoiled_known_hosts_line_of_this_host_is_named(tmp_path: Path) -> None:
     key = paramiko.ECDSAKey.generate()
     with server(key) as port:
         known = f"[127.0.0.1]:1 ssh-rsa \u00e9\n[127.0.0.1]:{port} ssh-rsa \u00e9\n"
@@ -163,7 +163,7 @@ def failing(error: Exception) -> HostSettings:
     return here("es1", sudo=Sudo.PASSWORD, sudo_password=Secret(error))
 
 
-def test_a_defect_on_one_host_leaves_the_others_and_is_told_as_one() -> None:
+def test_a_defect_on_one_host_is_reported_and_leaves_others() -> None:
     with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError("oh")), "es2": here("es2")})) as hosts:
         for nodes in (["es1"], ["es1", "es2"]):  # one is read without a thread of its own
             readings = hosts.observe(nodes, rights=True)
@@ -182,7 +182,7 @@ def test_a_defect_is_no_reason_to_look_again_at_once() -> None:
         assert hosts.watch(["es1"], 0.3) is False
 
 
-def test_a_secret_that_has_gone_is_no_defect_and_nothing_was_sent() -> None:
+def test_a_missing_secret_is_no_defect_and_nothing_was_sent() -> None:
     with contextlib.closing(Hosts({"es1": failing(ConfigError("is empty", key="hosts.sudo"))})) as hosts:
         assert hosts.observe(["es1"], rights=True)["es1"] == Unknown(
             reason="host of es1: hosts.sudo: is empty"
@@ -196,7 +196,7 @@ def test_an_interrupt_is_not_held_back() -> None:
         hosts.perform(StopNode(node="es1"))
 
 
-def test_a_host_out_of_reach_may_be_asked_again_and_a_name_that_is_none_too(tmp_path: Path) -> None:
+def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) -> None:
     """What someone has to change first, such as a configuration, does not pass."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed = listener.getsockname()[1]

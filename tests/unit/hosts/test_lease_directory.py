@@ -37,7 +37,7 @@ def found(folder: str | None) -> HostCheck | None:
     return next((check for check in checks if check.point is Point.LEASE_DIRECTORY), None)
 
 
-def test_a_folder_that_takes_files_is_good_and_nothing_is_left_in_it(tmp_path: Path) -> None:
+def test_a_folder_that_takes_files_is_good_and_stays_empty(tmp_path: Path) -> None:
     place = tmp_path / "a folder; it's odd"
     place.mkdir()
     (place / ".link").touch()

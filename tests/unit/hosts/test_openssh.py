@@ -28,7 +28,7 @@ def read(pieces: list[bytes], nonce: str = "n") -> tuple[str, int | None, bool]:
 
 
 @pytest.mark.parametrize("command", ["read x; echo out $x; exit 7", shell("read x; echo 'out' $x; exit 7")])
-def test_a_framed_command_prints_its_exit_code_and_keeps_its_input(command: str) -> None:
+def test_a_framed_command_prints_its_code_and_keeps_its_input(command: str) -> None:
     done = run(framed(command, "n"), "given\n")
     assert done.returncode == 7
     assert read([done.stdout.encode()]) == ("out given\n", 7, True)
@@ -109,7 +109,7 @@ def test_what_ssh_says_has_a_cause(text: str, trouble: Trouble) -> None:
     assert reason.startswith("ssh cannot connect to es1 (")
 
 
-def test_only_a_session_that_certainly_sent_nothing_is_tried_again() -> None:
+def test_only_a_session_that_sent_nothing_is_tried_again() -> None:
     gone = "orchestrate: the shared connection is gone\nConnection closed by UNKNOWN port 65535"
     half = "mux_client_request_session: read from master failed: Broken pipe"
     refused = "mux_client_request_session: session request failed: Session open refused by peer"

@@ -63,7 +63,7 @@ def sh(lines: str, path: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_program_elsewhere_is_found_and_one_at_its_usual_path_is_used(
+def test_a_program_at_its_usual_path_or_elsewhere_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Debian 9 has `/bin/systemctl`, RHEL 6 `/sbin/service`; sudoers files name the usual path."""

@@ -60,7 +60,7 @@ def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
     return Hosts({NODE: settings}, redact=redact)
 
 
-def test_a_command_that_sudo_asks_nothing_for_does_not_get_the_password(sudo: Path) -> None:
+def test_without_a_question_of_sudo_no_password_is_sent(sudo: Path) -> None:
     (sudo / "open").touch()
     (sudo / "options").write_text("Options: !authenticate\n")
     with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
@@ -83,7 +83,7 @@ def test_a_rule_that_has_changed_costs_one_attempt(sudo: Path) -> None:
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
 
 
-def test_a_password_that_reached_a_command_all_the_same_is_taken_out(sudo: Path) -> None:
+def test_a_password_that_reached_a_command_is_redacted(sudo: Path) -> None:
     (sudo / "open").touch()  # and this sudo does not tell, as those before 1.9.13
     redact = Redactor()
     redact.learn(PASSWORD)
@@ -117,7 +117,7 @@ def ports(folder: Path, text: str) -> FilePorts:
     return FilePorts(load_cluster(path, home=folder), files, SystemClock())
 
 
-def test_every_secret_that_is_resolved_is_taken_out_of_what_is_shown(tmp_path: Path) -> None:
+def test_every_resolved_secret_is_redacted(tmp_path: Path) -> None:
     made = ports(tmp_path, CLUSTER)
     with contextlib.closing(made):
         reference = made.file.host("es1").sudo_password
@@ -136,7 +136,7 @@ def test_a_command_that_prints_without_end_is_refused_and_ended(tmp_path: Path) 
 
 @pytest.mark.parametrize("sudo", [Sudo.OFF, Sudo.PASSWORDLESS, Sudo.PASSWORD])
 @pytest.mark.parametrize("said", ["", "sudo: a password is required"])
-def test_what_to_do_about_a_missing_right_is_not_taken_for_a_secret(sudo: Sudo, said: str) -> None:
+def test_the_remedy_for_a_missing_right_is_not_redacted(sudo: Sudo, said: str) -> None:
     settings = HostSettings(
         node=NODE,
         address="es1",

@@ -117,7 +117,7 @@ def test_reads_never_go_through_sudo() -> None:
         ),
     ],
 )
-def test_a_status_that_needs_root_goes_through_sudo_unless_the_account_is_root(mode: Sudo, line: str) -> None:
+def test_a_status_that_needs_root_uses_sudo_unless_root(mode: Sudo, line: str) -> None:
     """As another user `riak ping` cannot read its configuration, and says that a running node is down."""
     assert (
         services.status_command(host(Manager.COMMAND, mode=mode, status="riak ping", status_as_root=True))
@@ -436,7 +436,7 @@ def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("node", ["es1", *NASTY])
-def test_a_variable_of_the_shell_with_the_placeholder_s_name_is_left_alone(tmp_path: Path, node: str) -> None:
+def test_a_shell_variable_named_as_the_placeholder_stays(tmp_path: Path, node: str) -> None:
     line = "node=v; printf %s-%s ${node} {node}"
     assert shell(for_node(line, node), tmp_path) == f"v-{node}"
     assert list(tmp_path.iterdir()) == []

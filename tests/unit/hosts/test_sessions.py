@@ -53,7 +53,7 @@ class Server:
         self.sessions.end(link)
 
 
-def test_a_full_connection_is_followed_by_another_and_used_again_when_it_has_room() -> None:
+def test_a_full_connection_is_used_again_when_it_has_room() -> None:
     server = Server()
     first = [server.open() for _ in range(SESSIONS_PER_CONNECTION)]
     assert set(first) == {server.links[0]}
@@ -64,7 +64,7 @@ def test_a_full_connection_is_followed_by_another_and_used_again_when_it_has_roo
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_a_server_that_accepts_fewer_sessions_gets_more_connections(most: int) -> None:
+def test_fewer_sessions_a_connection_need_more_connections(most: int) -> None:
     """With `MaxSessions 2` the third reading of a host was Unknown."""
     server = Server(most)
     links = [server.open() for _ in range(24)]
@@ -75,7 +75,7 @@ def test_a_server_that_accepts_fewer_sessions_gets_more_connections(most: int) -
     assert server.open() is server.links[0]
 
 
-def test_a_server_that_refuses_the_first_session_of_a_connection_is_not_tried_forever() -> None:
+def test_a_refused_first_session_is_not_tried_forever() -> None:
     server = Server(0)
     with pytest.raises(SessionRefusedError):
         server.open()
@@ -94,7 +94,7 @@ def test_a_session_that_cannot_be_opened_takes_no_room() -> None:
     assert len(server.links) == 1
 
 
-def test_a_short_command_waits_for_room_before_a_further_connection_is_made() -> None:
+def test_a_short_command_waits_before_a_new_connection() -> None:
     server = Server()
     links = [server.open() for _ in range(SESSIONS_PER_CONNECTION)]
     timer = threading.Timer(0.1, server.end, (links[0],))
@@ -106,7 +106,7 @@ def test_a_short_command_waits_for_room_before_a_further_connection_is_made() ->
     assert time.monotonic() - began >= 0.05
 
 
-def test_every_connection_is_dropped_and_closed_and_none_is_made_after_that() -> None:
+def test_after_close_no_connection_is_open_or_made() -> None:
     server = Server()
     for _ in range(SESSIONS_PER_CONNECTION + 1):
         server.open()

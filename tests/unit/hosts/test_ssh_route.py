@@ -205,9 +205,7 @@ def test_the_configuration_that_fedora_and_rhel_ship_is_read(ssh: Path) -> None:
         ("match localnetwork=10.0.0.0/8", "localnetwork"),
     ],
 )
-def test_a_criterion_that_only_ssh_can_evaluate_is_refused_where_it_decides(
-    ssh: Path, line: str, criterion: str
-) -> None:
+def test_a_criterion_only_ssh_can_evaluate_is_refused(ssh: Path, line: str, criterion: str) -> None:
     """Of a criterion that paramiko does not have, it said that it is met."""
     (ssh / "config").write_text(f"{line}\n User other\n")
     with pytest.raises(RouteError, match=rf"es1 has `Match {criterion}`.*`hosts.connect: openssh`"):

@@ -144,6 +144,6 @@ def test_lines_whose_marks_were_edited_are_still_owed(edited: str) -> None:
     assert "take its lines away by hand" in stands.reason
 
 
-def test_lines_that_are_no_text_any_more_are_not_taken_for_others() -> None:
+def test_lines_that_are_no_longer_text_match_no_others() -> None:
     text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
     assert isinstance(standing(files(shared=text), (BLOCK,)), Unknown)
