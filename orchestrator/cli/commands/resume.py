@@ -45,7 +45,7 @@ def resume(
         failed = [name for name in past.failed if name not in skipped]
         if failed and not retry_failed:
             context.warn(
-                f"{', '.join(failed)} failed: --retry-failed starts them again, --skip NODE continues without NODE"
+                f"{', '.join(failed)} failed: --retry-failed starts them again, --skip NODE leaves them out"
             )
         if not yes:
             require_terminal(context, f"orchestrate status {entry.run}")
