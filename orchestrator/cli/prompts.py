@@ -134,7 +134,7 @@ def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes
         ask(f"{verb.capitalize()} {what}?", context)
     else:
         context.warn(
-            f"`orchestrate {verb}` names no run and acts on {what}, the only one that it can mean. The next "
+            f"`orchestrate {verb}` was given no run and acts on {what}, the only possible one. The next "
             f"version exits with 2 here: name the run (`orchestrate {verb} {entry.run}`) or add --yes"
         )
 
@@ -163,7 +163,11 @@ def question(plan: Plan) -> str:
     """The text of the question. It repeats the main facts, which may have scrolled off a small terminal."""
     number = sum(len(wave.nodes) for wave in plan.waves)
     nodes = counted(number, "node")
-    held = f", though {counted(len(plan.holds), 'rule holds', 'rules hold')} it now" if plan.holds else ""
+    held = (
+        f", though {counted(len(plan.holds), 'predicate holds', 'predicates hold')} it now"
+        if plan.holds
+        else ""
+    )
     waves, likely = counted(len(plan.waves), "wave"), duration(plan.predicted.likely)
     if plan.max_segments is not None:
         due = [one for one in plan.merges if one.due]
@@ -210,7 +214,7 @@ def require_terminal(context: Context, look: str = "--dry-run") -> None:
         UsageError: there is no terminal.
     """
     if not has_terminal(context):
-        raise UsageError(f"there is no terminal to ask on: look at `{look}`, then add --yes")
+        raise UsageError(f"there is no terminal for the question: check with `{look}`, then add --yes")
 
 
 def has_terminal(context: Context) -> bool:

@@ -35,7 +35,7 @@ def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
     if not host or re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError(f"must be a URL such as {example}")
     if port is None or port == 0:
-        raise ValueError(f"must name the port, such as {example}: neither {ports} is taken for granted")
+        raise ValueError(f"must name the port, such as {example}: neither {ports} is assumed")
     if parts.query or parts.fragment:
         raise ValueError("must end with the port or a path; a query or a fragment has no meaning here")
     return url.rstrip("/")

@@ -146,7 +146,7 @@ OWN_RULES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name=_IN_PLACE,
-        why="A copy that recovers while its primary is merged arrives with the segments of before.",
+        why="A copy that recovers while its primary is merged arrives with its old segments.",
         check=no_copy_on_its_way,
     ),
     Predicate(

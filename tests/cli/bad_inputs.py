@@ -320,7 +320,7 @@ def _corrupt_state(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file())
 
 
-@case("a corrupt state file, restored from", code=2, says=("state.db", "no SQLite database"))
+@case("a corrupt state file, restored from", code=2, says=("state.db", "not an SQLite database"))
 def _corrupt_restored(stage: Stage) -> tuple[str, ...]:
     stage.console.state.write_bytes(b"once upon a time there was a journal\n" * 100)
     return ("restore",)
@@ -350,7 +350,7 @@ def _state_with_options(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(), "--state", f"sqlite:///{stage.console.state}?mode=ro")
 
 
-@case("a state file that is none", code=2, says=("state.db", "no SQLite database", "--state"))
+@case("a state file that is none", code=2, says=("state.db", "not an SQLite database", "--state"))
 def _no_state(stage: Stage) -> tuple[str, ...]:
     stage.console.state.write_bytes(b"once upon a time there was a journal\n" * 100)
     return restart(stage.file())

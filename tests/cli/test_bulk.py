@@ -90,7 +90,7 @@ def test_without_a_terminal_and_without_yes_nothing_begins(
 ) -> None:
     assert run([command, "--cluster", file, "--index", "posts-*"]) == ExitCode.USAGE
     assert capsys.readouterr().err == (
-        "orchestrate: there is no terminal to ask on: look at `--dry-run`, then add --yes\n"
+        "orchestrate: there is no terminal for the question: check with `--dry-run`, then add --yes\n"
     )
     assert cluster.asked == []
 

@@ -264,7 +264,7 @@ def test_a_restart_without_terminal_and_yes_begins_nothing(console: Console) -> 
     cluster, _ = _files(console)
     said = console.run("restart", "--cluster", cluster)
     assert said.code == 2
-    assert said.message == "there is no terminal to ask on: look at `--dry-run`, then add --yes"
+    assert said.message == "there is no terminal for the question: check with `--dry-run`, then add --yes"
     assert not console.state.exists()
 
 
@@ -293,7 +293,7 @@ def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Consol
     said = console.run("resume")
     assert said.code == 2
     look = f"`orchestrate status {run_id}`"
-    assert said.message == f"there is no terminal to ask on: look at {look}, then add --yes"
+    assert said.message == f"there is no terminal for the question: check with {look}, then add --yes"
 
 
 def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> None:
@@ -368,7 +368,7 @@ def test_a_state_file_that_cannot_be_read_is_told_once(
     assert run(["restore", "--state", f"sqlite:///{console.state}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("orchestrate: ")
-    assert "no SQLite database" in line
+    assert "not an SQLite database" in line
 
 
 def test_a_message_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ def test_without_a_terminal_the_only_run_is_taken_with_a_warning(
     begin(store, RUN)
     assert run([verb]) == ExitCode.DONE
     warned = capsys.readouterr().err
-    assert warned.startswith(f"warning: `orchestrate {verb}` names no run and acts on run {RUN} on lab")
+    assert warned.startswith(f"warning: `orchestrate {verb}` was given no run and acts on run {RUN} on lab")
     assert f"`orchestrate {verb} {RUN}`" in warned
     assert run([verb, "--yes"]) == ExitCode.DONE
     named = capsys.readouterr().err

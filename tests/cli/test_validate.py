@@ -86,7 +86,7 @@ def test_what_does_not_need_the_cluster_is_checked_without_it(
     assert ("ok", "es1", "service") in found
     assert found[-2:] == [("-", "es2", "address"), ("ok", "gate", "command")]
     assert says.format(file=file) in said.out
-    assert said.out.splitlines()[-1].startswith(f"{3 if name == 'lab' else 1} of these must")
+    assert said.out.splitlines()[-1].startswith(f"{'3 checks' if name == 'lab' else '1 check'} failed: ")
 
 
 def test_without_cluster_and_addresses_the_hosts_are_not_checked(

@@ -46,7 +46,7 @@ def plan(*holds: Hold) -> Plan:
 
 def test_the_question_says_what_a_yes_begins() -> None:
     assert question(plan()) == r"Restart 2 nodes of prod\x1b[2J in 1 wave, likely 1m 30s?"
-    assert question(plan(HOLD)).endswith("likely 1m 30s, though 1 rule holds it now?")
+    assert question(plan(HOLD)).endswith("likely 1m 30s, though 1 predicate holds it now?")
 
 
 @pytest.mark.parametrize(

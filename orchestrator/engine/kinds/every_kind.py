@@ -148,7 +148,7 @@ def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
     """A wave stays within one awareness zone: allocation puts the copies of a shard into different zones.
 
-    A node without a zone may be in any, so it counts as one of its own.
+    A node without a zone counts as a zone of its own.
     """
     attribute = question.policy.zone_attribute
     if attribute is None:

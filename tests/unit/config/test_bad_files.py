@@ -37,7 +37,7 @@ CLUSTER_FILES = [
     ("kind: elasticsearch\nname: x\nendpoints: []\n", 3, "endpoints", "must not be empty"),
     ("kind: elasticsearch\nname: x\nendpoints: http://a:1\n", 3, "endpoints", "must be a list, not a text"),
     ("kind: elasticsearch\nname: x\nendpoints:\n- http://a:1\n- ftp://a:1\n", 5, "endpoints[1]", "must begin with http:// or https://"),
-    ("kind: elasticsearch\nname: x\nendpoints: ['https://a']\n", 3, "endpoints[0]", "must name the port, such as https://es1:9200: neither 443 nor 9200 is taken for granted"),
+    ("kind: elasticsearch\nname: x\nendpoints: ['https://a']\n", 3, "endpoints[0]", "must name the port, such as https://es1:9200: neither 443 nor 9200 is assumed"),
     ("kind: elasticsearch\nname: x\nendpoints: ['http://[::1']\n", 3, "endpoints[0]", "must be a URL such as https://es1:9200"),
     ("kind: elasticsearch\nname: x\nendpoints: ['http://a:99999']\n", 3, "endpoints[0]", "must be a URL such as https://es1:9200"),
     ("kind: elasticsearch\nname: x\nendpoints: ['http://:9200']\n", 3, "endpoints[0]", "must be a URL such as https://es1:9200"),

@@ -305,7 +305,7 @@ WORDS = "must be a program and plain words: what means something to a shell (bla
 LISTED = "must be a host name or an IP address, alone"
 
 CLUSTER_FILES = [
-    (HEAD.replace("http://riak1:8098", "http://riak1"), 3, "endpoints[0]", "must name the port, such as http://riak1:8098: neither 80 nor 8098 is taken for granted"),
+    (HEAD.replace("http://riak1:8098", "http://riak1"), 3, "endpoints[0]", "must name the port, such as http://riak1:8098: neither 80 nor 8098 is assumed"),
     (HEAD.replace("riak1:8098", "u:s3cret@a:1"), 3, "endpoints[0]", "must not hold a user or a password; `/ping` and `/stats` are read without logging in"),
     ("kind: riak\nname: ring\n", None, "endpoints", "is missing"),
     (HEAD.replace("['http://riak1:8098']", "['http://a:1', 'http://a:1/']"), 3, "endpoints", "http://a:1 is given twice"),

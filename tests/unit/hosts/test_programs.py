@@ -169,7 +169,7 @@ RIAK = ServiceSettings(
 )
 
 
-def test_the_right_to_reboot_is_apart_from_the_rights_of_the_service(tmp_path: Path) -> None:
+def test_the_right_to_reboot_is_apart_from_the_service_rights(tmp_path: Path) -> None:
     """A host that may be controlled and not rebooted says so, with what to do; this machine never may."""
     refusing = SUDO.replace("shift ;; *) break", "shift ;; *reboot*) exit 1 ;; *) break")
     script(tmp_path / "bin" / "sudo", refusing, tmp_path)

@@ -63,7 +63,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="every_shard_keeps_started_copies",
-        why="If the only started copies of a shard are on the wave, the shard is unavailable with it.",
+        why="If all started copies of a shard are on the wave, the shard is unavailable meanwhile.",
         check=on_cluster(redundancy.every_shard_keeps_started_copies),
         lasting=on_cluster(redundancy.copies_that_no_time_brings),
         about=About.WAVE,

@@ -105,7 +105,7 @@ def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy is missing that was there before the run, on the nodes of earlier waves or on others.
+    """No copy is missing that was there when the run began, on any node.
 
     Unassigned copies of new indices and of new replicas do not count. Nor do copies that recover:
     `no_recovery_on_candidates` holds the nodes that take part in a recovery.

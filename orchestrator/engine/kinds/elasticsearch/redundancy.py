@@ -167,7 +167,7 @@ def _tiers_too(node: Node) -> frozenset[Role]:
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """The share `min_capacity` of each tier's data nodes stays up."""
+    """At least the share `min_capacity` of each tier's data nodes stays up."""
     wave, least = set(question.wave.nodes), question.policy.min_capacity
     tiers = {role for node in view.nodes for role in node.roles} & DATA_ROLES
     for tier in sorted(tiers, key=lambda role: role.value):

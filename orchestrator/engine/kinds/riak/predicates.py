@@ -156,7 +156,7 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """With the wave down besides nodes that are down already, a quorum of every preference list stays up."""
+    """With the wave and the nodes that are down already, every preference list keeps a quorum."""
     ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
     for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
         if isinstance(part, Unknown):
