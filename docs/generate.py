@@ -49,17 +49,13 @@ from orchestrator.hosts.tunables import (
     jvm,
     kernel_parameters,
     limits,
-    numad,
-    persisting,
+    own_files,
     queues,
-    rc_local,
     registry,
-    sysctls,
-    tmpfiles,
-    tuned,
-    udev,
+    services,
 )
 from orchestrator.hosts.tunables.standing import shown as _shown
+from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import Event
@@ -136,13 +132,14 @@ _ALSO_WRITTEN: Final = """\
 
 _TUNING: Final = """\
 A tuning profile has the wanted values of a host's kernel and services. For each tunable the program reads
-the running value and the value after the next boot, and lists the changes that are needed. Each change is
+the running value, and lists the changes that are needed. The row `boot` is the script that sets these values
+at each boot; "at next boot" is a fact: the script has the value and its unit is enabled. Each change is
 recorded with the original value, so that it can be undone. `tune check` changes nothing.
 
 | verdict | meaning |
 |---|---|
-| `ok` | has the wanted value, also after the next boot |
-| `drift` | has another value, now or after the next boot; the changes are listed |
+| `ok` | has the wanted value now; of `boot`: the script is as wanted, and enabled |
+| `drift` | has another value now; of `boot`: the script is not as wanted; the changes are listed |
 | `not_applicable` | the host does not have this tunable |
 | `unknown` | could not be read, or has another value that the program cannot change: the detail says which |
 
@@ -150,8 +147,7 @@ Tunables are applied in the order of this table; the order in the profile does n
 """
 _STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
 _TUNABLE_MODULES: Final = (
-    ("tuned", tuned),
-    ("numad", numad),
+    ("Services", services),
     ("Huge pages", huge_pages),
     ("Disks", devices),
     ("The scheduler", io_scheduler),
@@ -162,11 +158,10 @@ _TUNABLE_MODULES: Final = (
     ("Erlang's schedulers", erlang),
 )
 _LASTING_MODULES: Final = (
-    ("Files of the program", persisting),
-    ("Kernel parameters", sysctls),
-    ("Huge pages, with systemd", tmpfiles),
-    ("Disks, with systemd", udev),
-    ("Huge pages and disks, on RHEL 6", rc_local),
+    ("The boot script", boot_files),
+    ("At the next boot", boot),
+    ("Earlier versions", old_ways),
+    ("Files of the program", own_files),
 )
 
 

@@ -8,6 +8,7 @@ from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.model.action import TuneHost
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.tuning import BOOT
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Goal
 
@@ -30,6 +31,8 @@ def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
     if not isinstance(action, TuneHost):
         return
     wanted = {setting.tunable for setting in policy.tune.settings} if policy.tune else set()
+    if policy.tune and policy.tune.persist:
+        wanted.add(BOOT)
     if action.tunable not in wanted:
         yield f"{action.tunable} of {action.node} is set, and no profile asks for it"
     if not action.changes:

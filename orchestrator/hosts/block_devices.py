@@ -100,14 +100,34 @@ def leaf_disks(real: Mapping[str, Reading[str]], tables: BlockTables) -> Reading
     return tuple(_device(name, parts, tables) for name, parts in sorted(found.items()))
 
 
+def mount_points(real: Mapping[str, Reading[str]], tables: BlockTables) -> Reading[Mapping[str, str]]:
+    """The mount point of each data path; the arguments are those of `leaf_disks`."""
+    found: dict[str, str] = {}
+    for path, where in real.items():
+        if isinstance(where, Unknown):
+            return Unknown(reason=f"{path}: {where.reason}")
+        mount = mount_of(where, tables.mounts)
+        if mount is None:
+            return Unknown(reason=f"{path}: no mount that it lies on is shown")
+        found[path] = mount.where
+    return found
+
+
 def _device(name: str, parts: Sequence[tuple[str, _Leaf]], tables: BlockTables) -> BlockDevice:
     return BlockDevice(
         name=name,
         rotational=tables.rotational.get(name),
         data_paths=tuple(dict.fromkeys(path for path, _ in parts)),
         through=tuple(dict.fromkeys(each for _, leaf in parts for each in leaf.through)),
+        tops=tuple(dict.fromkeys(_top(leaf, tables) for _, leaf in parts)),
         multipath=next((leaf.multipath for _, leaf in parts if leaf.multipath), ""),
     )
+
+
+def _top(leaf: _Leaf, tables: BlockTables) -> str:
+    """The device under the file system; of a partition, its disk."""
+    top = leaf.through[0] if leaf.through else leaf.name
+    return tables.disks.get(top, top)
 
 
 def _of_path(path: str, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]:

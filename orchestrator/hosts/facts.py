@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.hosts import block_devices
 from orchestrator.hosts.block_tables import BlockTables, read_tables
 from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
-from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_of
+from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_name, unit_of
 from orchestrator.hosts.facts_system import read_system
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
@@ -56,6 +56,7 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
     if isinstance(system, Unknown):
         return system
     services = asked_services(settings, reads)
+    devices, mounts = _devices(answer, settings)
     return HostFacts(
         kernel=system.kernel,
         distribution=system.distribution,
@@ -67,21 +68,13 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
         virtualisation=system.virtualisation,
         command_line=system.command_line,
         files=_files(answer, asked_files(settings, reads)),
-        not_executable=_not_executable(answer),
         services={name: _service(answer, system.init, name, services) for name in services},
         tuned=_tuned(answer),
-        devices=_devices(answer, settings),
+        devices=devices,
+        mounts=mounts,
+        limits=_limits(answer),
         data_paths=settings.data_paths,
         unit=unit_of(settings),
-    )
-
-
-def _not_executable(answer: Answer) -> Reading[frozenset[str]]:
-    told = answer.lines("not-executable")
-    return (
-        Unknown(reason=f"scripts of the boot: {told.reason}")
-        if isinstance(told, Unknown)
-        else frozenset(told)
     )
 
 
@@ -120,12 +113,12 @@ def _of_systemd(answer: Answer, name: str, asked: Sequence[str], *, linked: bool
     said = answer.output("systemctl")
     if isinstance(said, Unknown) or said.killed:
         why = said.reason if isinstance(said, Unknown) else said.why
-        return Unknown(reason=f"systemctl show {name}.service: {why}")
+        return Unknown(reason=f"systemctl show {unit_name(name)}: {why}")
     blocks = [
         dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
         for block in re.split(r"\n{2,}", said.text.strip())
     ]
-    unit = f"{name}.service"
+    unit = unit_name(name)
     named = [block for block in blocks if unit in (block.get("Id"), *block.get("Names", "").split())]
     # An alias is shown under the name of its target, in the position of the alias.
     in_order = [blocks[asked.index(name)]] if len(blocks) == len(asked) else []
@@ -199,16 +192,28 @@ def _profile(text: str) -> str | None:
     return None if name in ("", _OFF) else name
 
 
-def _devices(answer: Answer, settings: HostSettings) -> Reading[tuple[BlockDevice, ...]]:
+def _limits(answer: Answer) -> Mapping[str, str]:
+    said = answer.output("limits")
+    if isinstance(said, Unknown) or said.killed:
+        return {}
+    shown = dict(line.partition("=")[::2] for line in said.text.splitlines() if "=" in line)
+    return shown if shown.pop("LoadState", "") == "loaded" else {}
+
+
+def _devices(
+    answer: Answer, settings: HostSettings
+) -> tuple[Reading[tuple[BlockDevice, ...]], Reading[Mapping[str, str]]]:
+    """The disks behind the data paths, and where these are mounted."""
     if not settings.data:
-        return Unknown(reason="no data paths are named: set `hosts.data` in the cluster file")
+        none = Unknown(reason="no data paths are named: set `hosts.data` in the cluster file")
+        return none, none
     tables = _tables(answer)
     if isinstance(tables, Unknown):
-        return tables
+        return tables, tables
     real = {
         path: _real(answer, f"data {number}", settings) for number, path in enumerate(settings.data_paths)
     }
-    return block_devices.leaf_disks(real, tables)
+    return block_devices.leaf_disks(real, tables), block_devices.mount_points(real, tables)
 
 
 def _tables(answer: Answer) -> Reading[BlockTables]:

@@ -37,8 +37,6 @@ SYSTEM_FILES: Final = (
     *("/etc/debian_version", "/etc/inittab", "/etc/tune-profiles/active-profile", "/proc/cmdline"),
     *("/sys/devices/system/cpu/online", "/sys/devices/system/node/online"),
 )
-BOOT_SCRIPTS: Final = ("/etc/rc.d/rc.local", "/etc/rc.local")
-"""Boot scripts that count only while the file is executable."""
 HINTS: Final = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name")
 """Used where `systemd-detect-virt` is missing."""
 MARKERS: Final = (
@@ -46,6 +44,8 @@ MARKERS: Final = (
     *("/.dockerenv", "/run/.containerenv", "/proc/xen", "/proc/vz"),
 )
 """Paths whose existence is itself a fact."""
+LIMITS: Final = ("LoadState", "LimitNOFILE", "LimitMEMLOCK", "LimitNOFILESoft", "LimitMEMLOCKSoft")
+"""Limits of the node's unit: systemd has read templates, drop-ins and its own defaults for them."""
 UNIT_PROPERTIES: Final = ("Id", "Names", "LoadState", "ActiveState", "UnitFileState")
 
 _WILD: Final = re.compile(r"(\{device\}|\[[\w!^.-]+\]|[*?])")
@@ -131,6 +131,11 @@ def unit_of(settings: HostSettings) -> str:
     return settings.service.unit.replace("{node}", settings.node).removesuffix(".service")
 
 
+def unit_name(service: str) -> str:
+    """The name of a service's unit; a name with another unit's ending is kept."""
+    return service if service.endswith((".path", ".timer", ".socket")) else f"{service}.service"
+
+
 def asked_files(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
     """Every path and glob once, in order; `{device}` is not replaced yet."""
     unit = unit_of(settings)
@@ -160,6 +165,7 @@ def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
             _system(),
             _files(asked_files(settings, reads)),
             _services(asked_services(settings, reads)),
+            _limits(unit_of(settings)) if reads else "",
             (
                 "command -v tuned-adm >/dev/null &&"
                 f" out {FILE_BYTES} tuned limited {TOOL_SECONDS} tuned-adm active"
@@ -187,10 +193,6 @@ def _system() -> str:
             'k=$(uname -r 2>&1); r=$?; piece "out kernel" "$k"; piece exit "$r"',
             files,
             f'h \'note markers-of-system\'; for m in {markers}; do [ -e "$R$m" ] && echo "$m"; done',
-            (
-                f"h 'note not-executable'; for m in {' '.join(BOOT_SCRIPTS)}; do"
-                ' l=$(ls -lLd "$R$m" 2>/dev/null); case ${l%% *} in ""|*[xst]*) ;; *) echo "$m" ;; esac; done'
-            ),
             f'out {FILE_BYTES} memory grep "^MemTotal:" "$R/proc/meminfo"',
             (
                 '[ -e "$R/sys/devices/system/cpu/online" ] ||'
@@ -243,7 +245,7 @@ def _services(names: Sequence[str]) -> str:
     if not names:
         return ""
     properties = " ".join(f"-p {name}" for name in UNIT_PROPERTIES)
-    units = " ".join(shlex.quote(f"{name}.service") for name in names)
+    units = " ".join(shlex.quote(unit_name(name)) for name in names)
     lines = ["h 'note links'"]
     lines += [
         f'for m in "$R"/etc/rc[2345].d/S[0-9][0-9]{name} "$R"/etc/init.d/rc[2345].d/S[0-9][0-9]{name}; do'
@@ -264,6 +266,16 @@ def _services(names: Sequence[str]) -> str:
             f' else out {FILE_BYTES} {title} limited {TOOL_SECONDS} "$R"{script_of} status; fi; fi'
         )
     return "\n".join([*lines, "fi", "h 'services end'"])
+
+
+def _limits(unit: str) -> str:
+    if not unit:
+        return ""
+    properties = " ".join(f"-p {name}" for name in LIMITS)
+    shown = f"systemctl show {properties} -- {shlex.quote(unit_name(unit))}"
+    return (
+        f'if [ -d "$R/run/systemd/system" ]; then out {FILE_BYTES} limits limited {TOOL_SECONDS} {shown}; fi'
+    )
 
 
 def _virtualisation() -> str:

@@ -39,7 +39,7 @@ is() {
 # Folders that only we fill: made when missing, removed when empty.
 is_own_folder() {
     case ${1#"$root"} in
-        /etc/systemd/system/*.d|/etc/tuned/*|/etc/tune-profiles/*) return 0 ;;
+        /etc/systemd/system/*.d|/etc/tuned/*|/etc/tune-profiles/*|/etc/orchestrate-tuning) return 0 ;;
         *) return 1 ;;
     esac
 }
@@ -73,8 +73,23 @@ reload() {
     case $1 in
         systemd) [ ! -d "$root/run/systemd/system" ] || as_root systemctl daemon-reload ;;
         udev) [ ! -e "$root/run/udev/control" ] || as_root udevadm control --reload ;;
+        init) links_of "${path##*/}" ;;
         *) : ;;
     esac || { why="as wanted, but $1 did not read it${said:+: $said}"; return 1; }
+}
+
+# The links that start an init script at boot: made with it, removed with it.
+links_of() {
+    if [ -e "$path" ]; then
+        as_root chmod 0755 "$path" || return 1
+        if command -v chkconfig >/dev/null; then as_root chkconfig --add "$1"
+        else as_root update-rc.d "$1" defaults; fi
+    elif ! command -v chkconfig >/dev/null; then as_root update-rc.d "$1" remove
+    else
+        for link in "$root"/etc/rc.d/rc[0-6].d/[SK][0-9][0-9]"$1" "$root"/etc/rc[0-6].d/[SK][0-9][0-9]"$1"; do
+            if [ -L "$link" ]; then as_root rm -f "$link" || return 1; fi
+        done
+    fi
 }
 
 write_spec() {

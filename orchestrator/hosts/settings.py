@@ -138,6 +138,7 @@ class HostSettings:
         environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
         data: absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind
             them are tuned.
+        cluster: its name: nodes of several clusters can share a machine.
         root: a folder used in place of `/` on that machine; a prefix of every path that tuning reads or
             writes. Empty everywhere except on file trees.
     """
@@ -157,6 +158,7 @@ class HostSettings:
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
     data: tuple[str, ...] = ()
+    cluster: str = ""
     root: str = ""
 
     def __post_init__(self) -> None:

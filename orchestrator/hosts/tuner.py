@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never, cast
 
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
@@ -22,14 +22,17 @@ from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tunables.registry import TUNABLES
 from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tuning.boot import Place
+from orchestrator.hosts.tuning.boot_files import part_name
 from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
+from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
@@ -119,14 +122,12 @@ class Tuner:
             return Unknown(reason=self._redact(f"host of {node}: {reason}"))
 
     def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:
-        known = [tunable for tunable, _ in self._in_order(profile) if tunable is not None]
-        facts = self._facts(node, tuple(tunable.reads for tunable in known))
+        facts = self._facts(node, registry.reads(profile, self._tunables))
         if isinstance(facts, Unknown):
             return facts
-        states = [
-            self._state(tunable, facts, setting, profile) for tunable, setting in self._in_order(profile)
-        ]
-        return HostTuning(states=tuple(states))
+        settings, _ = cast("tuple[HostSettings, Connection]", self._way(node))
+        place = Place(part=part_name(settings.cluster, node), root=settings.root)
+        return registry.compare(facts, profile, place, tunables=self._tunables, check=self._check)
 
     def _facts(self, node: NodeName, reads: tuple[Reads, ...]) -> Reading[HostFacts]:
         found = self._way(node)
@@ -146,22 +147,14 @@ class Tuner:
             return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
         return facts
 
-    def _in_order(self, profile: TuningProfile) -> list[tuple[Tunable | None, TuningSetting]]:
-        """The settings with their tunables in the order of the changes; settings without one come last."""
-        places = {name: place for place, name in enumerate(self._tunables)}
-        settings = sorted(profile.settings, key=lambda one: places.get(one.tunable, len(places)))
-        return [(self._tunables.get(setting.tunable), setting) for setting in settings]
-
-    def _state(
-        self, tunable: Tunable | None, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
+    def _check(
+        self, tunable: Tunable, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
     ) -> TunableState:
         """The state of one tunable; a defect in one tunable does not affect the others."""
-        if tunable is None:
-            return unread(setting, f"there is no tunable named {setting.tunable}")
         try:
             return redacted_state(tunable.check(facts, setting, profile), self._redact)
         except Exception as error:  # noqa: BLE001  (as above)
-            return unread(setting, self._redact(defect(error)))
+            return registry.unread(setting, self._redact(defect(error)))
 
 
 def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
@@ -181,22 +174,4 @@ def redacted_state(state: TunableState, redact: Redactor) -> TunableState:
     """The same state without secrets in the texts for people; its changes stay exact, as they are sent."""
     return replace(
         state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
-    )
-
-
-def unread(setting: TuningSetting, why: str) -> TunableState:
-    """The state of a tunable that could not be read."""
-    wanted = (
-        setting.wanted
-        if isinstance(setting.wanted, str)
-        else ", ".join(map(": ".join, setting.wanted.items()))
-    )
-    return TunableState(
-        tunable=setting.tunable,
-        wanted=wanted,
-        running="",
-        at_boot="",
-        verdict=Verdict.UNKNOWN,
-        detail=why,
-        on_failure=setting.on_failure,
     )

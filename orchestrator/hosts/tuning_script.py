@@ -15,6 +15,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.file_shell import FILE_FUNCTIONS
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.hosts.tuning.boot_files import FOLDER
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.tuning import (
     BlockChange,
@@ -96,14 +97,19 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
         case ValueChange(path=path) | BlockChange(path=path):
             return (f"tee {shlex.quote(path)}",)
         case FileChange(path=path, reload=reload):
-            told = {Reload.SYSTEMD: ("systemctl daemon-reload",), Reload.UDEV: ("udevadm control --reload",)}
+            told = {
+                Reload.SYSTEMD: ("systemctl daemon-reload",),
+                Reload.UDEV: ("udevadm control --reload",),
+                Reload.INIT: _links(path),
+            }
             folder, quoted = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
             kept = (f"mkdir -p {folder}", f"rmdir {folder}") if is_own_folder(path.rpartition("/")[0]) else ()
             return (*kept, f"tee {quoted}", f"rm -f {quoted}", *told.get(reload, ()))
-        case ServiceChange(service=service):
+        case ServiceChange(service=service, found=found_mode, wanted=mode):
             name = shlex.quote(service)
             if systemd:
-                verbs = ("stop", "disable", "mask", "unmask", "enable", "start")
+                masks = ("mask", "unmask") if mode.masked or found_mode.masked else ()
+                verbs = ("stop", "disable", *masks, "enable", "start")
                 return tuple(f"systemctl {verb} {name}" for verb in verbs)
             return (
                 f"service {name} stop",
@@ -121,7 +127,14 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
 def is_own_folder(folder: str) -> bool:
     """Whether only this program fills a folder: the script makes it if missing and removes it if empty."""
     unit = folder.startswith("/etc/systemd/system/") and folder.endswith(".d")
-    return unit or folder.startswith(("/etc/tuned/", "/etc/tune-profiles/"))
+    return unit or folder == FOLDER or folder.startswith(("/etc/tuned/", "/etc/tune-profiles/"))
+
+
+def _links(path: str) -> tuple[str, ...]:
+    """For an init script: the rights that make it a program, and its links."""
+    name = shlex.quote(path.rpartition("/")[2])
+    chmod = f"chmod 0755 {shlex.quote(path)}"
+    return (chmod, f"chkconfig --add {name}", f"update-rc.d {name} defaults", f"update-rc.d {name} remove")
 
 
 def describe_changes(settings: HostSettings, changes: Sequence[Change]) -> str:

@@ -5,13 +5,15 @@ Pure: facts in, the one change to make out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from orchestrator.hosts.blocks import block_in, has_stray_marks
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.tuning.boot import is_part, is_shared, other_parts
+from orchestrator.hosts.tuning.boot_files import PARTS
 from orchestrator.model.host_facts import NOT_TEXT, HostFacts, ServiceFacts
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.tuning import (
@@ -64,11 +66,17 @@ _SCHEDULER: Final = "/queue/scheduler"
 def rank(change: Change) -> int:
     """The order of undoing, lowest first: changes that reset other values go before those values.
 
-    A switch of tuned's profile writes that profile's values, and a new scheduler begins with its own queue
-    depth: either would overwrite values that were restored before.
+    Our unit would set its values again. A switch of tuned's profile writes that profile's values, and a new
+    scheduler begins with its own queue depth: either would overwrite values that were restored before.
     """
     match change:
+        case ServiceChange() if is_shared(change):
+            return -2
+        case FileChange() if is_part(change):
+            return -1
         case TunedChange():
+            return 0
+        case FileChange(path=path) if path.startswith("/etc/tuned/"):
             return 0
         case ValueChange(path=path) if path.endswith(_SCHEDULER):
             return 1
@@ -92,19 +100,27 @@ def reads_for(changes: Sequence[Change]) -> Reads:
     """The facts to read from a host to compare it with these changes."""
     files = [one.path for one in changes if isinstance(one, ValueChange | FileChange | BlockChange)]
     services = [one.service for one in changes if isinstance(one, ServiceChange)]
+    if any(is_shared(one) for one in changes):
+        files.append(PARTS)
     return Reads(files=tuple(dict.fromkeys(files)), services=tuple(dict.fromkeys(services)))
 
 
-def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
+def standing(
+    facts: HostFacts, undoing: Sequence[Change], *, parts: Collection[str] = ()
+) -> Reading[Standing]:
     """The host's state for one subject with unrestored changes.
 
     Args:
         facts: of the host, with the parts that `reads_for` names.
         undoing: the inverses of this program's changes of the subject; all end at the original value. Empty
             if every value of this program equals the original one.
+        parts: parts of the boot script that are undone as well; the script stays for any other.
     """
     if not undoing:
         return Back(why="it has its original value")
+    others = other_parts(facts, parts) if is_shared(undoing[0]) else ()
+    if others:
+        return Back(why=f"it stays for {', '.join(others)}")
     shows = shown(facts, undoing[0])
     if isinstance(shows, Unknown):
         return shows

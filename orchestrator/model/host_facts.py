@@ -41,6 +41,9 @@ class BlockDevice:
         name: in `/sys/block`.
         rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
         data_paths: the data paths that use this disk.
+        tops: the whole devices under the file systems (`dm-0`), which decide about read-ahead; the disk
+        itself
+            where there is no layer between.
         through: the layers between file system and disk, from the top (`dm-0`, `md0`, `sda1`).
         multipath: the multipath device (`dm-2`) of which this disk is a path; empty if there is none. The
             kernel keeps the scheduler of such a disk at `none`; set it on the multipath device instead.
@@ -50,6 +53,7 @@ class BlockDevice:
     rotational: bool | None = None
     data_paths: tuple[str, ...] = ()
     through: tuple[str, ...] = ()
+    tops: tuple[str, ...] = ()
     multipath: str = ""
 
 
@@ -73,10 +77,11 @@ class HostFacts:
         files: by path, as the tunables requested them; a glob adds every path that it matches. A requested
             path that is missing here does not exist. A glob whose folder could not be listed is itself a key,
             with the value `Unknown`.
-        not_executable: boot scripts without execute permission, which the boot skips.
         services: by name, as the tunables requested them.
         tuned: the active profile of tuned or ktune; None = none, or no tuned.
         devices: the disks behind the data paths.
+        mounts: the mount point of each data path.
+        limits: of the node's unit, as systemd shows them (`LimitNOFILE`); empty if it shows no such unit.
         unit: the node's own service, without `.service`; empty when it is a container or a command.
     """
 
@@ -90,10 +95,11 @@ class HostFacts:
     virtualisation: str
     command_line: tuple[str, ...]
     files: Mapping[str, FileText] = field(default_factory=dict)
-    not_executable: Reading[frozenset[str]] = frozenset()
     services: Mapping[str, Reading[ServiceFacts]] = field(default_factory=dict)
     tuned: Reading[str | None] = NOT_READ
     devices: Reading[tuple[BlockDevice, ...]] = NOT_READ
+    mounts: Reading[Mapping[str, str]] = NOT_READ
+    limits: Mapping[str, str] = field(default_factory=dict)
     data_paths: tuple[str, ...] = ()
     unit: str = ""
 

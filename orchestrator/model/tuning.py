@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Wanted: TypeAlias = str | Mapping[str, str]
 """The wanted value of a tunable: a word, or a word by kind of device (`ssd`, `rotational`)."""
@@ -28,12 +28,17 @@ class Reload(Enum):
     NOBODY = "nobody"
     SYSTEMD = "systemd"
     UDEV = "udev"
+    INIT = "init"
+
+
+BOOT: Final = "boot"
+"""The script and the unit that set the values at each boot: a row of its own, beside the tunables."""
 
 
 class Verdict(Enum):
     """Result of comparing a tunable with the host.
 
-    `OK` and `DRIFT` are about the running system and, where the profile persists, the next boot.
+    `OK` and `DRIFT` are about the running system. The next boot has a verdict of its own, in the row `BOOT`.
     `NOT_APPLICABLE`: the host has no such thing (no SSD behind the data, no numad installed). This is fine.
     `UNKNOWN`: it could not be read. This never counts as fine.
     """
@@ -190,7 +195,7 @@ class TunableState:
 
     Attributes:
         wanted: for people, with the device where there is one (`none (sdb)`).
-        at_boot: the value after the next boot, where it is known.
+        at_boot: whether our unit sets it at the next boot, or what the tunable's own file or service says.
         detail: the reason, where the verdict alone is not enough.
         changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
     """

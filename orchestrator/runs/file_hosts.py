@@ -73,6 +73,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
             wording=None if riak is None else RiakWording(program=riak.command),
         ),
         data=host.data,
+        cluster=file.spec.name,
     )
 
 

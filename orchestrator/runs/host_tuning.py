@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
@@ -10,6 +10,7 @@ from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import JournalError
+from orchestrator.hosts.tuning.boot import is_part, is_shared
 from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing
 from orchestrator.model.action import ActionResult, Done, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
@@ -215,14 +216,28 @@ def look(where: TunedHosts, owed: Owed) -> list[Debt]:
     debts: list[Debt] = []
     for machine, node in spokesmen.items():
         told = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"where {node} is, is not known")
-        debts += [_debt(node, one, told) for one in sorted(owed[machine], key=lambda one: rank(one.wrote[0]))]
+        in_order = sorted(owed[machine], key=lambda one: rank(one.wrote[0]))
+        parts = {one.subject for one in in_order if is_part(one.wrote[0])}
+        debts += [_debt(node, one, told, parts) for one in in_order]
     return debts
 
 
-def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts]) -> Debt:
+def selected(owed: Owed, nodes: Collection[NodeName]) -> Owed:
+    """The changes of these nodes. What all nodes of a host share stays as long as another one needs it."""
+    found: dict[str, tuple[OwedChange, ...]] = {}
+    for machine, some in owed.items():
+        meant = [one for one in some if any(node in nodes for node in one.nodes)]
+        if any(is_part(one.wrote[0]) for one in some if one not in meant):
+            meant = [one for one in meant if not is_shared(one.wrote[0])]
+        if meant:
+            found[machine] = tuple(meant)
+    return found
+
+
+def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts], parts: Collection[str]) -> Debt:
     if isinstance(told, Unknown):
         return Debt(node=node, owed=one, stands=told, reached=False)
-    return Debt(node=node, owed=one, stands=standing(told, one.undoing))
+    return Debt(node=node, owed=one, stands=standing(told, one.undoing, parts=parts))
 
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:

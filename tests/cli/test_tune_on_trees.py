@@ -24,7 +24,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import open_store
 from tests.fakes import host_kinds
-from tests.fakes.host_tree import THP, THP_RHEL6, HostTree
+from tests.fakes.host_tree import THP, HostTree
 
 ES1 = NodeName("es1")
 KINDS: Mapping[str, Callable[[Path], HostTree]] = {
@@ -126,35 +126,6 @@ def test_values_that_others_set_anew_come_back_all_the_same(
         assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE
         assert tree.files() == before
         assert ledger.owed() == {}
-    finally:
-        port.close()
-
-
-def test_lines_in_a_script_that_the_boot_passes_over_do_not_last(
-    tmp_path: Path, around: Context, ledger: Ledger
-) -> None:
-    """`rc` of RHEL 6 runs what may be executed (check_runlevel): by the lines alone all would look well."""
-    tree = host_kinds.rhel6(tmp_path / "host")
-    tree.link("/etc/rc.local", "/etc/rc.d/rc.local")
-    tree.at("/etc/rc.d/rc.local").chmod(0o644)
-    before = tree.files()
-    port = Hosts({ES1: tree.settings()})
-    where = TunedHosts(
-        clock=around.clock, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
-    )
-    setting = TuningSetting(tunable="transparent_hugepage.enabled", wanted="never")
-    profile = TuningProfile(name="own", applies_to="elasticsearch", settings=(setting,))
-    try:
-        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
-        assert code is ExitCode.HELD, _said(around)
-        assert "UNKNOWN: /etc/rc.d/rc.local may not be executed" in _said(around)
-        changed = {name for name, text in tree.files().items() if before.get(name) != text}
-        assert changed == {f"{THP_RHEL6}/enabled"}
-        tree.at("/etc/rc.d/rc.local").chmod(0o744)
-        assert apply(where, profile, lambda: ledger, around, operator="anna", yes=True) is ExitCode.DONE
-        assert tree.at("/etc/rc.local").is_symlink()
-        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE
-        assert tree.files() == before
     finally:
         port.close()
 

@@ -40,6 +40,22 @@ if [ "$1" = is-enabled ]; then
     if [ -e "$unit.masked" ]; then echo masked; exit 1; fi
     [ -e "$unit.enabled" ] && echo enabled || { echo disabled; exit 1; }; exit 0
 fi
+if [ "$1" = show ]; then
+    shift
+    for word in "$@"; do
+        case $word in -*) continue ;; LoadState|ActiveState|UnitFileState|Id|Names|Limit*) continue ;; esac
+        case $word in *.path) unit=$word ;; *) unit=${word%.service} ;; esac
+        load=not-found state=
+        for file in "$root/etc/systemd/system/$word" "$here/units/$unit".*; do
+            if [ -e "$file" ]; then load=loaded state=disabled; fi
+        done
+        [ ! -e "$here/units/$unit.enabled" ] || state=enabled
+        [ -e "$here/units/$unit.running" ] && active=active || active=inactive
+        printf 'Id=%s\nNames=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n\n' "$word" "$word" \
+            "$load" "$active" "$state"
+    done
+    exit 0
+fi
 [ ! -e "$here/broken_$1" ] || { echo "Failed to $1 ${2-}: Connection timed out" >&2; exit 1; }
 case $1 in
     start) [ ! -e "$unit.masked" ] || { echo "Unit ${2-} is masked." >&2; exit 1; }; touch "$unit.running" ;;
@@ -63,6 +79,7 @@ esac
 """
 _CHKCONFIG = r"""
 echo "chkconfig $*" >>"$here/log"
+if [ "$1" = --add ]; then set -- "$2" on; fi
 for level in 2 3 4 5; do
     rm -f "$root/etc/rc$level.d/"[SK][0-9][0-9]"$1"
     case $2 in on) sign=S20 ;; *) sign=K80 ;; esac
@@ -73,7 +90,8 @@ _UPDATE_RC = r"""
 echo "update-rc.d $*" >>"$here/log"
 for level in 2 3 4 5; do
     rm -f "$root/etc/rc$level.d/"[SK][0-9][0-9]"$1"
-    case $2 in enable) sign=S20 ;; *) sign=K80 ;; esac
+    [ "$2" != remove ] || continue
+    case $2 in enable|defaults) sign=S20 ;; *) sign=K80 ;; esac
     ln -s "../init.d/$1" "$root/etc/rc$level.d/$sign$1"
 done
 """

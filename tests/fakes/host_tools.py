@@ -85,14 +85,23 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+limit() {
+  units=systemd/system/$name.service
+  for file in "$root/usr/lib/$units" "$root/etc/$units" "$root/etc/$units.d/"*.conf; do
+    [ -e "$file" ] && sed -n "s/^Limit$1=//p" "$file"
+  done | tail -n 1 | grep . || echo 1024
+}
 say() { case " $asked " in *" ${1%%=*} "*) echo "$1" ;; esac; }
 gap=
 for unit in $units; do
   name=${unit%.service}; at=$services/$name
+  # Of a unit whose file the program wrote there is no mark beside the tree.
+  for file in "$unit" "$unit.service"; do [ -e "$root/etc/systemd/system/$file" ] && mkdir -p "$at"; done
   case $verb in
   show)
     [ -n "$gap" ] && echo; gap=1
-    say "Id=$name.service"; say "Names=$name.service"
+    case $name in *.path) full=$name ;; *) full=$name.service ;; esac
+    say "Id=$full"; say "Names=$full"; say "LimitNOFILE=$(limit NOFILE)"; say "LimitMEMLOCK=$(limit MEMLOCK)"
     if [ -e "$at/masked" ]; then say LoadState=masked
     elif [ -d "$at" ]; then say LoadState=loaded; else say LoadState=not-found; fi
     if [ -e "$at/running" ]; then say ActiveState=active; say SubState=running
@@ -132,6 +141,7 @@ esac
 """
 
 CHKCONFIG: Final = """[ "$1" = --list ] && shift
+[ "$1" = --add ] && { shift; set -- "$1" on; }
 name=$1
 if [ ! -e "$root/etc/init.d/$name" ]; then
   echo "error reading information on service $name: No such file or directory" >&2; exit 1

@@ -21,6 +21,10 @@ UNTUNED = {
     "/etc/riak/riak.conf": "nodename = riak@10.0.0.1\n",
 }
 NUMAD = ServiceFacts(present=True, running=True, enabled=True)
+NO_BOOT = {
+    name: ServiceFacts(present=False) for name in ("orchestrate-tuning", "orchestrate-tuning.path", "ktune")
+}
+LIMITS = {"LimitNOFILE": "65535", "LimitMEMLOCK": "65536"}
 
 
 def rhel6() -> HostFacts:
@@ -44,12 +48,12 @@ def rhel6() -> HostFacts:
             "/etc/sysctl.conf": "net.ipv4.ip_forward = 0\n",
             "/etc/rc.d/rc.local": "#!/bin/sh\ntouch /var/lock/subsys/local\n",
             "/etc/rc.local": "#!/bin/sh\ntouch /var/lock/subsys/local\n",
-            "/etc/sysconfig/ktune": 'SYSCTL="/etc/sysctl.ktune"\nSYSCTL_POST="/etc/sysctl.conf"\n',
             "/etc/security/limits.conf": "# <domain> <type> <item> <value>\n",
         },
-        services={"numad": NUMAD, "tuned": NUMAD},
+        services={"numad": NUMAD, "tuned": NUMAD, **NO_BOOT},
         tuned="enterprise-storage",
         devices=(BlockDevice(name="sdb", rotational=True, data_paths=("/data",)),),
+        mounts={"/data": "/data"},
         data_paths=("/data",),
         unit="elasticsearch",
     )
@@ -74,16 +78,12 @@ def rhel7() -> HostFacts:
             f"{THP}/defrag": "[always] madvise never\n",
             f"{THP}/khugepaged/defrag": "1\n",
             "/etc/sysctl.conf": "# nothing\n",
-            "/etc/sysctl.d/99-sysctl.conf": "# nothing\n",
-            "/usr/lib/tuned/throughput-performance/tuned.conf": (
-                "[main]\nsummary=for servers\n\n[disk]\nreadahead=>4096\nelevator=deadline\n\n"
-                "[vm]\ntransparent_hugepages=always\n\n[sysctl]\nvm.swappiness=10\n"
-            ),
-            "/usr/lib/systemd/system/elasticsearch.service": "[Service]\nLimitNOFILE=65535\n",
         },
-        services={"numad": NUMAD, "tuned": NUMAD},
+        services={"numad": NUMAD, "tuned": NUMAD, **NO_BOOT},
         tuned="throughput-performance",
         devices=(BlockDevice(name="sdb", rotational=False, data_paths=("/data",)),),
+        mounts={"/data": "/data"},
+        limits=LIMITS,
         data_paths=("/data",),
         unit="elasticsearch",
     )
@@ -113,15 +113,15 @@ def current() -> HostFacts:
             f"{THP}/enabled": "[always] madvise never\n",
             f"{THP}/defrag": "always defer defer+madvise [madvise] never\n",
             f"{THP}/khugepaged/defrag": "1\n",
-            "/usr/lib/systemd/system/elasticsearch.service": "[Service]\nLimitNOFILE=65535\n",
-            "/usr/lib/sysctl.d/elasticsearch.conf": "vm.max_map_count=262144\n",
         },
-        services={"numad": NUMAD, "tuned": ServiceFacts(present=False)},
+        services={"numad": NUMAD, "tuned": ServiceFacts(present=False), **NO_BOOT},
         tuned=None,
         devices=(
             BlockDevice(name="nvme0n1", rotational=False, data_paths=("/data/fast",)),
             BlockDevice(name="sdc", rotational=True, data_paths=("/data/slow",)),
         ),
+        mounts={"/data/fast": "/data/fast", "/data/slow": "/data/slow"},
+        limits=LIMITS,
         data_paths=("/data/fast", "/data/slow"),
         unit="elasticsearch",
     )

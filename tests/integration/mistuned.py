@@ -23,6 +23,7 @@ WRONG: Mapping[str, str] = {
 """What the kernel has from its boot on; `tcp_retries2` is each container's own, the rest the machine's."""
 SCHEDULER = "bfq"
 TUNED_PROFILE = "lab-database"
+OTHER_PROFILE = "lab-other"
 PROFILE = "[main]\nsummary=What a vendor ships\n[vm]\ntransparent_hugepages=always\n"
 MANIFEST = r"""
 find /etc -printf '%p %y %m %U:%G %l\n' | sort
@@ -101,7 +102,8 @@ def mistune(cluster: HostCluster, name: str) -> None:
     if cluster.flavour.init == "sysv":
         cluster.exec(name, "update-rc.d numad enable 2>&1 && service numad start")
         return
-    put(cluster, name, f"/etc/tuned/profiles/{TUNED_PROFILE}/tuned.conf", PROFILE)
+    for profile in (TUNED_PROFILE, OTHER_PROFILE):
+        put(cluster, name, f"/etc/tuned/profiles/{profile}/tuned.conf", PROFILE)
     cluster.exec(name, "systemctl enable --now numad tuned 2>&1")
     cluster.exec(name, f"tuned-adm profile {TUNED_PROFILE}")
 
@@ -117,7 +119,7 @@ def reboot(cluster: HostCluster, name: str) -> None:
     Raises:
         LabError: the host does not go down, or does not come up.
     """
-    boot, applied = cluster.boot_id(name), _applied(cluster, name)
+    boot, applied = cluster.boot_id(name), applied_by_tuned(cluster, name)
     systemd = cluster.flavour.init == "systemd"
     tuned = systemd and cluster.exec(name, "systemctl is-enabled tuned", check=False).returncode == 0
     cluster.exec(name, "systemctl reboot" if systemd else "reboot", check=False)
@@ -130,13 +132,17 @@ def reboot(cluster: HostCluster, name: str) -> None:
     def settled() -> bool:
         if cluster.exec(name, waiting, check=False).stdout.strip():
             return False
-        return not tuned or _applied(cluster, name) > applied
+        if tuned and applied_by_tuned(cluster, name) == applied:
+            return False
+        # Our unit begins with tuned's, and ends when tuned has applied its profile.
+        ours = "systemctl is-active orchestrate-tuning" if systemd else "pgrep -f orchestrate-tuning/boot.sh"
+        return cluster.exec(name, ours, check=False).stdout.strip() in {"", "inactive"}
 
     if not wait_until(settled, seconds=BOOT_SECONDS):
         raise LabError(f"{name} does not end its boot")
 
 
-def _applied(cluster: HostCluster, name: str) -> int:
+def applied_by_tuned(cluster: HostCluster, name: str) -> int:
     """How often tuned has applied a profile: its unit counts as started before it has."""
     line = "grep -c 'static tuning from profile' /var/log/tuned/tuned.log"
     return int(cluster.exec(name, line, check=False).stdout.strip() or 0)

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.integration.hostlab.hosts import wait_until
 from tests.integration.mistuned import (
+    OTHER_PROFILE,
     SCHEDULER,
+    TUNED_PROFILE,
     WRONG,
+    applied_by_tuned,
     assert_same,
     device,
     mistune,
@@ -54,7 +58,7 @@ OF_KERNEL = frozenset(
         "vm.max_map_count",
     }
 )
-OF_HOST = frozenset({"io_scheduler", "numad", "tuned"})
+OF_HOST = frozenset({"boot", "io_scheduler", "numad"})
 Say = Callable[[str], None]
 
 
@@ -141,6 +145,30 @@ class Scene:
         self.cluster.wait_ready(status="green")  # a node that is not there is not checked
         self.assert_right()
 
+    def assert_right_after_tuned(self, name: str) -> None:
+        """tuned starts again, then changes its profile by hand: our unit writes last each time."""
+        for line in (
+            "systemctl restart tuned",
+            f"tuned-adm profile {OTHER_PROFILE}",
+            f"tuned-adm profile {TUNED_PROFILE}",
+        ):
+            applied = applied_by_tuned(self.cluster, name)
+            self.cluster.exec(name, line)
+
+            def has_applied(before: int = applied) -> bool:
+                return applied_by_tuned(self.cluster, name) > before
+
+            assert wait_until(has_applied, seconds=60.0), line
+            assert wait_until(lambda: self._is_right(name), seconds=60.0), (line, values(self.cluster, name))
+            shown = self.cluster.exec(name, "journalctl -u orchestrate-tuning -o cat -n 20").stdout
+            assert "/sys/kernel/mm/transparent_hugepage/enabled: always -> never" in shown, shown
+            self.say(f"{line}: right again")
+
+    def _is_right(self, name: str) -> bool:
+        idle = self.cluster.exec(name, "systemctl is-active orchestrate-tuning", check=False).stdout.strip()
+        found = values(self.cluster, name)
+        return idle == "inactive" and not set(self.wrong[name].items()) & set(found.items())
+
     def assert_reverted(self) -> None:
         """`tune revert` brings every host back to what it was, file by file and value by value."""
         run = revert(self.operator)
@@ -158,6 +186,7 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
 ) -> None:
     scene = Scene(fresh_host_cluster(FLAVOUR, nodes=1), tmp_path, say)
     scene.assert_applied()
+    scene.assert_right_after_tuned("es1")
     scene.assert_right_after_a_boot("es1")
     scene.assert_reverted()
 

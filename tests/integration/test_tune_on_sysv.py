@@ -1,4 +1,4 @@
-"""Host tuning on a sysv host: init scripts, rc.local, sysctl.conf. The kernel is the machine's own."""
+"""Host tuning on a sysv host: init scripts. The kernel is the machine's own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_a_sysv_host_is_tuned_lastingly_and_reverted(
     right = {path: value for path, value in values(cluster, HOST).items() if path in wrong}
     written = set(standing(cluster, HOST).files) - set(before.files)
     touched = {word for line in written for word in line.split() if word.startswith("/etc/")}
-    assert touched >= {"/etc/rc.local", "/etc/sysctl.conf"}, touched
+    assert touched >= {"/etc/orchestrate-tuning/boot.sh", "/etc/init.d/orchestrate-tuning"}, touched
+    assert not touched & {"/etc/rc.local", "/etc/sysctl.conf"}, touched
     reboot(cluster, HOST)
     assert check(operator).returncode == 0
     assert {path: value for path, value in values(cluster, HOST).items() if path in wrong} == right

@@ -19,6 +19,7 @@ from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, Tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
+    BOOT,
     FileChange,
     HostTuning,
     TunableState,
@@ -34,6 +35,7 @@ if not Path(SSHD).exists():
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 SWAPPINESS = "/proc/sys/vm/swappiness"
+PART = "/etc/orchestrate-tuning/lab+{node}.part"
 SYSCTL_FILE = "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf"
 PASSWORD = "open sesame"  # noqa: S105  (of a fake)
 HUGE_PAGES, SWAP = "transparent_hugepage.enabled", "vm.swappiness"
@@ -87,7 +89,7 @@ def make(tmp_path: Path, client_key: Path) -> Iterator[Make]:
         with known_hosts.open("a") as file:
             file.write(sshd.known())
         secret = None if sudo is not Sudo.PASSWORD else lambda: PASSWORD
-        changes = {"sudo": sudo, "sudo_password": secret, "root": str(tree.root)}
+        changes = {"sudo": sudo, "sudo_password": secret, "root": str(tree.root), "cluster": "lab"}
         machine = Machine(tree=tree, sshd=sshd, settings=sshd.settings(node, known_hosts, **changes))
         made.append(machine)
         return machine
@@ -107,7 +109,6 @@ def kernel(tree: ChangingHost) -> ChangingHost:
     tree.write("/sys/devices/system/node/online", "0\n")
     tree.write(SWAPPINESS, "60\n")
     tree.choices(THP, "always", "madvise", "never", now="always")
-    tree.at("/etc/tmpfiles.d").mkdir()
     tree.systemd()
     return tree
 
@@ -154,7 +155,7 @@ def is_right(machine: Machine) -> bool:
     return (
         tree.at(THP).read_text() == "always madvise [never]\n"
         and tree.at(SWAPPINESS).read_text() == "1"
-        and "vm.swappiness = 1" in tree.at(SYSCTL_FILE).read_text()
+        and "parameter vm.swappiness 1" in tree.at(PART.format(node=machine.settings.node)).read_text()
     )
 
 
@@ -168,14 +169,14 @@ def test_a_host_is_read_tuned_found_right_and_put_back(make: Make, sudo: Sudo) -
     try:
         found = hosts.tuning(["es1"], PROFILE)["es1"]
         assert isinstance(found, HostTuning)
-        assert [one.verdict for one in found.states] == [Verdict.DRIFT] * 2
+        assert [one.verdict for one in found.states] == [Verdict.DRIFT] * 3  # the next boot is one
         for one in found.drifted:
             result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=one.tunable, changes=one.changes))
             assert isinstance(result, Done), result
         assert is_right(machine)
         after = hosts.tuning(["es1"], PROFILE)["es1"]
         assert isinstance(after, HostTuning)
-        assert [one.verdict for one in after.states] == [Verdict.OK] * 2
+        assert [one.verdict for one in after.states] == [Verdict.OK] * 3
         for one in reversed(found.drifted):
             back = tuple(change.undone() for change in reversed(one.changes))
             result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=one.tunable, changes=back))
@@ -259,12 +260,12 @@ def test_a_read_only_file_system_is_told_and_nothing_is_altered(make: Make, tmp_
         pytest.skip("mounting needs root")
     machine = make("es1", entry=read_only(tmp_path / "es1" / "root" / "etc"))
     _, results = tune_all({"es1": machine, "es2": (other := make("es2"))})
-    swap = results["es1", SWAP]
-    assert isinstance(swap, InDoubt)  # the running value is set; the file for the next boot is not
-    assert "Read-only file system" in swap.reason
-    assert f"change 2 of 2 ({SYSCTL_FILE})" in swap.reason
+    boot = results["es1", BOOT]
+    assert isinstance(boot, Refused)  # the running value is set; the script of the next boot is not there
+    assert "Read-only file system" in boot.reason
+    assert isinstance(results["es1", SWAP], Done)
     assert machine.tree.at(SWAPPINESS).read_text() == "1"
-    assert not machine.tree.at(SYSCTL_FILE).exists()
+    assert not machine.tree.at("/etc/orchestrate-tuning").exists()
     assert is_right(other)
 
 

@@ -16,6 +16,7 @@ from orchestrator.hosts.reviewed_script import script_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.host_tuning import selected
 from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
@@ -71,11 +72,7 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
         known, ports = ledger.addresses(), context.ports(file)
         with _hosts(ports, context, state, nodes, known=known) as where:
             meant = {*where.nodes, *where.unplaced}
-            owed = {
-                machine: some
-                for machine, some in ledger.owed(where.machine).items()
-                if any(node in meant for one in some for node in one.nodes)
-            }
+            owed = selected(ledger.owed(where.machine), meant)
             if not owed:
                 return _nothing_owed(file.spec.name, context)
             return int(revert_changes(where, ledger, owed, context, operator=context.operator, yes=yes))

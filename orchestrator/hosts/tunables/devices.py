@@ -1,4 +1,4 @@
-"""The common part of all tunables of a disk's queue: which disks, which values, and how they persist.
+"""The common part of all tunables of a disk's queue: which disks, and which values.
 
 Only disks that carry a data path are read and written. The kind of a disk (`ssd` or `rotational`) is the
 profile's value, else the kernel's, which is wrong for many virtual disks.
@@ -6,15 +6,15 @@ profile's value, else the kernel's, which is wrong for many virtual disks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
-from orchestrator.hosts.tunables import rc_local, tuned_profiles, udev
-from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.standing import Absent, AtBoot, Part, Standing, judged, why_not_lasting
+from orchestrator.hosts.tunables.standing import Absent, Part, Standing, judged
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import BlockDevice, HostFacts, InitSystem
+from orchestrator.model.host_facts import BlockDevice, HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     Change,
@@ -27,6 +27,18 @@ from orchestrator.model.tuning import (
 SSD: Final = "ssd"
 ROTATIONAL: Final = "rotational"
 KINDS: Final = (SSD, ROTATIONAL)
+
+
+class Where(Enum):
+    """Which devices have a value.
+
+    `SCHEDULERS`: the disks, but the multipath device instead of its paths, which the kernel keeps at `none`.
+    `TOPS`: the devices under the file systems, which alone decide what is read ahead.
+    """
+
+    DISKS = "disks"
+    SCHEDULERS = "schedulers"
+    TOPS = "tops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,32 +74,27 @@ class QueueTunable:
         attribute: below `/sys/block/NAME`.
         aim: from the file's text and the wanted word to the value to write.
         faulty: the fault in a word of a profile; None if it is valid.
-        tuned_option: its name in tuned's disk plugin; empty if it has none.
-        of_paths: whether the paths of a multipath device have a value of their own.
+        where: the devices between file system and disk that have the value.
         reset_by: the tunable whose change makes the kernel reset this value.
-        command_line: the value that the kernel command line gives a disk, from the file's text and the words.
     """
 
     name: str
     attribute: str
     aim: Callable[[str, str], Aim]
     faulty: Callable[[str], str | None]
-    tuned_option: str = ""
-    of_paths: bool = True
+    where: Where = Where.DISKS
     reset_by: QueueTunable | None = None
-    command_line: Callable[[str, tuple[str, ...]], AtBoot] = lambda _text, _words: AtBoot()
 
     @property
     def reads(self) -> Reads:
-        """The disks' files, and the files that set them at boot."""
-        return Reads(
-            files=(
-                f"/sys/block/{{device}}/{self.attribute}",
-                *udev.FILES,
-                *rc_local.PATHS,
-                *tuned_profiles.FILES,
-            )
-        )
+        """The disks' files."""
+        return Reads(files=(f"/sys/block/{{device}}/{self.attribute}",))
+
+    def line(self, setting: TuningSetting) -> str:
+        """One word for each kind of disk; `-` = the profile wants nothing of it."""
+        wanted = setting.wanted
+        words = [wanted if isinstance(wanted, str) else wanted.get(kind, "-") for kind in KINDS]
+        return shlex.join(["disks", self.attribute.removeprefix("queue/"), *words])
 
     def valid(self, setting: TuningSetting) -> str | None:
         """A word for all disks, or one word for each kind."""
@@ -117,31 +124,6 @@ class QueueTunable:
             if disk.aim.target != disk.aim.found or self._will_be_reset(facts, disk.device, profile)
         )
 
-    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """A udev rule for each disk, or lines of rc.local; no change if the next boot is already right."""
-        disks = [
-            (disk, disk.aim.target)
-            for disk in self.disks(facts, setting, profile)
-            if isinstance(disk, Disk) and disk.aim.target is not None
-        ]
-        if not profile.persist or not disks:
-            return ()
-
-        def holds(later: HostFacts) -> bool:
-            by_files = all(self._layer(later, disk).value == target for disk, target in disks)
-            sure = not any(self._layer(later, disk).unsure for disk, _ in disks)
-            return (by_files and sure) or all(self._lasts(disk, self.boot(later, disk)) for disk, _ in disks)
-
-        match facts.init:
-            case InitSystem.SYSTEMD:
-                values = [(disk.device.name, target) for disk, target in disks]
-                return udev.persisted(facts, self.name, self.attribute, values, holds)
-            case InitSystem.SYSV:
-                lines = [(disk.path, target) for disk, target in disks]
-                return rc_local.persisted(facts, self.name, lines, holds)
-            case InitSystem.OTHER:
-                return ()
-
     def disks(
         self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
     ) -> Iterator[Disk | Standing]:
@@ -151,10 +133,7 @@ class QueueTunable:
             return
         if not facts.devices and not facts.data_paths:
             yield _unread(str(setting.wanted), "", "no data path is known: `hosts.data` of the cluster file")
-        for device in facts.devices:
-            if device.multipath and not self.of_paths:
-                yield Absent(of=device.name, why=f"a path of {device.multipath}: the kernel keeps it at none")
-                continue
+        for device in self._devices(facts.devices, profile.devices):
             wanted = _wanted(device, setting.wanted, profile.devices)
             if not isinstance(wanted, str):
                 yield wanted
@@ -172,10 +151,21 @@ class QueueTunable:
                 else:
                     yield Disk(device=device, path=path, aim=aim)
 
-    def boot(self, facts: HostFacts, disk: Disk) -> AtBoot:
-        """The value of a disk after the next boot: tuned comes after udev."""
-        by_tuned = tuned_profiles.at_boot(facts, lambda profile: self.of_tuned(profile, disk))
-        return by_tuned or self._layer(facts, disk)
+    def _devices(self, disks: Sequence[BlockDevice], told: Mapping[str, str]) -> Iterator[BlockDevice]:
+        """The devices that have the value. A device above several disks is an SSD if all of them are."""
+        above: dict[str, list[BlockDevice]] = {}
+        for disk in disks:
+            names = {
+                Where.DISKS: (disk.name,),
+                Where.SCHEDULERS: (disk.multipath or disk.name,),
+                Where.TOPS: disk.tops or (disk.name,),
+            }
+            for name in names[self.where]:
+                above.setdefault(name, []).append(disk)
+        for name, some in above.items():
+            kinds = {_turns(disk, told) for disk in some}
+            kind = None if None in kinds else any(kinds)
+            yield replace(some[0], name=name, rotational=kind)
 
     def _will_be_reset(self, facts: HostFacts, device: BlockDevice, profile: TuningProfile) -> bool:
         other = self.reset_by
@@ -194,50 +184,20 @@ class QueueTunable:
             if not isinstance(disk, Disk):
                 yield disk
                 continue
-            aim, boot = disk.aim, self.boot(facts, disk)
-            lasts = self._lasts(disk, boot)
+            aim = disk.aim
             yield Part(
                 of=disk.device.name,
                 wanted=aim.target or str(_wanted(disk.device, setting.wanted, profile.devices)),
                 found=aim.found,
-                at_boot=boot,
                 running=None if aim.target is None else aim.found == aim.target,
-                lasts=lasts,
-                detail=aim.why or why_not_lasting(facts, profile, boot, lasting=lasts),
+                detail=aim.why,
             )
 
-    def _lasts(self, disk: Disk, boot: AtBoot) -> bool | None:
-        if boot.unsure or disk.aim.target is None:
-            return None
-        return boot.value == disk.aim.target
 
-    def _layer(self, facts: HostFacts, disk: Disk) -> AtBoot:
-        """The value after the next boot without tuned."""
-        if facts.init is InitSystem.SYSV:
-            found = rc_local.at_boot(facts, disk.path)
-        else:
-            found = udev.at_boot(facts, disk.device, self.attribute)
-        if found.value is not None or found.unsure:
-            return found
-        text = facts.text(disk.path)
-        return self.command_line(text if isinstance(text, str) else "", facts.command_line)
-
-    def of_tuned(self, profile: tuned_profiles.Profile, disk: Disk) -> str | None:
-        """The value that a tuned profile gives a disk; None if it sets none."""
-        by_path = profile.sysfs(disk.path)
-        if by_path is not None or not self.tuned_option:
-            return by_path
-        theirs = profile.disk(disk.device.name, self.tuned_option)
-        return None if theirs is None else _meant(theirs, disk.aim.target)
-
-
-def _meant(theirs: str, target: str | None) -> str:
-    """The meaning of tuned's word: `>4096` is "at least", `deadline` is the same as `mq-deadline`."""
-    if theirs.startswith(">") and target is not None and is_number(target) and is_number(theirs[1:].strip()):
-        return str(max(int(theirs[1:]), int(target)))
-    if {theirs, target} in ({"none", "noop"}, {"deadline", "mq-deadline"}) and target is not None:
-        return target
-    return theirs
+def _turns(disk: BlockDevice, told: Mapping[str, str]) -> bool | None:
+    """Whether a disk turns: as the profile says, else as the kernel says."""
+    kind = told.get(disk.name)
+    return disk.rotational if kind is None else kind == ROTATIONAL
 
 
 def _wanted(device: BlockDevice, wanted: str | Mapping[str, str], told: Mapping[str, str]) -> str | Standing:
@@ -254,4 +214,4 @@ def _wanted(device: BlockDevice, wanted: str | Mapping[str, str], told: Mapping[
 
 
 def _unread(wanted: str, of: str, why: str) -> Part:
-    return Part(of=of, wanted=wanted, found="", at_boot=AtBoot(), running=None, lasts=None, detail=why)
+    return Part(of=of, wanted=wanted, found="", running=None, detail=why)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.persisting import first_that_holds, own_block
-from orchestrator.hosts.tunables.standing import AtBoot, Part, judged
+from orchestrator.hosts.tunables.own_files import first_that_holds, own_block
+from orchestrator.hosts.tunables.standing import Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
@@ -30,6 +30,25 @@ _AUTO: Final = "auto"
 _ONE_LESS_FOR: Final = 6
 _MOST: Final = 1024
 """The maximum number of schedulers of an Erlang machine (`erl`, flag `+S`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InFile:
+    """The number that a file sets.
+
+    Attributes:
+        value: total and online; None if no file sets it.
+        by: the file.
+        unsure: why it is not known.
+    """
+
+    value: str | None = None
+    by: str = ""
+    unsure: str = ""
+
+    def __str__(self) -> str:
+        """The text for a table."""
+        return f"{self.value} by {self.by}" if self.value is not None else "not set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +69,10 @@ class ErlangSchedulers:
             return None
         return f"must be {_AUTO} (one less for every six logical CPUs) or a whole number up to {_MOST}"
 
+    def line(self, setting: TuningSetting) -> str:  # noqa: ARG002  (every tunable has this shape)
+        """None: its own file sets it."""
+        return ""
+
     def supported(self, facts: HostFacts) -> str | None:
         """It applies to Riak alone."""
         return None if _file(facts) is not None else "there is no Riak in /etc/riak"
@@ -62,9 +85,8 @@ class ErlangSchedulers:
         part = Part(
             wanted="" if wanted is None else f"{wanted}:{wanted}",
             found="not set" if found.value is None else f"{found.value}, from the next start on",
-            at_boot=found,
+            at_boot=str(found),
             running=right,
-            lasts=right,
             detail=found.unsure or ("the number of CPUs is not known" if wanted is None else _detail(found)),
         )
         return judged(self, facts, setting, profile, (part,))
@@ -87,15 +109,6 @@ class ErlangSchedulers:
 
         return first_that_holds(facts, (own_block(facts, file, self.name, lines),), holds)
 
-    def persist(
-        self,
-        facts: HostFacts,  # noqa: ARG002  (every tunable has this shape)
-        setting: TuningSetting,  # noqa: ARG002  (as above)
-        profile: TuningProfile,  # noqa: ARG002  (as above)
-    ) -> tuple[Change, ...]:
-        """Nothing more: the number is in a file, and so persists from the start."""
-        return ()
-
 
 def schedulers(cpus: int) -> int:
     """One less for every six logical CPUs: 12 → 10, 16 → 14, 24 → 20 (Basho's tuning guide for R16)."""
@@ -115,30 +128,30 @@ def _file(facts: HostFacts) -> str | None:
     return _CONF if facts.text(_CONF) is not None else None
 
 
-def _found(facts: HostFacts, file: str) -> AtBoot:
+def _found(facts: HostFacts, file: str) -> _InFile:
     text = facts.text(file)
     if not isinstance(text, str):
-        return AtBoot(unsure=f"{file} could not be read")
+        return _InFile(unsure=f"{file} could not be read")
     if file == _ARGS:
-        return _at_boot(re.findall(r"^\s*\+S\s+(\d+)(?::(\d+))?", text, re.MULTILINE), file)
+        return _in_file(re.findall(r"^\s*\+S\s+(\d+)(?::(\d+))?", text, re.MULTILINE), file)
     advanced = facts.text(_ADVANCED)
     if isinstance(advanced, Unknown):
-        return AtBoot(unsure=f"{_ADVANCED} could not be read: {advanced.reason}")
+        return _InFile(unsure=f"{_ADVANCED} could not be read: {advanced.reason}")
     bare = re.sub(r"%.*", "", advanced or "")
     winning = re.findall(r'"\+S"\s*,\s*"(\d+)(?::(\d+))?"', bare)
     if winning:
-        return _at_boot(winning, _ADVANCED)
+        return _in_file(winning, _ADVANCED)
     total, online = (_last(text, key) for key in (_TOTAL, _ONLINE))
     if total is None and online is None:
-        return AtBoot()
-    return AtBoot(value=f"{total or '?'}:{online or '?'}", by=file)
+        return _InFile()
+    return _InFile(value=f"{total or '?'}:{online or '?'}", by=file)
 
 
-def _at_boot(pairs: list[tuple[str, str]], file: str) -> AtBoot:
+def _in_file(pairs: list[tuple[str, str]], file: str) -> _InFile:
     if not pairs:
-        return AtBoot()
+        return _InFile()
     total, online = pairs[-1]
-    return AtBoot(value=f"{total}:{online or total}", by=file)
+    return _InFile(value=f"{total}:{online or total}", by=file)
 
 
 def _last(text: str, key: str) -> str | None:
@@ -146,7 +159,7 @@ def _last(text: str, key: str) -> str | None:
     return found[-1] if found else None
 
 
-def _detail(found: AtBoot) -> str:
+def _detail(found: _InFile) -> str:
     return f"{_ADVANCED} sets +S and wins: change it there" if found.by == _ADVANCED else ""
 
 

@@ -8,15 +8,15 @@ node is down.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.hosts.tunables import rc_local, tmpfiles, tuned_profiles
 from orchestrator.hosts.tunables.choices import parse
-from orchestrator.hosts.tunables.standing import AtBoot, Part, judged, why_not_lasting
+from orchestrator.hosts.tunables.standing import Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, ValueChange
 
 TOP: Final = "/sys/kernel/mm/transparent_hugepage"
@@ -27,8 +27,6 @@ _SWITCH: Final = {"0": "no", "1": "yes"}
 """Values of khugepaged's switch in new kernels, and in RHEL 6."""
 _FOLDER: Final = 4
 """Position of the folder's name in a path."""
-_COMMAND_LINE: Final = "transparent_hugepage="
-_COMMAND_LINE_SIZES: Final = "thp_anon="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +60,9 @@ class HugePages:
 
     @property
     def reads(self) -> Reads:
-        """The files of the kernel, and the files that set them at boot."""
+        """The files of the kernel."""
         sizes = (f"{TOP}/hugepages-*/enabled",) if self.file == _ENABLED else ()
-        own = (f"{TOP}/{self.file}", f"{RHEL6}/{self.file}", *sizes)
-        return Reads(files=(*own, *tmpfiles.FILES, *rc_local.PATHS, *tuned_profiles.FILES))
+        return Reads(files=(f"{TOP}/{self.file}", f"{RHEL6}/{self.file}", *sizes))
 
     def valid(self, setting: TuningSetting) -> str | None:
         """Refuse words that no kernel accepts."""
@@ -81,19 +78,15 @@ class HugePages:
         """The state of the general files, and of the sizes that set their own value."""
         parts = []
         for file in self._files(facts, setting):
-            boot = self._boot(facts, file.path)
-            lasts = self._lasts(file, boot)
-            if file.of.startswith("hugepages-") and file.right and lasts:
+            if file.of.startswith("hugepages-") and file.right:
                 continue
             parts.append(
                 Part(
                     of=file.of,
                     wanted=file.target or str(setting.wanted),
                     found=file.found,
-                    at_boot=boot,
                     running=file.right,
-                    lasts=lasts,
-                    detail=file.detail or why_not_lasting(facts, profile, boot, lasting=lasts),
+                    detail=file.detail,
                 )
             )
         return judged(self, facts, setting, profile, parts)
@@ -111,42 +104,9 @@ class HugePages:
             if file.right is False and file.target is not None
         )
 
-    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """Lines of tmpfiles.d, or of rc.local on RHEL 6; no change if the next boot is already right."""
-        files = list(self._files(facts, setting))
-        if not profile.persist or any(file.target is None for file in files):
-            return ()
-
-        def holds(later: HostFacts) -> bool:
-            by_files = all(self._lasts(file, self._layer(later, file.path)) for file in files)
-            return by_files or all(self._lasts(file, self._boot(later, file.path)) for file in files)
-
-        general = (file for file in files if not file.of.startswith("hugepages-"))
-        lines = [(file.path, file.target) for file in general if file.target]
-        if self._sizes_on_command_line(facts) and setting.wanted == "never":
-            lines.append((f"{TOP}/hugepages-*/enabled", "never"))
-        match facts.init:
-            case InitSystem.SYSTEMD:
-                return tmpfiles.persisted(facts, self.name, lines, holds)
-            case InitSystem.SYSV:
-                return rc_local.persisted(facts, self.name, lines, holds)
-            case InitSystem.OTHER:
-                return ()
-
-    def targets(self, facts: HostFacts, setting: TuningSetting) -> tuple[tuple[str, str], ...]:
-        """Every file with its target value, as far as the file offers it."""
-        return tuple((file.path, file.target) for file in self._files(facts, setting) if file.target)
-
-    def of_tuned(self, facts: HostFacts, profile: tuned_profiles.Profile, path: str) -> str | None:
-        """The value that a tuned profile gives a file; None if it sets none."""
-        by_path = profile.sysfs(path)
-        if by_path is not None or path != f"{TOP}/{self.file}":
-            return by_path
-        if self.file == _ENABLED:
-            # tuned's vm plugin leaves huge pages alone when the kernel command line names them.
-            named = any(word.startswith(_COMMAND_LINE) for word in facts.command_line)
-            return None if named else profile.huge_pages()
-        return profile.huge_pages_defrag() if self.file == "defrag" else None
+    def line(self, setting: TuningSetting) -> str:
+        """The same choice of words as here."""
+        return shlex.join(["huge_pages", self.file, str(setting.wanted)])
 
     def _tops(self, facts: HostFacts) -> tuple[str, ...]:
         paths = (f"{folder}/{self.file}" for folder in (TOP, RHEL6))
@@ -184,37 +144,6 @@ class HugePages:
             why = f"{wanted} is not offered: {text.strip() or 'the file is empty'}"
             return _File(path=path, of=of, found=found, target=None, right=None, detail=why)
         return _File(path=path, of=of, found=found, target=wanted, right=False)
-
-    def _lasts(self, file: _File, boot: AtBoot) -> bool | None:
-        if boot.unsure:
-            return None
-        if file.of.startswith("hugepages-"):
-            return boot.value in {None, file.target, "inherit", "never"}
-        return boot.value == file.target if boot.value is not None else False
-
-    def _boot(self, facts: HostFacts, path: str) -> AtBoot:
-        """The value of a file after the next boot: tuned comes last."""
-        by_tuned = tuned_profiles.at_boot(facts, lambda profile: self.of_tuned(facts, profile, path))
-        return by_tuned or self._layer(facts, path)
-
-    def _layer(self, facts: HostFacts, path: str) -> AtBoot:
-        """The same without tuned."""
-        by_files = rc_local.at_boot if facts.init is InitSystem.SYSV else tmpfiles.at_boot
-        found = by_files(facts, path)
-        if found.value is not None or found.unsure:
-            return found
-        if path.startswith(f"{TOP}/hugepages-"):
-            if self._sizes_on_command_line(facts):
-                return AtBoot(unsure=f"the kernel command line sets sizes apart ({_COMMAND_LINE_SIZES}…)")
-            return AtBoot()
-        if self.file == _ENABLED:
-            given = [word for word in facts.command_line if word.startswith(_COMMAND_LINE)]
-            if given:
-                return AtBoot(value=given[-1].removeprefix(_COMMAND_LINE), by="the kernel command line")
-        return AtBoot()
-
-    def _sizes_on_command_line(self, facts: HostFacts) -> bool:
-        return any(word.startswith(_COMMAND_LINE_SIZES) for word in facts.command_line)
 
 
 ENABLED: Final = HugePages(

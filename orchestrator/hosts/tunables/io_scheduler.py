@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.hosts.tunables.choices import parse
-from orchestrator.hosts.tunables.devices import Aim, QueueTunable
-from orchestrator.hosts.tunables.standing import AtBoot
+from orchestrator.hosts.tunables.devices import Aim, QueueTunable, Where
 
 WORDS: Final = ("none", "noop", "deadline", "mq-deadline", "cfq", "bfq", "kyber")
 _COUNTERPART: Final = {
@@ -20,8 +19,6 @@ _COUNTERPART: Final = {
     "deadline": "mq-deadline",
     "mq-deadline": "deadline",
 }
-_SINGLE_QUEUE: Final = frozenset({"noop", "deadline", "cfq", "anticipatory"})
-_COMMAND_LINE: Final = "elevator="
 
 
 def aim(text: str, wanted: str) -> Aim:
@@ -46,20 +43,10 @@ def _faulty(word: str) -> str | None:
     return None if word in WORDS else f"must be one of {', '.join(WORDS)}"
 
 
-def _command_line(text: str, words: tuple[str, ...]) -> AtBoot:
-    """`elevator=` applies to single-queue disks alone (the multi-queue block layer ignores it)."""
-    given = [word.removeprefix(_COMMAND_LINE) for word in words if word.startswith(_COMMAND_LINE)]
-    if not given or not _SINGLE_QUEUE.intersection(parse(text).offered):
-        return AtBoot()
-    return AtBoot(value=given[-1], by="the kernel command line")
-
-
 IO_SCHEDULER: Final = QueueTunable(
     name="io_scheduler",
     attribute="queue/scheduler",
     aim=aim,
     faulty=_faulty,
-    tuned_option="elevator",
-    of_paths=False,
-    command_line=_command_line,
+    where=Where.SCHEDULERS,
 )

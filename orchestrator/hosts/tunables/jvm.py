@@ -8,13 +8,14 @@ lock the pages.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.hosts.tunables import sysctls
+from orchestrator.hosts.tunables.kernel_parameters import path_of
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.persisting import header, own_file
-from orchestrator.hosts.tunables.standing import AtBoot, Part, judged, why_not_lasting
+from orchestrator.hosts.tunables.own_files import header, own_file
+from orchestrator.hosts.tunables.standing import Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
@@ -39,8 +40,8 @@ class JvmHugePages:
     def reads(self) -> Reads:
         """The kernel's pages, and the folder for the JVM's options."""
         options = (f"{folder}*.options" for folder in _FOLDERS)
-        path = sysctls.path_of(KEY)
-        return Reads(files=(path, _MEMORY, *_FOLDERS, *options, *sysctls.FILES))
+        path = path_of(KEY)
+        return Reads(files=(path, _MEMORY, *_FOLDERS, *options))
 
     def valid(self, setting: TuningSetting) -> str | None:
         """A number of pages."""
@@ -52,36 +53,34 @@ class JvmHugePages:
             else "must be a number of huge pages (2 MiB each on x86), the heap's size and a little"
         )
 
+    def line(self, setting: TuningSetting) -> str:
+        """The pages; the option is in a file."""
+        return shlex.join(["at_least", KEY, str(setting.wanted)])
+
     def supported(self, facts: HostFacts) -> str | None:
         """Elasticsearch has the folder from 7.7 on; a store without it keeps its options elsewhere."""
         if _folder(facts) is None and not _unread(facts):
             return f"there is no {' or '.join(_FOLDERS)}: the JVM's options cannot be added to"
-        return None if facts.text(sysctls.path_of(KEY)) is not None else f"this kernel has no {KEY}"
+        return None if facts.text(path_of(KEY)) is not None else f"this kernel has no {KEY}"
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
         """The pages, and the option."""
-        boot = sysctls.at_boot(facts, KEY)
         wanted, found, trouble = str(setting.wanted), _pages(facts), _trouble(facts, setting)
-        lasts = sysctls.lasts(boot, lambda value: _least(value, wanted))
         options = _options_file(facts)
-        option = AtBoot(value=_OPTION, by=options) if options else AtBoot()
         parts = (
             Part(
                 of="kernel",
                 wanted=f"at least {wanted} pages",
                 found=f"{found} pages" if found else "",
-                at_boot=boot,
                 running=None if found is None or trouble else _least(found, wanted),
-                lasts=lasts,
-                detail=trouble or why_not_lasting(facts, profile, boot, lasting=lasts),
+                detail=trouble,
             ),
             Part(
                 of="JVM",
                 wanted=_OPTION,
                 found=f"{_OPTION}, from the next start on" if options else "not set",
-                at_boot=option,
+                at_boot=f"{_OPTION} by {options}" if options else "not set",
                 running=options is not None or (None if _unread(facts) else False),
-                lasts=options is not None,
             ),
         )
         return judged(self, facts, setting, profile, parts)
@@ -98,19 +97,12 @@ class JvmHugePages:
             return ()
         changes: list[Change] = []
         if not _least(found, wanted):
-            changes.append(ValueChange(path=sysctls.path_of(KEY), found=found, wanted=wanted))
+            changes.append(ValueChange(path=path_of(KEY), found=found, wanted=wanted))
         if _options_file(facts) is None:
             text = f"{header(self.name)}{_OPTION}\n"
             file = own_file(facts, f"{folder}{_FILE}", text)
             changes += [] if file is None else [file]
         return tuple(changes)
-
-    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """The number of pages; the option is already in a file."""
-        wanted = str(setting.wanted)
-        if not profile.persist or _folder(facts) is None or _pages(facts) is None or _trouble(facts, setting):
-            return ()
-        return sysctls.persisted(facts, self.name, KEY, wanted, lambda value: _least(value, wanted))
 
 
 def _folder(facts: HostFacts) -> str | None:
@@ -123,7 +115,7 @@ def _unread(facts: HostFacts) -> bool:
 
 
 def _pages(facts: HostFacts) -> str | None:
-    text = facts.text(sysctls.path_of(KEY))
+    text = facts.text(path_of(KEY))
     return text.strip() if isinstance(text, str) and is_number(text.strip()) else None
 
 

@@ -1,7 +1,8 @@
 """Limits of the node's own service: open files, and memory that it may lock. They count at its next start.
 
-- **systemd** reads them from the unit: a drop-in of this program, and a daemon-reload. It ignores PAM's
-  files.
+- **systemd** reads them from the unit, its template, all drop-ins and its own defaults: `systemctl show` has
+the
+  result. A drop-in of this program is the last one, then a daemon-reload. PAM's files are ignored.
 - **init scripts** (RHEL 6) get them from PAM if they change the user with `su` or `runuser`: a file in
   `/etc/security/limits.d` for the user with the service's name. The file has no effect on a script that
   calls `ulimit` itself: Elasticsearch's takes MAX_OPEN_FILES and MAX_LOCKED_MEMORY from `/etc/sysconfig`.
@@ -18,18 +19,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.persisting import first_that_holds, header, in_order, own_file
-from orchestrator.hosts.tunables.standing import AtBoot, Part, judged
+from orchestrator.hosts.tunables.own_files import first_that_holds, header, in_order, own_file
+from orchestrator.hosts.tunables.standing import Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import HostFacts, InitSystem
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import Change, Reload, TunableState, TuningProfile, TuningSetting
 
-_ROOTS: Final = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+_FOLDER: Final = "/etc/systemd/system/{unit}.service.d"
 _LIMITS: Final = "/etc/security/limits.conf"
 _ENDLESS: Final = frozenset({"infinity", "unlimited", "-1"})
 _UNITS: Final = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _FIELDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """A limit as it is; `unsure` says why it is not known."""
+
+    value: str | None = None
+    unsure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +60,12 @@ class ServiceLimit:
 
     @property
     def reads(self) -> Reads:
-        """The unit with its drop-ins, and PAM's files."""
-        units = (f"{root}/systemd/system/{{unit}}.service" for root in _ROOTS)
-        drop_ins = (f"{root}/systemd/system/{{unit}}.service.d/*.conf" for root in _ROOTS)
-        return Reads(files=(*units, *drop_ins, _LIMITS, "/etc/security/limits.d/*.conf"))
+        """Our drop-in, and PAM's files; the unit's limits are read on every host."""
+        return Reads(files=(f"{_FOLDER}/*.conf", _LIMITS, "/etc/security/limits.d/*.conf"))
+
+    def line(self, setting: TuningSetting) -> str:  # noqa: ARG002  (every tunable has this shape)
+        """None: its own file sets it."""
+        return ""
 
     def valid(self, setting: TuningSetting) -> str | None:
         """A number, or `unlimited` where that makes sense."""
@@ -80,10 +91,9 @@ class ServiceLimit:
         part = Part(
             wanted="unlimited" if setting.wanted in _ENDLESS else f"at least {setting.wanted}",
             found="not set" if found.value is None else f"{found.value}, from the next start on",
-            at_boot=found,
+            at_boot="not set" if found.value is None else found.value,
             running=right,
-            lasts=right,
-            detail=found.unsure or self._detail(facts),
+            detail=found.unsure or self._detail(facts, right=right is True),
         )
         return judged(self, facts, setting, profile, (part,))
 
@@ -107,62 +117,38 @@ class ServiceLimit:
             text = f"{header(self.name)}{unit} - {self.item} {amount}\n"
             paths = [f"/etc/security/limits.d/{rank}-orchestrate-{self.name}.conf" for rank in ("90", "zz")]
             return first_that_holds(facts, (own_file(facts, path, text) for path in paths), holds)
+        found = self._found(facts)
+        if found.value is None or _least(found.value, self._wanted(setting)):
+            return ()
         amount = "infinity" if wanted in _ENDLESS else wanted
         text = f"{header(self.name)}[Service]\n{self.option}={amount}\n"
-        folder = f"/etc/systemd/system/{unit}.service.d"
-        paths = [f"{folder}/{rank}-orchestrate-{self.name}.conf" for rank in ("90", "zz")]
-        return first_that_holds(facts, (own_file(facts, path, text, Reload.SYSTEMD) for path in paths), holds)
-
-    def persist(
-        self,
-        facts: HostFacts,  # noqa: ARG002  (every tunable has this shape)
-        setting: TuningSetting,  # noqa: ARG002  (as above)
-        profile: TuningProfile,  # noqa: ARG002  (as above)
-    ) -> tuple[Change, ...]:
-        """Nothing more: a limit is in a file, and so persists from the start."""
-        return ()
+        path = f"{_FOLDER.replace('{unit}', unit)}/zz-orchestrate-{self.name}.conf"
+        file = own_file(facts, path, text, Reload.SYSTEMD)
+        return () if file is None or file.found == text else (file,)
 
     def _wanted(self, setting: TuningSetting) -> float:
         return _amount(str(setting.wanted))
 
-    def _found(self, facts: HostFacts) -> AtBoot:
-        found = AtBoot()
+    def _found(self, facts: HostFacts) -> _Limit:
+        if facts.init is InitSystem.SYSTEMD:
+            value = facts.limits.get(f"{self.option}Soft", facts.limits.get(self.option))
+            shown = f"systemd shows no limits of {facts.unit}.service" if value is None else ""
+            return _Limit(value=_named(value), unsure=shown)
+        found = _Limit()
         for path, text in self._files(facts):
             if isinstance(text, Unknown):
-                found = AtBoot(
-                    value=found.value, by=found.by, unsure=f"{path} could not be read: {text.reason}"
-                )
+                found = _Limit(value=found.value, unsure=f"{path} could not be read: {text.reason}")
                 continue
-            value = self._of_pam(text, facts) if facts.init is InitSystem.SYSV else self._of_unit(text)
+            value = self._of_pam(text, facts)
             if value is not None:
-                found = AtBoot(value=value, by=path)
+                found = _Limit(value=value)
         return found
 
     def _files(self, facts: HostFacts) -> Iterator[tuple[str, str | Unknown]]:
-        if facts.init is InitSystem.SYSV:
-            text = facts.text(_LIMITS)
-            if text is not None:
-                yield _LIMITS, text
-            yield from in_order(facts, "security/limits.d", ".conf")
-            return
-        unit = f"systemd/system/{_unit(facts)}.service"
-        for root in _ROOTS:
-            text = facts.text(f"{root}/{unit}")
-            if text is not None:
-                yield f"{root}/{unit}", text
-                break
-        yield from in_order(facts, f"{unit}.d", ".conf")
-
-    def _of_unit(self, text: str) -> str | None:
-        section, found = "", None
-        for raw in text.splitlines():
-            line = raw.strip()
-            if line.startswith("["):
-                section = line
-            key, equals, value = line.partition("=")
-            if section == "[Service]" and equals and key.strip() == self.option and value.strip():
-                found = value.strip().partition(":")[0]  # soft:hard; the soft one counts
-        return found
+        text = facts.text(_LIMITS)
+        if text is not None:
+            yield _LIMITS, text
+        yield from in_order(facts, "/etc/security/limits.d", ".conf")
 
     def _of_pam(self, text: str, facts: HostFacts) -> str | None:
         found: str | None = None
@@ -176,14 +162,21 @@ class ServiceLimit:
                 found = str(int(number) * self.step) if is_number(number) else number
         return found
 
-    def _detail(self, facts: HostFacts) -> str:
+    def _detail(self, facts: HostFacts, *, right: bool) -> str:
         if facts.init is not InitSystem.SYSV:
-            return ""
+            ours = f"{_FOLDER.replace('{unit}', _unit(facts))}/zz-orchestrate-{self.name}.conf"
+            written = isinstance(facts.text(ours), str)
+            return f"{ours} is there: a file after it sets another limit" if written and not right else ""
         unit = _unit(facts)
         return (
             f"for the user {unit}, where its init script goes through PAM (su, runuser); a `ulimit` in"
             f" the script or in /etc/sysconfig/{unit} comes after it"
         )
+
+
+def _named(value: str | None) -> str | None:
+    """Versions of systemd before 231 show no limit as a number of 64 bits."""
+    return "infinity" if value == "18446744073709551615" else value
 
 
 def _unit(facts: HostFacts) -> str:

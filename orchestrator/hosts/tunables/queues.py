@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from orchestrator.hosts.tunables.devices import Aim, QueueTunable
+from orchestrator.hosts.tunables.devices import Aim, QueueTunable, Where
 from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER
 from orchestrator.hosts.tunables.numbers import is_number
 
@@ -38,7 +38,7 @@ READ_AHEAD: Final = QueueTunable(
     attribute="queue/read_ahead_kb",
     aim=_aim,
     faulty=_number(_READ_AHEAD, _PAGE_KIB),
-    tuned_option="readahead",
+    where=Where.TOPS,
 )
 REQUESTS: Final = QueueTunable(
     name="nr_requests",

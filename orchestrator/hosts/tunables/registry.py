@@ -1,14 +1,16 @@
 """All tunables, in the order in which they are made.
 
-The order settles conflicts. tuned comes first, since switching its profile restores the values that it once
-found. numad comes before huge pages (its own option `-H` changes khugepaged's pace). A disk's scheduler comes
-before the depth of its queue, which the kernel resets with the scheduler. Tunables that count only at the
-node's next start come last.
+The order settles conflicts. tuned and ktune come first, since stopping them restores the values that they
+once found. numad comes before huge pages (its own option `-H` changes khugepaged's pace). A disk's scheduler
+comes before the depth of its queue, which the kernel resets with the scheduler. Tunables that count only at
+the node's next start come last. The script of the next boot comes before them all: from then on a boot is
+right, at whatever change this program ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts.tunables.erlang import ERLANG_SCHEDULERS
@@ -17,16 +19,16 @@ from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER
 from orchestrator.hosts.tunables.jvm import JVM_HUGE_PAGES
 from orchestrator.hosts.tunables.kernel_parameters import PARAMETERS
 from orchestrator.hosts.tunables.limits import LOCKED_MEMORY, OPEN_FILES
-from orchestrator.hosts.tunables.numad import NUMAD
 from orchestrator.hosts.tunables.queues import READ_AHEAD, REQUESTS
+from orchestrator.hosts.tunables.services import SERVICES
 from orchestrator.hosts.tunables.tunable import Reads, Tunable
-from orchestrator.hosts.tunables.tuned import TUNED
+from orchestrator.hosts.tuning import boot
 from orchestrator.model.host_facts import HostFacts
-from orchestrator.model.tuning import HostTuning, TuningProfile, TuningSetting
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 
 _IN_ORDER: Final[tuple[Tunable, ...]] = (
-    TUNED,
-    NUMAD,
+    *SERVICES,
     ENABLED,
     DEFRAG,
     KHUGEPAGED_DEFRAG,
@@ -48,33 +50,86 @@ RULES: Final[Mapping[str, Callable[[TuningSetting], str | None]]] = {
 }
 """The valid values of each, in order, for the loader of profiles."""
 
+BOOT_READS: Final = Reads(files=boot.FILES, services=boot.SERVICES)
+"""What is read of the next boot."""
 
-def wanted(profile: TuningProfile) -> Iterator[tuple[Tunable, TuningSetting]]:
-    """The profile's settings with their tunables, in the order in which they are made.
+_Check = Callable[[Tunable, HostFacts, TuningSetting, TuningProfile], TunableState]
 
-    Raises:
-        KeyError: the profile names an unknown tunable; the loader of profiles refuses such a profile.
+
+def in_order(
+    profile: TuningProfile, tunables: Mapping[str, Tunable] = TUNABLES
+) -> list[tuple[Tunable | None, TuningSetting]]:
+    """The settings with their tunables in the order of the changes; settings without one come last."""
+    places = {name: place for place, name in enumerate(tunables)}
+    settings = sorted(profile.settings, key=lambda one: places.get(one.tunable, len(places)))
+    return [(tunables.get(setting.tunable), setting) for setting in settings]
+
+
+def reads(profile: TuningProfile, tunables: Mapping[str, Tunable] = TUNABLES) -> tuple[Reads, ...]:
+    """Everything to read for a profile."""
+    return (BOOT_READS, *(one.reads for one, _ in in_order(profile, tunables) if one is not None))
+
+
+def compare(
+    facts: HostFacts,
+    profile: TuningProfile,
+    place: boot.Place,
+    *,
+    tunables: Mapping[str, Tunable] = TUNABLES,
+    check: _Check | None = None,
+) -> HostTuning:
+    """The state of a host against a profile: the next boot, then each tunable in order.
+
+    Args:
+        facts: of the host.
+        profile: the wanted settings.
+        place: of the node's part of the boot script.
+        tunables: by name.
+        check: in place of `Tunable.check`, to handle its defects.
     """
-    unknown = {setting.tunable for setting in profile.settings} - TUNABLES.keys()
-    if unknown:
-        raise KeyError(f"no such tunable: {', '.join(sorted(unknown))}")
-    for name, tunable in TUNABLES.items():
-        for setting in profile.settings:
-            if setting.tunable == name:
-                yield tunable, setting
+    moved = boot.data_moved(facts, place)
+    if moved:
+        facts = replace(facts, devices=Unknown(reason=moved))
+    ask = check or _check
+    kept = boot.lines_at_boot(facts, place)
+    states: list[TunableState] = []
+    lines: list[str] = []
+    for tunable, setting in in_order(profile, tunables):
+        if tunable is None:
+            states.append(unread(setting, f"there is no tunable named {setting.tunable}"))
+            continue
+        state, line = ask(tunable, facts, setting, profile), tunable.line(setting)
+        # A value that cannot be read now is neither added to the script nor taken out of it.
+        known = state.verdict in {Verdict.OK, Verdict.DRIFT} or line in kept
+        if line and known and state.verdict is not Verdict.NOT_APPLICABLE:
+            lines.append(line)
+        if line and state.verdict is not Verdict.NOT_APPLICABLE:
+            of_boot = boot.SET_BY_US if line in kept else boot.NOT_SET
+            state = replace(state, at_boot="; ".join(filter(None, (of_boot, state.at_boot))))
+        states.append(state)
+    of_boot_itself = boot.state(facts, profile, place, lines)
+    return HostTuning(states=(*([of_boot_itself] if of_boot_itself else []), *states))
 
 
-def reads(profile: TuningProfile) -> Reads:
-    """Everything to read for the profile's tunables, each thing once."""
-    asked = [tunable.reads for tunable, _ in wanted(profile)]
-    return Reads(
-        files=tuple(dict.fromkeys(path for one in asked for path in one.files)),
-        services=tuple(dict.fromkeys(name for one in asked for name in one.services)),
+def unread(setting: TuningSetting, why: str) -> TunableState:
+    """The state of a tunable that could not be read."""
+    wanted = (
+        setting.wanted
+        if isinstance(setting.wanted, str)
+        else ", ".join(map(": ".join, setting.wanted.items()))
+    )
+    return TunableState(
+        tunable=setting.tunable,
+        wanted=wanted,
+        running="",
+        at_boot="",
+        verdict=Verdict.UNKNOWN,
+        detail=why,
+        on_failure=setting.on_failure,
     )
 
 
-def standing(facts: HostFacts, profile: TuningProfile) -> HostTuning:
-    """The state of a host against a profile, tunable by tunable in the order in which they are made."""
-    return HostTuning(
-        states=tuple(tunable.check(facts, setting, profile) for tunable, setting in wanted(profile))
-    )
+def _check(
+    tunable: Tunable, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
+) -> TunableState:
+    return tunable.check(facts, setting, profile)

@@ -1,41 +1,18 @@
 """The state of the parts of a tunable, and the verdict on the whole.
 
 A tunable has one part, or one for each disk or kernel file. All tunables join their parts by one rule: a
-wrong part that can be changed is drift; a wrong part that cannot be changed or read makes it unknown.
+wrong part that can be changed is drift; a wrong part that cannot be changed or read makes it unknown. The
+verdict is about the running system; the next boot has a row of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, Verdict
-
-NOT_LASTING: Final = "not made to last"
-UNREAD: Final = "not read"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtBoot:
-    """The value that the next boot sets.
-
-    Attributes:
-        value: None if no known file or program sets it.
-        by: its source: a file, the kernel command line, tuned's profile.
-        unsure: why the value may be another one; empty if it is certain.
-    """
-
-    value: str | None = None
-    by: str = ""
-    unsure: str = ""
-
-    def __str__(self) -> str:
-        """The text for a table."""
-        if self.value is None:
-            return NOT_LASTING
-        return f"{self.value} by {self.by}" if self.by else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +21,16 @@ class Part:
 
     Attributes:
         of: the disk, size or file; empty if there is only one part.
-        running: whether it is right now; None = unknown.
-        lasts: whether the next boot makes it right; None = unknown.
+        at_boot: what its own file or service says of the next boot; empty for what the boot script sets.
+        running: whether it is right; None = unknown.
         detail: why it is not so, for people.
     """
 
     of: str = ""
     wanted: str
     found: str
-    at_boot: AtBoot
+    at_boot: str = ""
     running: bool | None
-    lasts: bool | None
     detail: str = ""
 
 
@@ -70,7 +46,7 @@ Standing = Part | Absent
 
 
 class Changes(Protocol):
-    """The two methods of a tunable that name changes."""
+    """The methods of a tunable that name changes."""
 
     @property
     def name(self) -> str:
@@ -82,27 +58,21 @@ class Changes(Protocol):
         ...
 
     def apply(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """For the running system."""
-        ...
-
-    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """For the next boot."""
+        """The changes that make it right."""
         ...
 
 
-def why_not_lasting(
-    facts: HostFacts, profile: TuningProfile, boot: AtBoot, *, lasting: bool | None
-) -> str:  # fmt: skip
-    """Why the next boot cannot be made right by any file; empty if it can."""
-    if lasting is True or not profile.persist:
-        return ""
-    if boot.unsure:
-        return boot.unsure
-    if facts.init is InitSystem.OTHER:
-        return "neither systemd nor init scripts start this host: nothing is written for its next boot"
-    if boot.by.startswith("tuned") and all(setting.tunable != "tuned" for setting in profile.settings):
-        return f"{boot.by} sets it back at every start: the tunable `tuned` overrides that"
-    return ""
+def absent(setting: TuningSetting, why: str) -> TunableState:
+    """The state of a tunable that the host does not have."""
+    return TunableState(
+        tunable=setting.tunable,
+        wanted=shown(setting),
+        running="",
+        at_boot="",
+        verdict=Verdict.NOT_APPLICABLE,
+        detail=why,
+        on_failure=setting.on_failure,
+    )
 
 
 def judged(
@@ -118,34 +88,22 @@ def judged(
     reasons = [_reason(part.of, part.detail) for part in there]
     reasons += [_reason(part.of, part.why) for part in parts if isinstance(part, Absent)]
     if why is not None or not there:
-        return TunableState(
-            tunable=tunable.name,
-            wanted=shown(setting),
-            running="",
-            at_boot="",
-            verdict=Verdict.NOT_APPLICABLE,
-            detail=why or _said(reasons),
-            on_failure=setting.on_failure,
-        )
-    changes = (*tunable.apply(facts, setting, profile), *tunable.persist(facts, setting, profile))
-    verdict = Verdict.DRIFT if changes else _verdict(there, lasting=profile.persist)
+        return absent(setting, why or _said(reasons))
+    changes = tunable.apply(facts, setting, profile)
+    right = all(part.running is True for part in there)
+    verdict = Verdict.DRIFT if changes else Verdict.OK if right else Verdict.UNKNOWN
     if verdict is Verdict.UNKNOWN and not any(reasons):
-        reasons.append(f"no place is known on this host ({facts.init.value}) in which it would last")
+        reasons.append("it is not as wanted, and this program cannot change it")
     return TunableState(
         tunable=tunable.name,
         wanted=_joined((part.wanted, part.of) for part in there),
         running=_joined((part.found, part.of) for part in there),
-        at_boot=_joined((str(part.at_boot), part.of) for part in there),
+        at_boot=_joined((part.at_boot, part.of) for part in there if part.at_boot),
         verdict=verdict,
         detail=_said(reasons),
         changes=changes,
         on_failure=setting.on_failure,
     )
-
-
-def _verdict(parts: Iterable[Part], *, lasting: bool) -> Verdict:
-    right = all(part.running is True and (part.lasts is True or not lasting) for part in parts)
-    return Verdict.OK if right else Verdict.UNKNOWN
 
 
 def shown(setting: TuningSetting) -> str:

@@ -47,13 +47,13 @@ class Tunable(Protocol):
         ...
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """Its state, with the changes that would make it right: `apply`, then `persist`."""
+        """Its state now, with the changes that would make it right."""
         ...
 
     def apply(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """The changes that make the running system right; empty if it is."""
+        """The changes that make it right; empty if it is."""
         ...
 
-    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """The changes that make the next boot right; empty if it will be."""
+    def line(self, setting: TuningSetting) -> str:
+        """Its line of the boot script; empty for what a file or service of its own sets at boot."""
         ...

@@ -64,7 +64,7 @@ def test_a_partition_is_on_its_disk(host: Host) -> None:
     host.blocks.disk("sdc")
     host.blocks.mount(host.blocks.partition("sdb", 2), "/data")
     assert host.disks() == (
-        BlockDevice(name="sdb", rotational=False, data_paths=("/data",), through=("sdb2",)),
+        BlockDevice(name="sdb", rotational=False, data_paths=("/data",), through=("sdb2",), tops=("sdb",)),
     )
 
 
@@ -78,8 +78,20 @@ def test_lvm_on_raid_on_partitions_of_two_disks(host: Host) -> None:
     blocks.mount(volume, "/data", source="/dev/mapper/data-es")
     found = host.disks()
     assert found == (
-        BlockDevice(name="sdb", rotational=True, data_paths=("/data",), through=("dm-0", "md0", "sdb1")),
-        BlockDevice(name="sdc", rotational=True, data_paths=("/data",), through=("dm-0", "md0", "sdc1")),
+        BlockDevice(
+            name="sdb",
+            rotational=True,
+            data_paths=("/data",),
+            through=("dm-0", "md0", "sdb1"),
+            tops=("dm-0",),
+        ),
+        BlockDevice(
+            name="sdc",
+            rotational=True,
+            data_paths=("/data",),
+            through=("dm-0", "md0", "sdc1"),
+            tops=("dm-0",),
+        ),
     )
 
 

@@ -9,12 +9,10 @@ from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER, chosen
 from orchestrator.hosts.tunables.queues import READ_AHEAD, REQUESTS
 from orchestrator.model.host_facts import BlockDevice, HostFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import FileChange, Reload, TunableState, ValueChange, Verdict, Wanted
-from tests.fakes.tuned_hosts import current, profile, rhel6, rhel7, setting, with_files
+from orchestrator.model.tuning import TunableState, ValueChange, Verdict, Wanted
+from tests.fakes.tuned_hosts import current, profile, rhel7, setting, with_files
 
 SCHEDULER = "/sys/block/sdb/queue/scheduler"
-OURS = "/etc/udev/rules.d/90-orchestrate-io_scheduler.rules"
-RULE = 'ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="sd*", ATTR{queue/scheduler}="noop"\n'
 
 
 def check(
@@ -60,10 +58,35 @@ def test_a_bare_none_is_not_to_be_set() -> None:
     assert (state.verdict, state.changes) == (Verdict.NOT_APPLICABLE, ())
 
 
-def test_a_path_of_multipath_is_left_alone_but_not_its_read_ahead() -> None:
-    host = replace(bare7(), devices=(BlockDevice(name="sdb", rotational=True, multipath="dm-0"),))
+def paths(state: TunableState) -> list[str]:
+    return [change.path for change in state.changes if isinstance(change, ValueChange)]
+
+
+def test_multipath_has_a_scheduler_of_its_own_and_its_paths_have_none_to_set() -> None:
+    disks = tuple(
+        BlockDevice(name=name, rotational=True, multipath="dm-0", tops=("dm-0",)) for name in ("sdb", "sdc")
+    )
+    host = replace(bare7(), devices=disks)
     assert check(IO_SCHEDULER, host, "noop").verdict is Verdict.NOT_APPLICABLE
-    assert check(READ_AHEAD, host, "128").verdict is Verdict.DRIFT
+    own = with_files(host, **{"/sys/block/dm-0/queue/scheduler": "noop [deadline] cfq\n"})
+    assert paths(check(IO_SCHEDULER, own, "noop")) == ["/sys/block/dm-0/queue/scheduler"]
+
+
+def test_the_device_under_the_file_system_decides_what_is_read_ahead() -> None:
+    disks = (
+        BlockDevice(name="sdb", rotational=False, tops=("dm-3",)),
+        BlockDevice(name="sdc", rotational=True, tops=("dm-3",)),
+    )
+    files = {f"/sys/block/{name}/queue/read_ahead_kb": "4096\n" for name in ("sdb", "sdc", "dm-3")}
+    host = with_files(replace(bare7(), devices=disks), **files)
+    found = check(READ_AHEAD, host, {"ssd": "8", "rotational": "128"})
+    assert paths(found) == ["/sys/block/dm-3/queue/read_ahead_kb"]
+    assert found.wanted == "128 (dm-3)"  # an SSD only where all disks under it are
+
+
+def test_its_line_of_the_boot_script_has_a_word_for_each_kind() -> None:
+    assert IO_SCHEDULER.line(setting("io_scheduler", "noop")) == "disks scheduler noop noop"
+    assert READ_AHEAD.line(setting("read_ahead_kb", {"rotational": "64"})) == "disks read_ahead_kb - 64"
 
 
 KINDS = {"ssd": "none", "rotational": "mq-deadline"}
@@ -106,106 +129,6 @@ def test_without_disks(changes: dict[str, object], verdict: Verdict) -> None:
     assert state.detail
 
 
-def right(**files: str) -> HostFacts:
-    return with_files(bare7(), **{SCHEDULER: "[noop] deadline cfq\n"}, **files)
-
-
-@pytest.mark.parametrize(
-    ("files", "verdict", "told"),
-    [
-        ({}, Verdict.DRIFT, "not made to last"),
-        ({"/etc/udev/rules.d/60-mine.rules": RULE}, Verdict.OK, "60-mine.rules"),
-        ({"/usr/lib/udev/rules.d/60-io-scheduler.rules": RULE}, Verdict.OK, "60-io-scheduler.rules"),
-        ({"/etc/udev/rules.d/60-mine.rules": "#" + RULE}, Verdict.DRIFT, "not made to last"),
-        ({"/etc/udev/rules.d/60-mine.rules": RULE.replace("sd*", "vd*")}, Verdict.DRIFT, "not made to last"),
-        (
-            {"/etc/udev/rules.d/60-mine.rules": RULE.replace("KERNEL==", "KERNEL!=")},
-            Verdict.DRIFT,
-            "not made",
-        ),
-        (
-            {
-                "/etc/udev/rules.d/60-mine.rules": RULE.replace(
-                    "KERNEL", 'ATTR{queue/rotational}=="0", KERNEL'
-                )
-            },
-            Verdict.OK,
-            "60-mine",
-        ),
-        (
-            {
-                "/etc/udev/rules.d/60-mine.rules": RULE.replace(
-                    "KERNEL", 'ATTR{queue/rotational}=="1", KERNEL'
-                )
-            },
-            Verdict.DRIFT,
-            "not made",
-        ),
-        # What hangs on something that is not known here is no reason to rely on it.
-        (
-            {"/etc/udev/rules.d/60-mine.rules": RULE.replace("KERNEL", 'ENV{ID_MODEL}=="X", KERNEL')},
-            Verdict.DRIFT,
-            "not made",
-        ),
-    ],
-)
-def test_the_next_boot_is_told_from_udev_s_rules(files: dict[str, str], verdict: Verdict, told: str) -> None:
-    state = check(IO_SCHEDULER, right(**files), "none")
-    assert state.verdict is verdict
-    assert told in state.at_boot
-
-
-@pytest.mark.parametrize(
-    "later",
-    [RULE.replace("noop", "cfq"), RULE.replace("noop", "cfq").replace("KERNEL", 'ENV{X}=="1", KERNEL')],
-)
-def test_a_rule_of_ours_that_would_be_outvoted_gets_a_name_that_is_not(later: str) -> None:
-    state = check(IO_SCHEDULER, right(**{"/etc/udev/rules.d/99-theirs.rules": later}), "none")
-    (change,) = state.changes
-    assert isinstance(change, FileChange)
-    assert change.path == "/etc/udev/rules.d/zz-orchestrate-io_scheduler.rules"
-    assert change.reload is Reload.UDEV
-
-
-def test_the_rule_is_for_attaching_too_and_names_the_disk_and_nothing_else() -> None:
-    (change,) = check(IO_SCHEDULER, right(), "none").changes
-    assert isinstance(change, FileChange)
-    assert change.path == OURS
-    terms = ['ACTION=="add|change"', 'SUBSYSTEM=="block"', 'ENV{DEVTYPE}=="disk"', 'KERNEL=="sdb"']
-    assert str(change.wanted).splitlines()[1:] == [", ".join([*terms, 'ATTR{queue/scheduler}="noop"'])]
-
-
-@pytest.mark.parametrize(("words", "verdict"), [(("elevator=noop",), Verdict.OK), ((), Verdict.DRIFT)])
-def test_elevator_on_the_command_line_counts_on_single_queue_disks(
-    words: tuple[str, ...], verdict: Verdict
-) -> None:
-    assert check(IO_SCHEDULER, replace(right(), command_line=words), "noop").verdict is verdict
-
-
-def test_elevator_on_the_command_line_means_nothing_to_multi_queue_disks() -> None:
-    host = replace(bare7(), command_line=("elevator=none",))
-    host = with_files(host, **{SCHEDULER: "[none] mq-deadline\n"})
-    assert check(IO_SCHEDULER, host, "none").at_boot == "not made to last (sdb)"
-
-
-def test_tuned_comes_after_udev() -> None:
-    host = replace(right(**{"/etc/udev/rules.d/60-mine.rules": RULE}), tuned="throughput-performance")
-    state = check(IO_SCHEDULER, host, "none")
-    assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
-    assert "deadline by tuned's profile throughput-performance" in state.at_boot
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told", "right_at_boot"),
-    [("4096", "4096", True), ("8192", "8192", True), ("128", "4096", False)],
-)
-def test_tuned_s_at_least_is_read_as_such(wanted: str, told: str, right_at_boot: bool) -> None:  # noqa: FBT001  (a column)
-    host = with_files(rhel7(), **{"/sys/block/sdb/queue/read_ahead_kb": wanted})
-    state = check(READ_AHEAD, host, wanted)
-    assert state.at_boot.startswith(f"{told} by tuned")
-    assert (state.verdict is Verdict.OK) is right_at_boot
-
-
 def test_queue_depth_is_written_again_where_the_scheduler_s_change_resets_it() -> None:
     both = profile(setting("io_scheduler", "noop"), setting("nr_requests", "128"), persist=False)
     found = REQUESTS.check(bare7(), both.settings[1], both)
@@ -214,11 +137,6 @@ def test_queue_depth_is_written_again_where_the_scheduler_s_change_resets_it() -
     ]
     alone = profile(setting("nr_requests", "128"), persist=False)
     assert REQUESTS.check(bare7(), alone.settings[0], alone).changes == ()
-
-
-def test_rhel_6_has_its_lines_in_rc_local() -> None:
-    state = check(IO_SCHEDULER, rhel6(), "noop")
-    assert [type(change).__name__ for change in state.changes] == ["ValueChange", "BlockChange"]
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_rhel6(tmp_path: Path) -> None:
     assert facts.tuned == "enterprise-storage"
     assert facts.unit == "elasticsearch"
     assert facts.devices == (
-        BlockDevice(name="sdb", rotational=True, data_paths=("/data/es",), through=("sdb1",)),
+        BlockDevice(name="sdb", rotational=True, data_paths=("/data/es",), through=("sdb1",), tops=("sdb",)),
     )
 
 

@@ -6,22 +6,15 @@ import pytest
 
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.huge_pages import DEFRAG, ENABLED, KHUGEPAGED_DEFRAG, HugePages
-from orchestrator.model.host_facts import HostFacts, InitSystem
+from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import BlockChange, FileChange, TunableState, ValueChange, Verdict
+from orchestrator.model.tuning import TunableState, ValueChange, Verdict
 from tests.fakes.tuned_hosts import THP, THP_RHEL6, current, profile, rhel6, rhel7, setting, with_files
 
-TMPFILES = "/etc/tmpfiles.d/orchestrate-transparent_hugepage.enabled.conf"
-LINE = f"w {THP}/enabled - - - - never\n"
 
-
-def check(tunable: HugePages, facts: HostFacts, wanted: str, *others: str) -> TunableState:
+def check(tunable: HugePages, facts: HostFacts, wanted: str) -> TunableState:
     line = setting(tunable.name, wanted)
-    return tunable.check(facts, line, profile(line, *(setting(name, "override") for name in others)))
-
-
-def files_of(state: TunableState) -> dict[str, str | None]:
-    return {change.path: change.wanted for change in state.changes if isinstance(change, FileChange)}
+    return tunable.check(facts, line, profile(line))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +49,6 @@ def test_both_folders_are_set_where_a_kernel_has_both() -> None:
         f"{THP}/enabled",
         f"{THP_RHEL6}/enabled",
     }
-    (block,) = (change for change in state.changes if isinstance(change, BlockChange))
-    assert block.wanted is not None
-    assert block.wanted.count("echo never") == 2
 
 
 @pytest.mark.parametrize("wanted", ["0", "no"])
@@ -89,12 +79,6 @@ def test_a_size_drifts_unless_it_follows_or_is_as_wanted(word: str, wanted: str,
     assert made.get(path) == written
 
 
-def test_sizes_that_the_command_line_sets_are_written_at_boot_too() -> None:
-    host = replace(current(), command_line=("thp_anon=64K:always",))
-    state = check(ENABLED, host, "never")
-    assert f"w {THP}/hugepages-*/enabled - - - - never" in str(files_of(state)[TMPFILES])
-
-
 def test_a_word_that_is_not_offered_is_unknown_and_not_tried() -> None:
     state = check(DEFRAG, rhel7(), "defer+madvise")
     assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
@@ -113,89 +97,6 @@ def test_a_file_that_cannot_be_read_is_unknown() -> None:
 
 
 RIGHT = {f"{THP}/enabled": "always madvise [never]\n"}
-
-
-@pytest.mark.parametrize(
-    ("files", "command_line", "verdict", "told"),
-    [
-        ({}, ("transparent_hugepage=never",), Verdict.OK, "never by the kernel command line"),
-        ({}, ("transparent_hugepage=never", "transparent_hugepage=always"), Verdict.DRIFT, "always by"),
-        ({}, (), Verdict.DRIFT, "not made to last"),
-        ({TMPFILES: LINE}, (), Verdict.OK, TMPFILES),
-        ({"/etc/tmpfiles.d/thp.conf": LINE}, (), Verdict.OK, "/etc/tmpfiles.d/thp.conf"),
-        ({"/usr/lib/tmpfiles.d/thp.conf": f"w! {THP}/ena*  -  -  -  -  never"}, (), Verdict.OK, "thp.conf"),
-        ({"/etc/tmpfiles.d/thp.conf": f"# {LINE}"}, (), Verdict.DRIFT, "not made to last"),
-        ({"/etc/tmpfiles.d/thp.conf": LINE}, ("transparent_hugepage=always",), Verdict.OK, "thp.conf"),
-        # Of two lines for one path the one in the file whose name sorts first counts.
-        (
-            {TMPFILES: LINE, "/etc/tmpfiles.d/a.conf": LINE.replace("never", "always")},
-            (),
-            Verdict.DRIFT,
-            "always",
-        ),
-        (
-            {TMPFILES: LINE, "/etc/tmpfiles.d/p.conf": LINE.replace("never", "always")},
-            (),
-            Verdict.OK,
-            "never",
-        ),
-        # A file of the same name in /etc hides the packages' one.
-        (
-            {"/usr/lib/tmpfiles.d/thp.conf": LINE, "/etc/tmpfiles.d/thp.conf": "\n"},
-            (),
-            Verdict.DRIFT,
-            "not made",
-        ),
-    ],
-)
-def test_the_next_boot_is_told_from_what_stands_there(
-    files: dict[str, str], command_line: tuple[str, ...], verdict: Verdict, told: str
-) -> None:
-    host = replace(with_files(current(), **RIGHT, **files), command_line=command_line)
-    state = check(ENABLED, host, "never")
-    assert state.verdict is verdict
-    assert told in state.at_boot
-    assert not any(isinstance(change, ValueChange) for change in state.changes)
-
-
-def test_a_file_of_ours_that_would_be_outvoted_gets_a_name_that_is_not() -> None:
-    host = with_files(current(), **RIGHT, **{"/etc/tmpfiles.d/a.conf": LINE.replace("never", "always")})
-    assert list(files_of(check(ENABLED, host, "never"))) == [
-        "/etc/tmpfiles.d/00-orchestrate-transparent_hugepage.enabled.conf"
-    ]
-
-
-def test_tuned_comes_after_all_of_it_unless_the_command_line_speaks() -> None:
-    right = with_files(rhel7(), **RIGHT, **{TMPFILES: LINE})
-    state = check(ENABLED, right, "never")
-    assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
-    assert state.at_boot == "always by tuned's profile throughput-performance"
-    assert "the tunable `tuned` overrides that" in state.detail
-    quiet = replace(right, command_line=("transparent_hugepage=never",))
-    assert check(ENABLED, quiet, "never").verdict is Verdict.OK
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        (f"if test -f {THP_RHEL6}/enabled; then\n  echo never > {THP_RHEL6}/enabled\nfi\n", Verdict.OK),
-        (f"echo 'never' >{THP_RHEL6}/enabled\necho always > {THP_RHEL6}/enabled\n", Verdict.DRIFT),
-        (f"#echo never > {THP_RHEL6}/enabled\n", Verdict.DRIFT),
-        (f"exit 0\necho never > {THP_RHEL6}/enabled\n", Verdict.UNKNOWN),
-    ],
-)
-def test_rc_local_of_rhel_6(text: str, verdict: Verdict) -> None:
-    right = {f"{THP_RHEL6}/enabled": "always madvise [never]\n", "/etc/rc.d/rc.local": f"#!/bin/sh\n{text}"}
-    assert check(ENABLED, with_files(rhel6(), **right), "never").verdict is verdict
-
-
-def test_a_host_without_a_known_init_system_is_set_and_told_not_to_last() -> None:
-    host = replace(current(), init=InitSystem.OTHER)
-    state = check(ENABLED, host, "never")
-    assert [type(change) for change in state.changes] == [ValueChange]
-    after = check(ENABLED, with_files(host, **RIGHT), "never")
-    assert after.verdict is Verdict.UNKNOWN
-    assert "nothing is written for its next boot" in after.detail
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.hosts.tunables.limits import LOCKED_MEMORY, OPEN_FILES, ServiceLimit
-from orchestrator.hosts.tunables.numad import NUMAD
-from orchestrator.model.host_facts import FileText, HostFacts, InitSystem, ServiceFacts
+from orchestrator.hosts.tunables.services import ServiceOff
+from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import FileChange, Reload, ServiceChange, ServiceMode, TunableState, Verdict
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
@@ -16,7 +16,7 @@ from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
 
 def numad(host: HostFacts, *, persist: bool = True) -> TunableState:
     line = setting("numad", "off")
-    return NUMAD.check(host, line, profile(line, persist=persist))
+    return ServiceOff(name="numad").check(host, line, profile(line, persist=persist))
 
 
 def having(host: HostFacts, **mode: bool) -> HostFacts:
@@ -78,37 +78,46 @@ def paths(state: TunableState) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("files", "wanted", "written"),
+    ("limits", "wanted", "drifts"),
     [
-        ({}, "65535", []),
-        ({}, "65536", [f"{FOLDER}/90-orchestrate-limits.nofile.conf"]),
-        ({f"{FOLDER}/x.conf": "[Service]\nLimitNOFILE=infinity\n"}, "65536", []),
-        ({f"{FOLDER}/x.conf": "[Service]\nLimitNOFILE=64K\n"}, "65536", []),
-        (
-            {f"{FOLDER}/x.conf": "[Unit]\nLimitNOFILE=100000\n"},
-            "65536",
-            [f"{FOLDER}/90-orchestrate-limits.nofile.conf"],
-        ),
+        ({"LimitNOFILE": "65535"}, "65535", False),
+        ({"LimitNOFILE": "65535"}, "65536", True),
+        ({"LimitNOFILE": "infinity"}, "65536", False),
+        ({"LimitNOFILE": "18446744073709551615"}, "65536", False),
         # The soft limit is the one that a process starts with.
-        (
-            {f"{FOLDER}/50-x.conf": "[Service]\nLimitNOFILE=1024:524288\n"},
-            "65536",
-            [f"{FOLDER}/90-orchestrate-limits.nofile.conf"],
-        ),
-        # A later drop-in wins over an earlier one, so ours has to come after it.
-        (
-            {f"{FOLDER}/99-x.conf": "[Service]\nLimitNOFILE=9\n"},
-            "65536",
-            [f"{FOLDER}/zz-orchestrate-limits.nofile.conf"],
-        ),
-        # The unit of the administrator hides the package's.
-        ({"/etc/systemd/system/elasticsearch.service": "[Service]\nLimitNOFILE=99999\n"}, "65536", []),
+        ({"LimitNOFILE": "524288", "LimitNOFILESoft": "1024"}, "65536", True),
     ],
 )
-def test_a_limit_of_a_unit(files: dict[str, FileText], wanted: str, written: list[str]) -> None:
-    state = limit(with_files(current(), **files), wanted)
-    assert paths(state) == written
-    assert state.verdict is (Verdict.DRIFT if written else Verdict.OK)
+def test_a_limit_is_what_systemd_shows_of_the_unit(
+    limits: dict[str, str], wanted: str, *, drifts: bool
+) -> None:
+    state = limit(replace(current(), limits=limits), wanted)
+    assert paths(state) == ([f"{FOLDER}/zz-orchestrate-limits.nofile.conf"] if drifts else [])
+    assert state.verdict is (Verdict.DRIFT if drifts else Verdict.OK)
+
+
+def test_a_limit_that_systemd_does_not_show_is_unknown() -> None:
+    state = limit(replace(current(), limits={}), "65536")
+    assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
+
+
+def test_a_drop_in_after_ours_is_named_and_nothing_is_written_again() -> None:
+    made = limit(replace(current(), limits={"LimitNOFILE": "9"}), "65536")
+    (change,) = made.changes
+    assert isinstance(change, FileChange)
+    there = with_files(current(), **{change.path: change.wanted})
+    state = limit(replace(there, limits={"LimitNOFILE": "9"}), "65536")
+    assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
+    assert "a file after it sets another limit" in state.detail
+
+
+def test_tuned_may_stay_on_and_an_old_profile_is_told_so() -> None:
+    tuned = ServiceOff(name="tuned")
+    assert tuned.valid(setting("tuned", "off")) is None
+    assert "`override` is not needed" in str(tuned.valid(setting("tuned", "override")))
+    line = setting("tuned", "override")
+    state = tuned.check(current(), line, profile(line))
+    assert (state.verdict, state.changes) == (Verdict.NOT_APPLICABLE, ())
 
 
 def test_a_drop_in_counts_after_a_reload() -> None:
@@ -116,11 +125,6 @@ def test_a_drop_in_counts_after_a_reload() -> None:
     assert isinstance(change, FileChange)
     assert change.reload is Reload.SYSTEMD
     assert str(change.wanted).splitlines()[1:] == ["[Service]", "LimitMEMLOCK=infinity"]
-
-
-def test_a_drop_in_that_cannot_be_read_leaves_it_unknown() -> None:
-    state = limit(with_files(current(), **{f"{FOLDER}/x.conf": Unknown(reason="denied")}), "65536")
-    assert (state.verdict, state.changes) == (Verdict.UNKNOWN, ())
 
 
 def test_rhel_6_has_a_file_of_pam_and_says_what_it_does_not_do() -> None:
@@ -152,4 +156,4 @@ def test_a_node_without_a_service_has_no_limits_of_one() -> None:
 )
 def test_words_of_a_profile(tunable: ServiceLimit, wanted: str, fine: bool) -> None:  # noqa: FBT001  (a column)
     assert (tunable.valid(setting(tunable.name, wanted)) is None) is fine
-    assert NUMAD.valid(setting("numad", "on")) == "must be off"
+    assert ServiceOff(name="numad").valid(setting("numad", "on")) == "must be off"

@@ -117,8 +117,8 @@ class Unwell:
     def apply(self, *_: object) -> tuple[Change, ...]:
         return ()
 
-    def persist(self, *_: object) -> tuple[Change, ...]:
-        return ()
+    def line(self, _: TuningSetting) -> str:
+        return ""
 
 
 def test_a_defect_in_a_tunable_is_its_own_and_a_name_that_none_has_is_unknown(tree: ChangingHost) -> None:

@@ -13,12 +13,17 @@ import pytest
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning.boot import Place
+from orchestrator.hosts.tuning.boot_files import NAME
 from orchestrator.model.host_facts import FileText, HostFacts, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
+    BOOT,
     BlockChange,
     Change,
     FileChange,
+    HostTuning,
+    Reload,
     ServiceChange,
     TunableState,
     TunedChange,
@@ -33,7 +38,6 @@ GOLDEN = ROOT / "tests" / "data" / "tuning" / "what_is_written_where.md"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
 
 EVERYTHING = profile(
-    setting("tuned", "override"),
     setting("numad", "off"),
     setting("transparent_hugepage.enabled", "never"),
     setting("transparent_hugepage.defrag", "never"),
@@ -53,11 +57,22 @@ EVERYTHING = profile(
 )
 
 
+PLACE = Place(part="prod+es1")
+
+
+def compare(facts: HostFacts, wanted: TuningProfile) -> HostTuning:
+    return registry.compare(facts, wanted, PLACE)
+
+
+def asked() -> list[str]:
+    return [path for one in registry.reads(EVERYTHING) for path in one.files]
+
+
 def after(facts: HostFacts, changes: tuple[Change, ...]) -> HostFacts:
     """The host once the changes have been made: written here apart from the code that names them."""
     files: dict[str, FileText] = dict(facts.files)
     services = dict(facts.services)
-    tuned = facts.tuned
+    tuned, limits = facts.tuned, dict(facts.limits)
     for change in changes:
         match change:
             case ValueChange(path=path, wanted=wanted):
@@ -69,6 +84,11 @@ def after(facts: HostFacts, changes: tuple[Change, ...]) -> HostFacts:
                 )
             case FileChange(path=path, wanted=wanted):
                 files[path] = wanted
+                if "systemd/system/elasticsearch.service.d" in path and wanted:
+                    limits |= dict(re.findall(r"^(Limit\w+)=(.*)$", wanted, re.MULTILINE))
+                if change.reload is Reload.INIT:
+                    here = wanted is not None
+                    services[path.rpartition("/")[2]] = ServiceFacts(present=here, enabled=here)
             case BlockChange(path=path, name=name, wanted=wanted):
                 text = files[path]
                 assert isinstance(text, str)
@@ -79,11 +99,11 @@ def after(facts: HostFacts, changes: tuple[Change, ...]) -> HostFacts:
                 )
             case TunedChange(wanted=wanted):
                 tuned = wanted
-    return replace(facts, files=files, services=services, tuned=tuned)
+    return replace(facts, files=files, services=services, tuned=tuned, limits=limits)
 
 
 def changes(facts: HostFacts, wanted: TuningProfile = EVERYTHING) -> tuple[Change, ...]:
-    return tuple(change for state in registry.standing(facts, wanted).states for change in state.changes)
+    return tuple(change for state in compare(facts, wanted).states for change in state.changes)
 
 
 @pytest.fixture(params=KINDS, name="host")
@@ -92,8 +112,8 @@ def a_host(request: pytest.FixtureRequest) -> HostFacts:
 
 
 def test_a_host_that_was_made_right_is_right(host: HostFacts) -> None:
-    assert registry.standing(host, EVERYTHING).drifted
-    made = registry.standing(after(host, changes(host)), EVERYTHING)
+    assert compare(host, EVERYTHING).drifted
+    made = compare(after(host, changes(host)), EVERYTHING)
     wrong = [state for state in made.states if state.verdict not in {Verdict.OK, Verdict.NOT_APPLICABLE}]
     assert wrong == []
 
@@ -103,7 +123,10 @@ def test_what_was_made_can_be_undone_to_what_was_found(host: HostFacts) -> None:
     back = after(after(host, made), tuple(change.undone() for change in reversed(made)))
     there = {path: text for path, text in back.files.items() if text is not None}
     assert _spaced(there) == _spaced(host.files)
-    assert back.services == host.services
+    assert {name: one for name, one in back.services.items() if NAME not in name} == {
+        name: one for name, one in host.services.items() if NAME not in name
+    }
+    assert not any(one.enabled for name, one in back.services.items() if NAME in name)
     assert back.tuned == host.tuned
 
 
@@ -153,7 +176,7 @@ def test_everything_that_is_read_is_asked_for(host: HostFacts) -> None:
             return super().__contains__(path)
 
     changes(replace(host, files=Watched(host.files)))
-    patterns = [_as_regex(one.replace("{unit}", "elasticsearch")) for one in registry.reads(EVERYTHING).files]
+    patterns = [_as_regex(one.replace("{unit}", "elasticsearch")) for one in asked()]
     own = {path for path in seen if "orchestrate" in path}
     assert {path for path in seen - own if not any(one.fullmatch(path) for one in patterns)} == set()
     # Our own files are covered by the globs too: otherwise a second run would not find the first one's.
@@ -162,25 +185,26 @@ def test_everything_that_is_read_is_asked_for(host: HostFacts) -> None:
 
 def test_the_order_settles_conflicts() -> None:
     names = list(registry.TUNABLES)
-    assert names[:2] == ["tuned", "numad"]
+    assert names[:3] == ["tuned", "ktune", "numad"]
     assert names.index("io_scheduler") < names.index("nr_requests")
     backwards = replace(EVERYTHING, settings=tuple(reversed(EVERYTHING.settings)))
-    assert [tunable.name for tunable, _ in registry.wanted(backwards)] == names
+    ordered = [tunable.name for tunable, _ in registry.in_order(backwards) if tunable]
+    assert ordered == [name for name in names if name in ordered]
+    assert compare(KINDS["current kernel"](), EVERYTHING).states[0].tunable == BOOT
 
 
 def test_a_tunable_that_there_is_not_is_no_quiet_ok() -> None:
-    with pytest.raises(KeyError, match=r"vm\.swapiness"):
-        list(registry.wanted(profile(setting("vm.swapiness", "1"))))
+    state = compare(KINDS["current kernel"](), profile(setting("vm.swapiness", "1"))).states[-1]
+    assert (state.tunable, state.verdict) == ("vm.swapiness", Verdict.UNKNOWN)
 
 
 def test_an_answer_that_was_cut_off_is_unknown_and_writes_nothing(host: HostFacts) -> None:
     cut: Mapping[str, FileText] = {
         path.replace("{device}", "*").replace("{unit}", "elasticsearch"): Unknown(reason="cut off")
-        for path in registry.reads(EVERYTHING).files
+        for path in asked()
     }
-    states = registry.standing(replace(host, files=cut, services={}), EVERYTHING).states
+    states = compare(replace(host, files=cut, services={}, limits={}), EVERYTHING).states
     told = {state.tunable: state.verdict for state in states}
-    told.pop("tuned")  # on RHEL 7 unknown as well; on the others there is none to speak of
     assert set(told.values()) == {Verdict.UNKNOWN}, told
     assert [state.changes for state in states if state.changes] == []
 
@@ -199,7 +223,7 @@ def test_what_is_written_where() -> None:
 )
 def test_every_shipped_profile_can_be_met_on_every_kind_of_host(path: Path, host: HostFacts) -> None:
     wanted = load_profile(path, rules=registry.RULES)
-    made = registry.standing(after(host, changes(host, wanted)), wanted)
+    made = compare(after(host, changes(host, wanted)), wanted)
     assert {state.verdict for state in made.states} <= {Verdict.OK, Verdict.NOT_APPLICABLE}
 
 
@@ -216,7 +240,7 @@ def _table() -> Iterator[str]:
     yield "# What is written where\n\nBy kind of host and tunable, for a profile that wants all of them.\n"
     for kind, build in KINDS.items():
         yield f"\n## {kind}\n"
-        for state in registry.standing(build(), EVERYTHING).states:
+        for state in compare(build(), EVERYTHING).states:
             yield from _state(state)
 
 

@@ -1,25 +1,18 @@
-"""The common part of all ways to persist a value: files of this program, and a name for them that counts.
+"""Files of this program, and its lines in the files of others, for a node's next start. Pure.
 
-systemd's folders (`sysctl.d`, `tmpfiles.d`, drop-ins) and udev's are read in the order of the file names,
-over all folders together. Of two files with one name, only the one in the folder with more weight counts (man
-pages sysctl.d(5), tmpfiles.d(5), systemd.unit(5), udev(7)). So another file may override a file of this
-program: each way tries its usual name first, then a name that sorts where it takes precedence, and uses the
-first name that is effective. Other files are never changed.
+Of limits and Erlang's settings, the last file or line counts: the usual name first, then a name that sorts
+where it takes precedence, and the first that is effective is used. Other files are never changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final
 
 from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import BlockChange, Change, FileChange, Reload
-
-_WEIGHT: Final = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
-"""Folders by their weight, the heaviest first."""
 
 
 def header(name: str) -> str:
@@ -28,18 +21,14 @@ def header(name: str) -> str:
 
 
 def in_order(facts: HostFacts, folder: str, suffix: str) -> Iterator[tuple[str, str | Unknown]]:
-    """Files of a folder such as `sysctl.d` with their texts, in the order in which they are read.
+    """Files of a folder with their texts, in the order in which they are read.
 
     A pattern whose files were not read comes last: any of them may be the one that counts.
     """
-    by_name: dict[str, str] = {}
-    for root in _WEIGHT:
-        for path in facts.matching(f"{root}/{folder}/", suffix):
-            by_name.setdefault(path.rpartition("/")[2], path)
-    for name in sorted(by_name, key=lambda one: ("*" in one, one)):
-        text = facts.text(by_name[name])
+    for path in sorted(facts.matching(f"{folder}/", suffix), key=lambda one: ("*" in one, one)):
+        text = facts.text(path)
         if text is not None:
-            yield by_name[name], text
+            yield path, text
 
 
 def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NOBODY) -> FileChange | None:
@@ -76,7 +65,7 @@ def first_that_holds(
     candidates: Iterable[FileChange | BlockChange | None],
     holds: Callable[[HostFacts], bool],
 ) -> tuple[Change, ...]:
-    """The first change that makes the next boot right; none if it is already right, or if no change does."""
+    """The first change that makes the next start right; none if it is right, or if no change does."""
     if holds(facts):
         return ()
     for change in candidates:

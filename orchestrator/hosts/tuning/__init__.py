@@ -1,0 +1,1 @@
+"""The next boot of a tuned host: one script, one unit, and the facts about them."""

@@ -1,0 +1,208 @@
+"""Whether the next boot sets a node's values: a fact about our script and unit, and the changes to it. Pure.
+
+No file of another program is read for it: the script runs after them all. See `boot_files` for the texts, and
+`old_ways` for what earlier versions wrote in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from orchestrator.hosts.tuning import old_ways
+from orchestrator.hosts.tuning.boot_files import (
+    INIT,
+    INIT_TEXT,
+    NAME,
+    OURS,
+    PARTS,
+    PATH_NAME,
+    PATH_UNIT,
+    PATH_UNIT_TEXT,
+    SCRIPT,
+    SERVICE_UNIT,
+    UNIT,
+    order_text,
+    part_path,
+    part_text,
+    script_text,
+)
+from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    BOOT,
+    Change,
+    FileChange,
+    Reload,
+    ServiceChange,
+    ServiceMode,
+    TunableState,
+    TuningProfile,
+    Verdict,
+)
+
+FILES: Final = (
+    *(SCRIPT, PARTS, UNIT, PATH_UNIT, INIT, f"{UNIT}.d/*.conf"),
+    *(*old_ways.FILES, *old_ways.SHARED, old_ways.ACTIVE),
+)
+"""What is read of every host."""
+SERVICES: Final = (NAME, PATH_NAME)
+SET_BY_US: Final = "set by our unit, enabled"
+NOT_SET: Final = "not set by us"
+_OFF: Final = ServiceMode(running=False, enabled=False)
+_SHARED: Final = (SCRIPT, UNIT, PATH_UNIT, INIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a node's values for the next boot are.
+
+    Attributes:
+        part: name of the node's part.
+        root: a folder used in place of `/`.
+    """
+
+    part: str
+    root: str = ""
+
+
+def lines_at_boot(facts: HostFacts, place: Place) -> tuple[str, ...]:
+    """The lines of the node's part that the next boot runs; none if the script does not run."""
+    part, script = facts.text(part_path(place.part)), facts.text(SCRIPT)
+    service = facts.services.get(NAME)
+    runs = isinstance(service, ServiceFacts) and service.enabled and isinstance(script, str)
+    return tuple(part.splitlines()) if runs and isinstance(part, str) else ()
+
+
+def data_moved(facts: HostFacts, place: Place) -> str:
+    """Why a data path is not the data now: it was on another file system when the part was written."""
+    part = facts.text(part_path(place.part))
+    if not isinstance(part, str) or isinstance(facts.mounts, Unknown):
+        return ""
+    recorded = part_text("", ["disks "], facts.mounts, {}).splitlines()
+    was = [line for line in part.splitlines() if line.startswith("data ")]
+    for line in recorded:
+        if not line.startswith("data "):
+            continue
+        path = line.split(" ")[1]
+        same = [old for old in was if old.split(" ")[1] == path]
+        if same and not any(old == line or old.startswith(f"{line} ") for old in same):
+            return f"{path} is on another file system than when it was tuned ({same[0]}): is it mounted?"
+    return ""
+
+
+def state(
+    facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
+) -> TunableState | None:
+    """The state of the next boot, with the changes that make it right; None if nothing has to last.
+
+    Args:
+        facts: of the host.
+        profile: the wanted settings.
+        place: of the node's part.
+        lines: of the tunables that the host has.
+    """
+    old = tuple(old_ways.removals(facts))
+    if not profile.persist or not (lines or old):
+        return None
+    why = _hindered(facts, place, lines)
+    changes = old if why else (*_install(facts, profile, place, lines), *old)
+    installed = not why and not changes
+    replaced = ", ".join(getattr(one, "path", "tuned profile") for one in old)
+    return TunableState(
+        tunable=BOOT,
+        wanted=SET_BY_US,
+        running="",
+        at_boot=SET_BY_US if installed else NOT_SET,
+        verdict=Verdict.DRIFT if changes and not why else Verdict.UNKNOWN if why else Verdict.OK,
+        detail=why or (f"replaces what an earlier version wrote: {replaced}" if old else ""),
+        changes=changes if not why else (),
+        on_failure=profile.on_failure(BOOT),
+    )
+
+
+def _hindered(facts: HostFacts, place: Place, lines: Sequence[str]) -> str:
+    """Why the next boot cannot be made right, or is unknown; empty if it can."""
+    if facts.init is InitSystem.OTHER:
+        return "neither systemd nor init scripts start this host: nothing is written for its next boot"
+    for one in (facts.text(part_path(place.part)), facts.text(SCRIPT), facts.services.get(NAME)):
+        if isinstance(one, Unknown):
+            return one.reason
+    if any(line.startswith("disks ") for line in lines):
+        if isinstance(facts.mounts, Unknown):
+            return f"where the data is mounted: {facts.mounts.reason}"
+        return data_moved(facts, place)
+    return ""
+
+
+def _install(
+    facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
+) -> Iterator[Change]:
+    if not lines:
+        return
+    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
+    part = part_text(facts.unit, lines, mounts, _kinds(facts, profile))
+    wanted = {part_path(place.part): (part, Reload.NOBODY), SCRIPT: (script_text(place.root), Reload.NOBODY)}
+    services: tuple[tuple[str, ServiceMode], ...] = ()
+    if facts.init is InitSystem.SYSTEMD:
+        wanted[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)
+        wanted[PATH_UNIT] = (PATH_UNIT_TEXT, Reload.SYSTEMD)
+        if facts.unit:
+            wanted[f"{UNIT}.d/{place.part}.conf"] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
+        services = (
+            (NAME, ServiceMode(running=False, enabled=True)),
+            (PATH_NAME, ServiceMode(running=True, enabled=True)),
+        )
+    else:
+        wanted[INIT] = (INIT_TEXT, Reload.INIT)
+    enabled = [facts.services.get(name) for name in (NAME, *(name for name, _ in services))]
+    if all(facts.text(path) == text for path, (text, _) in wanted.items()) and all(
+        isinstance(one, ServiceFacts) and one.enabled for one in enabled
+    ):
+        return
+    for path, (text, reload) in wanted.items():
+        before = facts.exact(path)
+        if isinstance(before, Unknown):
+            continue
+        if path in _SHARED and before is not None and OURS in before:
+            # Of another cluster's node, or of another version: before this program there was no such file.
+            yield FileChange(path=path, found=None, wanted=before, reload=reload)
+        if before != text:
+            yield FileChange(path=path, found=before, wanted=text, reload=reload)
+    for name, mode in services:
+        yield ServiceChange(service=name, found=_OFF, wanted=mode)
+
+
+def _kinds(facts: HostFacts, profile: TuningProfile) -> Mapping[str, str]:
+    """The kind of the disks of each data path, where the profile says one kind for all of them."""
+    if isinstance(facts.devices, Unknown):
+        return {}
+    kinds: dict[str, str] = {}
+    for path in facts.data_paths:
+        said = {profile.devices.get(one.name, "") for one in facts.devices if path in one.data_paths}
+        if len(said) == 1 and "" not in said:
+            kinds[path] = said.pop()
+    return kinds
+
+
+def is_shared(change: Change) -> bool:
+    """Whether a change is of what all parts of a host share: it stays while another part is there."""
+    match change:
+        case FileChange(path=path):
+            return path in _SHARED
+        case ServiceChange(service=service):
+            return service in SERVICES
+        case _:
+            return False
+
+
+def is_part(change: Change) -> bool:
+    """Whether a change is of a node's part."""
+    return isinstance(change, FileChange) and fnmatchcase(change.path, PARTS)
+
+
+def other_parts(facts: HostFacts, ours: Collection[str]) -> tuple[str, ...]:
+    """Parts on the host other than these."""
+    return tuple(sorted(path for path in facts.files if fnmatchcase(path, PARTS) and path not in ours))

@@ -1,0 +1,99 @@
+# Each function sets one value, if it is another one, and reads it again.
+
+log() {
+    printf '%s\n' "$*"
+    # systemd sends what is printed to the journal.
+    if [ ! -d "$root/run/systemd/system" ] && command -v logger >/dev/null; then
+        logger -t orchestrate-tuning "$*"
+    fi
+}
+
+# skip SUBJECT WHY: a value that is not set, said once.
+skip() {
+    if [ "$round" -eq 1 ]; then log "$1: NOT set: $2"; fi
+    failed=yes
+}
+
+# The current choice in a file of the kernel, in $value: the word in brackets where there is one.
+read_value() {
+    value=$(head -c 4096 "$1" 2>/dev/null) || return 1
+    case $value in *"["*"]"*) value=${value#*"["}; value=${value%%"]"*} ;; esac
+    set -f
+    # shellcheck disable=SC2086  # blanks and tabs are the same to the kernel
+    set -- $value
+    set +f
+    value="$*"
+}
+
+# want PATH VALUE
+want() {
+    if ! read_value "$root$1"; then skip "$1" "it cannot be read"; return; fi
+    if [ "$value" = "$2" ]; then return; fi
+    before=$value
+    printf %s "$2" 2>/dev/null >"$root$1" || :
+    read_value "$root$1" || value=nothing
+    if [ "$value" = "$2" ]; then log "$1: $before -> $2"; changed=yes
+    else skip "$1" "it reads $value, not $2"; fi
+}
+
+# choose PATH WORD…: the first of these words that the file offers.
+choose() {
+    path=$1
+    shift
+    offered=" $(head -c 4096 "$root$path" 2>/dev/null | tr -d '[]' | tr '\t\n' '  ') "
+    for word in "$@"; do
+        case $offered in *" $word "*) want "$path" "$word"; return ;; esac
+    done
+    skip "$path" "$1 is not offered:$offered"
+}
+
+# huge_pages FILE VALUE: `enabled`, `defrag` or `khugepaged/defrag`. RHEL 6 has a folder of its own.
+huge_pages() {
+    for top in transparent_hugepage redhat_transparent_hugepage; do
+        file=/sys/kernel/mm/$top/$1
+        if [ ! -e "$root$file" ]; then continue; fi
+        case $1/$(head -c 4096 "$root$file") in
+            khugepaged/*"["*) case $2 in 0|no) choose "$file" no ;; *) choose "$file" yes ;; esac ;;
+            khugepaged/*) case $2 in 0|no) want "$file" 0 ;; *) want "$file" 1 ;; esac ;;
+            *) choose "$file" "$2" ;;
+        esac
+    done
+    if [ "$1" != enabled ]; then return; fi
+    # A page size follows the general file (`inherit`), is off, or has a value of its own, which is wrong here.
+    for file in "$root"/sys/kernel/mm/transparent_hugepage/hugepages-*/enabled; do
+        if [ ! -e "$file" ] || ! read_value "$file"; then continue; fi
+        case $value in "$2"|inherit|never) ;; *) choose "${file#"$root"}" "$2" ;; esac
+    done
+}
+
+path_of() {
+    printf '/proc/sys/%s\n' "$(printf %s "$1" | tr . /)"
+}
+
+# parameter NAME VALUE
+parameter() {
+    want "$(path_of "$1")" "$2"
+    if [ "$1" != vm.swappiness ] || [ -z "$unit" ]; then return; fi
+    # On cgroup v1 a service has a value of its own, and a new service takes the value of its slice.
+    for group in system.slice "system.slice/$unit"; do
+        file=/sys/fs/cgroup/memory/$group/memory.swappiness
+        if [ -f "$root$file" ]; then want "$file" "$2"; fi
+    done
+}
+
+is_number() {
+    case $1 in ''|*[!0-9]*) return 1 ;; esac
+    [ "${#1}" -lt 19 ]
+}
+
+# at_least NAME VALUE [PERCENT]: a parameter that is never lowered; a value in kB, at most PERCENT of the memory.
+at_least() {
+    least=$2
+    if [ -n "${3-}" ]; then
+        memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "$root/proc/meminfo")
+        if ! is_number "$memory"; then skip "$1" "the size of the memory cannot be read"; return; fi
+        if [ "$least" -gt $((memory * $3 / 100)) ]; then least=$((memory * $3 / 100)); fi
+    fi
+    if ! read_value "$root$(path_of "$1")" || ! is_number "$value"; then skip "$1" "it cannot be read"; return; fi
+    if [ "$value" -lt "$least" ]; then want "$(path_of "$1")" "$least"; fi
+}

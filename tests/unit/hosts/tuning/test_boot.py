@@ -1,0 +1,402 @@
+"""The next boot: its script on file trees, its unit, its parts, and what earlier versions left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning import boot, boot_files, old_ways
+from orchestrator.hosts.tuning.boot import Place
+from orchestrator.hosts.undoing import Back, Ours, rank, reads_for, standing
+from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    BOOT,
+    BlockChange,
+    FileChange,
+    ServiceChange,
+    ServiceMode,
+    TunableState,
+    TunedChange,
+    ValueChange,
+    Verdict,
+)
+from tests.fakes import host_kinds
+from tests.fakes.block_tree import BlockTree
+from tests.fakes.host_tree import THP, HostTree
+from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
+
+PLACE = Place(part="prod+es1")
+PART = "/etc/orchestrate-tuning/prod+es1.part"
+WANTED = profile(setting("vm.swappiness", "1"), setting("io_scheduler", {"ssd": "none", "rotational": "bfq"}))
+LOG = "/var/log/tuned/tuned.log"
+
+
+def state(host: HostFacts, place: Place = PLACE) -> TunableState:
+    found = registry.compare(host, WANTED, place).states[0]
+    assert found.tunable == BOOT
+    return found
+
+
+def installed(host: HostFacts, place: Place = PLACE) -> HostFacts:
+    """The host once the boot's own changes are made."""
+    files, services = dict(host.files), dict(host.services)
+    for change in state(host, place).changes:
+        match change:
+            case FileChange(path=path, wanted=wanted):
+                files[path] = wanted
+            case ServiceChange(service=name, wanted=mode):
+                services[name] = ServiceFacts(present=True, running=mode.running, enabled=mode.enabled)
+    return replace(
+        host, files={path: text for path, text in files.items() if text is not None}, services=services
+    )
+
+
+class Tree:
+    """A host tree, and the boot script in it."""
+
+    def __init__(self, tree: HostTree) -> None:
+        self.tree = tree
+        self.write_part(["parameter vm.swappiness 1"])
+
+    def write_part(self, lines: list[str], *, name: str = "prod+es1", at: str = "/data") -> None:
+        text = boot_files.part_text("elasticsearch", lines, {host_kinds.DATA: at}, {})
+        self.tree.write(boot_files.part_path(name), text)
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        script = self.tree.at("/boot-under-test.sh")
+        script.write_text(boot_files.script_text(str(self.tree.path)))
+        tools = f"{self.tree.path}/toolbox"
+        return subprocess.run(  # noqa: S603  (our own script on a tree)
+            ["/bin/sh", str(script)],
+            env={"PATH": tools},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def read(self, path: str) -> str:
+        return (self.tree.read(path) or "").strip()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(host_kinds.debian(tmp_path / "host"))
+
+
+def test_a_shell_checker_has_nothing_to_say(tmp_path: Path) -> None:
+    checker = shutil.which("shellcheck")
+    assert checker, "needs shellcheck: apt-get install shellcheck"
+    script, init = tmp_path / "boot.sh", tmp_path / "init"
+    script.write_text(boot_files.script_text(""))
+    init.write_text(boot_files.INIT_TEXT)
+    done = subprocess.run(  # noqa: S603  (a checker that is given our own file)
+        [checker, str(script), str(init)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_sets_what_differs_says_so_and_is_quiet_then(tree: Tree) -> None:
+    lines = ["parameter vm.swappiness 1", "at_least vm.max_map_count 262144", "huge_pages enabled never"]
+    tree.write_part([*lines, "huge_pages khugepaged/defrag 0", "disks scheduler none bfq"])
+    done = tree.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/proc/sys/vm/swappiness: 60 -> 1" in done.stdout.splitlines()
+    assert [tree.read(f"/proc/sys/vm/{name}") for name in ("swappiness", "max_map_count")] == ["1", "262144"]
+    assert [tree.read(f"{THP}/{name}") for name in ("enabled", "khugepaged/defrag")] == ["never", "0"]
+    assert tree.read("/sys/block/nvme0n1/queue/scheduler") == "none"
+    assert tree.read("/sys/block/sda/queue/scheduler") != "none"
+    again = tree.run()
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_a_value_that_is_high_enough_is_never_lowered(tree: Tree) -> None:
+    tree.tree.sysctl("vm.max_map_count", 9999999)
+    tree.write_part(["at_least vm.max_map_count 262144", "at_least vm.min_free_kbytes 999999999 5"])
+    assert tree.run().returncode == 0
+    assert tree.read("/proc/sys/vm/max_map_count") == "9999999"
+    assert int(tree.read("/proc/sys/vm/min_free_kbytes")) == (256 << 20) * 5 // 100
+
+
+def test_disks_that_swapped_their_names_are_found_by_the_data(tmp_path: Path) -> None:
+    """The part names the data path alone: the disk behind it was `sdb`, and is `sdc` after the boot."""
+    for number, data in enumerate(("sdb", "sdc")):
+        host = HostTree(tmp_path / f"boot{number}")
+        host.machine()
+        host.systemd()
+        blocks = BlockTree(host)
+        for name in ("sdb", "sdc"):
+            blocks.disk(name, rotational=False, scheduler="none [mq-deadline] bfq")
+            blocks.mount(blocks.partition(name), "/data" if name == data else "/other")
+        host.folder(host_kinds.DATA)
+        found = Tree(host)
+        found.write_part(["disks scheduler none bfq"])
+        assert found.run().returncode == 0
+        written = {
+            name for name in ("sdb", "sdc") if found.read(f"/sys/block/{name}/queue/scheduler") == "none"
+        }
+        assert written == {data}
+
+
+def test_on_lvm_the_volume_decides_what_is_read_ahead_and_its_disks_are_scheduled(tmp_path: Path) -> None:
+    host = HostTree(tmp_path / "host")
+    host.machine()
+    host.systemd()
+    blocks = BlockTree(host)
+    for name in ("sdb", "sdc"):
+        blocks.disk(name, rotational=False, scheduler="none [mq-deadline] bfq", read_ahead_kb=128)
+    volume = blocks.lvm("data", [blocks.md("md0", [blocks.partition("sdb"), blocks.partition("sdc")])])
+    blocks.mount(volume, "/data")
+    host.folder(host_kinds.DATA)
+    host.write(f"/sys/block/{volume}/queue/read_ahead_kb", "128\n")
+    found = Tree(host)
+    found.write_part(["disks scheduler none bfq", "disks read_ahead_kb 8 8"])
+    done = found.run()
+    assert done.returncode == 0, done.stdout
+    ahead = {name: found.read(f"/sys/block/{name}/queue/read_ahead_kb") for name in (volume, "sdb", "sdc")}
+    assert ahead == {volume: "8", "sdb": "128", "sdc": "128"}
+    assert [found.read(f"/sys/block/{name}/queue/scheduler") for name in ("sdb", "sdc")] == ["none", "none"]
+
+
+def test_multipath_is_scheduled_itself_and_its_paths_are_not(tmp_path: Path) -> None:
+    host = HostTree(tmp_path / "host")
+    host.machine()
+    host.systemd()
+    blocks = BlockTree(host)
+    for name in ("sdb", "sdc"):
+        blocks.disk(name, scheduler="noop [deadline] cfq")
+    top = blocks.multipath("mpatha", ["sdb", "sdc"], scheduler="noop deadline [cfq]")
+    blocks.mount(top, "/data")
+    host.folder(host_kinds.DATA)
+    found = Tree(host)
+    found.write_part(["disks scheduler noop noop"])
+    assert found.run().returncode == 0
+    assert found.read(f"/sys/block/{top}/queue/scheduler") == "noop"
+    assert found.read("/sys/block/sdb/queue/scheduler") == "noop [deadline] cfq"
+
+
+def test_a_path_whose_file_system_is_not_mounted_is_left_out_and_named(tree: Tree) -> None:
+    tree.write_part(["disks scheduler none bfq", "parameter vm.swappiness 1"], at="/elsewhere")
+    before = tree.read("/sys/block/nvme0n1/queue/scheduler")
+    done = tree.run()
+    assert done.returncode == 1
+    assert "/data/es: NOT set: it is on the file system of /data, not on that of /elsewhere" in done.stdout
+    assert tree.read("/sys/block/nvme0n1/queue/scheduler") == before
+    assert tree.read("/proc/sys/vm/swappiness") == "1"
+
+
+def test_parts_of_several_clusters_are_merged_and_one_bad_part_is_its_own(tree: Tree) -> None:
+    tree.write_part(["parameter net.ipv4.tcp_retries2 5"], name="other+es1")
+    tree.tree.write(boot_files.part_path("a-bad"), "parameter vm.nothing 1\n")
+    done = tree.run()
+    assert done.returncode == 1
+    assert tree.read("/proc/sys/vm/swappiness") == "1"
+    assert tree.read("/proc/sys/net/ipv4/tcp_retries2") == "5"
+
+
+def test_words_of_a_profile_and_of_a_host_are_quoted() -> None:
+    text = boot_files.part_text(
+        "a b", ["parameter x 1", "disks x y z"], {"/d a$(x)": "/m'"}, {"/d a$(x)": "ssd"}
+    )
+    assert text.splitlines()[1:] == [
+        "unit='a b.service'",
+        "parameter x 1",
+        """data '/d a$(x)' '/m'"'"'' ssd""",
+        "disks x y z",
+    ]
+
+
+TUNED_LINES = {
+    "starting": "tuned.daemon.daemon: starting tuning",
+    "applied": "tuned.daemon.daemon: static tuning from profile 'balanced' applied",
+    "other": "tuned.daemon.daemon: static tuning from profile 'powersave' applied",
+    "stopping": "tuned.daemon.daemon: stopping tuning",
+}
+
+
+@pytest.mark.parametrize(
+    ("last", "waits"),
+    [("starting", True), ("stopping", True), ("other", True), ("applied", False)],
+)
+def test_it_waits_until_tuned_has_applied_the_active_profile(tree: Tree, last: str, *, waits: bool) -> None:
+    """tuned 2.20 writes the name of a new profile before it applies it: the log alone has the end."""
+    host = tree.tree
+    host.write("/run/tuned/tuned.pid", "1\n")
+    host.write("/etc/tuned/active_profile", "balanced\n")
+    host.write(LOG, f"{TUNED_LINES['applied']}\n{TUNED_LINES[last]}\n")
+    # Each wait is a round; in the fourth, tuned writes its own value and ends its work.
+    host.program(
+        "sleep",
+        f"""n=$(($(cat "$root/.naps" 2>/dev/null || echo 0) + 1)); echo $n >"$root/.naps"
+[ $n -eq 4 ] || exit 0
+echo 60 >"$root/proc/sys/vm/swappiness"; echo "{TUNED_LINES["applied"]}" >>"$root{LOG}"
+""",
+    )
+    (host.path / "toolbox" / "sleep").unlink()
+    (host.path / "toolbox" / "sleep").symlink_to(host.path / "bin" / "sleep")
+    done = tree.run()
+    assert done.returncode == 0
+    naps = int(tree.read("/.naps") or 0)
+    assert (naps > 4) is waits, naps
+    assert naps < 20
+    assert tree.read("/proc/sys/vm/swappiness") == "1"
+
+
+def test_a_tuned_that_never_ends_its_work_does_not_hold_the_boot(tree: Tree) -> None:
+    host = tree.tree
+    host.write("/run/tuned/tuned.pid", "1\n")
+    host.write(LOG, f"{TUNED_LINES['starting']}\n")
+    (host.path / "toolbox" / "sleep").unlink()
+    host.program("sleep", "exit 0\n")
+    (host.path / "toolbox" / "sleep").symlink_to(host.path / "bin" / "sleep")
+    assert tree.run().returncode == 0
+    assert host.calls("sleep") == ("sleep 1",) * 19
+
+
+def test_the_unit_is_bounded_ordered_and_started_with_tuned() -> None:
+    lines = boot_files.SERVICE_UNIT.splitlines()
+    assert (
+        "After=tuned.service systemd-sysctl.service systemd-tmpfiles-setup.service local-fs.target" in lines
+    )
+    assert {"PartOf=tuned.service", "Type=oneshot", "TimeoutStartSec=30"} <= set(lines)
+    assert "WantedBy=multi-user.target tuned.service" in lines
+    # An active unit would not be started again by tuned's start; a requirement would delay or fail the node.
+    assert not any(word in boot_files.SERVICE_UNIT for word in ("RemainAfterExit", "RequiredBy", "Requires="))
+    order = boot_files.order_text("elasticsearch", {"/data/es": "/data"})
+    assert order.splitlines()[1:] == ["[Unit]", "After=data.mount", "Before=elasticsearch.service"]
+
+
+def test_at_the_next_boot_is_a_fact_of_script_part_and_unit() -> None:
+    host = current()
+    found = registry.compare(host, WANTED, PLACE)
+    assert {one.at_boot for one in found.states} == {boot.NOT_SET}
+    made = installed(host)
+    assert {one.at_boot for one in registry.compare(made, WANTED, PLACE).states} == {boot.SET_BY_US}
+    assert state(made).verdict is Verdict.OK
+    off = {**made.services, boot_files.NAME: ServiceFacts(present=True)}
+    for broken in (
+        replace(made, services=off),
+        with_files(made, **{boot_files.SCRIPT: None}),
+        with_files(made, **{PART: None}),
+    ):
+        assert {one.at_boot for one in registry.compare(broken, WANTED, PLACE).states} == {boot.NOT_SET}
+        assert state(broken).verdict is Verdict.DRIFT
+
+
+def test_nothing_is_written_where_the_boot_cannot_be_known() -> None:
+    for host in (
+        replace(current(), init=InitSystem.OTHER),
+        with_files(current(), **{boot_files.SCRIPT: Unknown(reason="denied")}),
+        replace(current(), mounts=Unknown(reason="no mountinfo")),
+        replace(current(), services={boot_files.NAME: Unknown(reason="no bus")}),
+    ):
+        found = state(host)
+        assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
+        assert found.detail
+
+
+def test_data_on_another_file_system_than_recorded_is_not_touched() -> None:
+    """The data's disk is not mounted: the path is on the system's disk now."""
+    made = installed(current())
+    moved = replace(made, mounts={**dict(made.mounts), "/data/slow": "/"})  # type: ignore[arg-type]
+    found = registry.compare(moved, WANTED, PLACE)
+    assert found.states[0].verdict is Verdict.UNKNOWN
+    assert "/data/slow is on another file system" in found.states[0].detail
+    assert not [one for state in found.states for one in state.changes if "/sys/block" in str(one)]
+
+
+def test_a_kind_that_the_profile_names_is_recorded_with_the_path() -> None:
+    told = replace(WANTED, devices={"sdc": "ssd"})
+    (part,) = (
+        change
+        for change in registry.compare(current(), told, PLACE).states[0].changes
+        if isinstance(change, FileChange) and change.path == PART
+    )
+    assert "data /data/slow /data/slow ssd\n" in str(part.wanted)
+    assert "data /data/fast /data/fast\n" in str(part.wanted)
+
+
+def test_the_script_of_another_cluster_is_shared_and_stays_for_it() -> None:
+    other = Place(part="other+es9")
+    both = installed(installed(current()), other)
+    assert state(both).verdict is Verdict.OK
+    claims = [one for one in state(installed(current()), other).changes if boot.is_shared(one)]
+    assert {one.path for one in claims if isinstance(one, FileChange)} >= {boot_files.SCRIPT, boot_files.UNIT}
+    # Before this program there was no script: whoever reverts last removes it.
+    assert all(one.found is None for one in claims if isinstance(one, FileChange))
+    (script,) = (one for one in claims if isinstance(one, FileChange) and one.path == boot_files.SCRIPT)
+    undo = (script.undone(),)
+    assert standing(both, undo, parts={PART}) == Back(
+        why="it stays for /etc/orchestrate-tuning/other+es9.part"
+    )
+    gone = with_files(both, **{boot_files.part_path("other+es9"): None})
+    files = {path: text for path, text in gone.files.items() if text is not None}
+    assert standing(replace(gone, files=files), undo, parts={PART}) == Ours(change=undo[0])
+    assert boot_files.PARTS in reads_for([script]).files
+
+
+def test_our_unit_is_off_before_values_are_restored() -> None:
+    off = ServiceMode(running=False, enabled=False)
+    unit = ServiceChange(service=boot_files.NAME, found=ServiceMode(running=False, enabled=True), wanted=off)
+    part = FileChange(path=PART, found="x", wanted=None)
+    value = ValueChange(path="/proc/sys/vm/swappiness", found="1", wanted="60")
+    tuned = TunedChange(found="a", wanted="b")
+    assert sorted([value, tuned, part, unit], key=rank) == [unit, part, tuned, value]
+
+
+def test_no_two_nodes_share_a_part() -> None:
+    names = [
+        ("a", "b"),
+        ("a-b", "c"),
+        ("a", "b-c"),
+        ("", "a+b"),
+        ("a", "riak@b"),
+        ("a", "b/c"),
+        ("a", "b_c"),
+        ("..", "x"),
+    ]
+    found = [boot_files.part_name(*one) for one in names]
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch(r"[A-Za-z0-9_+][A-Za-z0-9_.@+-]*", name) for name in found), found
+
+
+OLD = "# Written by orchestrate for x; `orchestrate tune revert` takes it away again.\n"
+
+
+def test_what_earlier_versions_wrote_is_found_by_its_marks_and_removed_once() -> None:
+    ours = {
+        "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf": f"{OLD}vm.swappiness = 1\n",
+        "/etc/udev/rules.d/90-orchestrate-io_scheduler.rules": f"{OLD}x\n",
+        "/etc/tuned/orchestrate/tuned.conf": f"{OLD}[main]\ninclude=balanced\n",
+        "/etc/rc.local": "true\n# BEGIN orchestrate x\necho\n# END orchestrate x\n",
+        old_ways.ACTIVE: "orchestrate\n",
+    }
+    theirs = {"/etc/sysctl.d/99-orchestrate-mine.conf": "vm.swappiness = 5\n"}
+    host = with_files(current(), **ours, **theirs)
+    removed = list(old_ways.removals(host))
+    assert [type(one) for one in removed] == [FileChange, FileChange, TunedChange, FileChange, BlockChange]
+    assert TunedChange(found="orchestrate", wanted="balanced") in removed
+    assert not [one for one in removed if "mine" in str(one)]
+    found = state(host)
+    assert found.verdict is Verdict.DRIFT
+    assert "replaces what an earlier version wrote: /etc/sysctl.d" in found.detail
+    # Our script is there before tuned's profile is switched, which restores values that tuned once found.
+    kinds = [type(one) for one in found.changes]
+    assert kinds.index(TunedChange) > kinds.index(ServiceChange)
+    after = replace(host, files={**current().files, **theirs})
+    assert list(old_ways.removals(after)) == []
+
+
+def test_a_sysv_host_has_an_init_script_that_is_bounded() -> None:
+    files = [one.path for one in state(rhel6()).changes if isinstance(one, FileChange)]
+    assert files == [PART, boot_files.SCRIPT, boot_files.INIT]
+    assert "sleep 30; kill -KILL" in boot_files.INIT_TEXT
+    assert os.linesep not in boot_files.NAME
