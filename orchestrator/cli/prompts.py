@@ -1,25 +1,93 @@
-"""The plan and the questions that are shown before a change."""
+"""The plan and the questions before a change, and the ways that several commands share."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 import typer
 
-from orchestrator.cli.context import Context
+from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.config.policy import Overrides
+from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
 from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.find_run import state_in_words
+from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import host_name
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
 from orchestrator.view.text import counted, duration, size, visible
+
+_REQUESTS: Final[Mapping[Request, str]] = {
+    Request.PAUSE: "pause after the current wave or merges",
+    Request.STOP: "stand down now",
+}
+
+
+def start(
+    cluster: str,
+    overrides: Overrides,
+    state: str | None,
+    *,
+    dry_run: bool,
+    playbook: str | None,
+    yes: bool,
+    output: Output,
+    restarts: bool = True,
+) -> int:
+    """Plan a run and begin it, after a question. If nothing is due, it ends in seconds and takes no lease.
+
+    Args:
+        cluster: name or path of its file.
+        overrides: selection, policy and merge flags.
+        state: `--state`.
+        dry_run: only show the plan.
+        playbook: `--playbook`.
+        yes: do not ask.
+        output: format.
+        restarts: False if only indices are merged.
+
+    Returns:
+        The exit code.
+    """
+    context = context_of(output)
+    file = context.cluster(cluster)
+    if overrides.merge is not None:
+        require_segments(file)
+    asks = not (yes or dry_run)
+    with prepared_run(
+        context, file, playbook=playbook, overrides=overrides, state=state, asks=asks, restarts=restarts
+    ) as prepared:
+        return carry_out(prepared, context, dry_run=dry_run, yes=yes)
+
+
+def request(
+    wanted: Request, run: str | None, *, cluster: str | None, yes: bool, output: Output, state: str | None
+) -> int:
+    """Write a request into the state, where the run finds it. Returns the exit code."""
+    context = context_of(output)
+    name = context.cluster(cluster).spec.name if cluster else None
+    with context.state(state, Access.GO_ON) as store:
+        entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
+        if run is None and name is None:
+            confirm_run(wanted.name.lower(), entry, store.where, context, yes=yes)
+        by = f"{context.operator}@{host_name()}"
+        leave_request(store, entry, wanted, by=by, at=context.clock.now())
+    message = (
+        f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}; "
+        f"`orchestrate status {entry.run}` shows it"
+    )
+    if context.output.for_people:
+        context.say(message)
+    return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))
 
 
 def show_plan(plan: Plan, context: Context) -> ExitCode:

@@ -21,19 +21,19 @@ def force_merge(
     state: opt.State = None,
 ) -> int:
     """Force-merge indices to a few segments per copy. Restarts nothing."""
-    from orchestrator.cli.work.merge import merge_and_restart
+    from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     selection = opt.Selection(tune=False, disable_predicate=disable_predicate, timeout=timeout)
     overrides = selection.overrides(reason=reason, merge=merge)
-    return merge_and_restart(
+    return start(
         cluster,
         overrides,
         state,
-        restarts=False,
         dry_run=dry_run,
         playbook=playbook,
         yes=yes,
         output=output,
+        restarts=False,
     )

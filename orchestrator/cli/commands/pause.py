@@ -13,7 +13,7 @@ def pause(
     state: opt.State = None,
 ) -> int:
     """Pause a run after its current wave or merges. Without a run, asks first."""
-    from orchestrator.cli.work.request import leave
+    from orchestrator.cli.prompts import request
     from orchestrator.model.phase import Request
 
-    return leave(Request.PAUSE, run, cluster=cluster, yes=yes, output=output, state=state)
+    return request(Request.PAUSE, run, cluster=cluster, yes=yes, output=output, state=state)

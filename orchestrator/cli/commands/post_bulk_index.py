@@ -28,18 +28,18 @@ def post_bulk_index(
     state: opt.State = None,
 ) -> int:
     """Force-merge loaded indices, wait for their copies, then restart the nodes. Can be run again."""
-    from orchestrator.cli.work.merge import merge_and_restart
+    from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     overrides = selection.overrides(reason=reason, merge=merge)
-    return merge_and_restart(
+    return start(
         cluster,
         overrides,
         state,
-        restarts=restart,
         dry_run=dry_run,
         playbook=playbook,
         yes=yes,
         output=output,
+        restarts=restart,
     )

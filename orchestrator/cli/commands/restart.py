@@ -18,14 +18,7 @@ def restart(
     state: opt.State = None,
 ) -> int:
     """Restart every node in waves. Cluster settings are restored afterwards."""
-    from orchestrator.cli.context import context_of
-    from orchestrator.cli.prompts import carry_out, prepared_run
+    from orchestrator.cli.prompts import start
 
-    context = context_of(output)
-    file = context.cluster(cluster)
-    asks = not (yes or dry_run)
     overrides = selection.overrides(reason=reason)
-    with prepared_run(
-        context, file, playbook=playbook, overrides=overrides, state=state, asks=asks
-    ) as prepared:
-        return carry_out(prepared, context, dry_run=dry_run, yes=yes)
+    return start(cluster, overrides, state, dry_run=dry_run, playbook=playbook, yes=yes, output=output)

@@ -13,7 +13,7 @@ def stop(
     state: opt.State = None,
 ) -> int:
     """Stop a run: start its nodes, restore settings. Merges continue."""
-    from orchestrator.cli.work.request import leave
+    from orchestrator.cli.prompts import request
     from orchestrator.model.phase import Request
 
-    return leave(Request.STOP, run, cluster=cluster, yes=yes, output=output, state=state)
+    return request(Request.STOP, run, cluster=cluster, yes=yes, output=output, state=state)
