@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
@@ -58,11 +59,26 @@ DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
 DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
 
 _ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports. At least two: each is down once."
+_PRODUCT: Final = (
+    "Product of the nodes, for a proxy that removes the header `X-Elastic-Product`, which Elasticsearch sends"
+    " since 7.14. Only with `version`."
+)
 _ONCE: Final = AfterValidator(each_once)
 _TLS: Final = "How certificates are checked."
 _PLAYBOOK: Final = "Name or path of the playbook. `--playbook` overrides it."
 _EXPECT: Final = "Conditions at the start of a run."
 _HOSTS: Final = "How the nodes' hosts are reached."
+
+
+def server_version(written: str) -> str:
+    """A version of a server.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if re.fullmatch(r"\d+\.\d+(\.\d+)?", written) is None:
+        raise ValueError('must be like "8.19.0"')
+    return written
 
 
 class ClusterSpec(Spec):
@@ -81,9 +97,20 @@ class ClusterSpec(Spec):
         default=None,
         description="Node attribute that names the zone. Default: the cluster's awareness attribute.",
     )
+    product: Unset[Literal["elasticsearch", "opensearch"]] = Field(default=None, description=_PRODUCT)
+    version: Unset[Annotated[Name, AfterValidator(server_version)]] = Field(
+        default=None,
+        description="Lowest version of the nodes: `8.19.0`. A lower one is refused. Only with `product`.",
+    )
     playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_PLAYBOOK)
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
     hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.product is None) is not (self.version is None):
+            raise ValueError("`product` and `version` go together")
+        return self
 
 
 class RiakClusterSpec(Spec):
@@ -92,6 +119,8 @@ class RiakClusterSpec(Spec):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "auth": "not for `kind: riak`: `/ping` and `/stats` are read without logging in",
         "zone_attribute": "not for `kind: riak`: its zones are the locations of its members",
+        "product": "not for `kind: riak`",
+        "version": "not for `kind: riak`: a node states its own",
     }
 
     kind: RiakKind = Field(description="Kind of cluster.")

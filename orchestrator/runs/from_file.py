@@ -346,6 +346,8 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
         client_cert=str(file.local_path(tls.client_cert)) if tls.client_cert else None,
         client_key=str(file.local_path(tls.client_key)) if tls.client_key else None,
         fingerprint=tls.fingerprint,
+        product=spec.product,
+        version=spec.version,
     )
 
 

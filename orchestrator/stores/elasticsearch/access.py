@@ -26,6 +26,8 @@ class Access:
         verify: whether certificates are checked at all.
         client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
         fingerprint: SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`.
+        product: what the nodes are, where a proxy hides it; it goes with `version`.
+        version: the lowest version among the nodes.
     """
 
     endpoints: tuple[str, ...]
@@ -37,6 +39,8 @@ class Access:
     client_cert: str | None = None
     client_key: str | None = None
     fingerprint: str | None = None
+    product: str | None = None
+    version: str | None = None
 
     @property
     def credentials(self) -> str:

@@ -138,6 +138,10 @@ class ElasticsearchClient:
                 return wrong
         with self._lock:
             versions = {str(name): each.server for name, each in (self._members or {}).items()}
+            if self.access.product is not None:
+                versions = {
+                    name: replace(each, distribution=self.access.product) for name, each in versions.items()
+                }
             for probed in self._servers.values():
                 # A node is listed under the version that it shows to others: OpenSearch 1 may show 7.10.2.
                 if probed.name in versions and probed.distribution != versions[probed.name].distribution:

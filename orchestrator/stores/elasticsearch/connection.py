@@ -6,7 +6,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from elastic_transport import TransportError
@@ -17,7 +17,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
-from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, ServerVersion
+from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, ServerVersion, parse_version
 from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
 from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
 from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_version_of
@@ -25,6 +25,7 @@ from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTransport, Traffic, limited_node
 
 _FIRST_ERROR_STATUS: Final = 300
+_FIRST_WITH_HEADER: Final = (7, 14, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class Connection:
     ) -> None:
         self.endpoint = endpoint
         self._credentials = access.credentials
+        self._access = access
         options: dict[str, Any] = {}
         if access.api_key is not None:
             options["api_key"] = access.api_key
@@ -96,10 +98,14 @@ class Connection:
             return outcome
         answer, said = outcome
         try:
-            return parse_server(answer.body, said)
+            server = parse_server(answer.body, said)
         except Malformed as error:
             reason = f"{self.endpoint.url} answers, but is neither Elasticsearch nor OpenSearch ({error})"
             return Fault(reason=reason, nothing_done=True, elsewhere=True)
+        wrong = _against(self._access, server, said)
+        if wrong is not None:
+            return Fault(reason=f"{self.endpoint.url} {wrong}", nothing_done=True, elsewhere=True)
+        return server if self._access.product is None else replace(server, distribution=self._access.product)
 
     def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
         client = self._client
@@ -150,6 +156,26 @@ def _naming(key: str, file: str) -> Iterator[None]:
         yield
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"{file} cannot be used: {error}", key=key) from error
+
+
+def _against(access: Access, server: Server, said_product: str) -> str | None:
+    """Why this server is refused: its product is hidden and not named, or it is not what is named."""
+    listed = server.member.server
+    known = said_product == "Elasticsearch" or parse_version(server.version) < _FIRST_WITH_HEADER
+    if access.product is None or access.version is None:
+        if known or server.distribution == OPENSEARCH:
+            return None
+        return (
+            f"answers as version {server.version} without its product, which Elasticsearch names since 7.14. "
+            "If a proxy removes the header `X-Elastic-Product`, write `product` and `version` in the "
+            "cluster file"
+        )
+    named = ServerVersion(distribution=access.product, version=access.version)
+    if known and server.distribution != access.product:
+        return f"is {listed}, and the cluster file names {named}"
+    if parse_version(server.version) < parse_version(access.version):
+        return f"is version {server.version}, below that of the cluster file: {named}"
+    return None
 
 
 def parse_server(body: Any, said_product: str) -> Server:

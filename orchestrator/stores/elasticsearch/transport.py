@@ -88,7 +88,7 @@ class PlainTransport(Transport):
         # Deprecation warnings would become Python warnings. Only one concerns this program: transient
         # settings, which it writes only where a transient value already exists.
         kept = {name: value for name, value in meta.headers.items() if name.lower() != "warning"}
-        kept[SAID_PRODUCT] = kept.get(_PRODUCT_HEADER, "")
+        kept[SAID_PRODUCT] = meta.headers.get(_PRODUCT_HEADER) or ""
         kept[_PRODUCT_HEADER] = "Elasticsearch"
         answered = ApiResponseMeta(
             status=meta.status,

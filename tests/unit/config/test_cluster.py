@@ -180,6 +180,20 @@ def test_what_weakens_tls_is_warned_of() -> None:
     )
 
 
+def test_product_and_version_are_named_together() -> None:
+    spec = _cluster("product: opensearch\nversion: 2.19.0\n").spec
+    assert isinstance(spec, ClusterSpec)
+    assert (spec.product, spec.version) == ("opensearch", "2.19.0")
+    for wrong, reason in (
+        ("product: opensearch\n", "`product` and `version` go together"),
+        ("version: 2.19.0\n", "`product` and `version` go together"),
+        ("product: couchdb\nversion: 2.19.0\n", "product"),
+        ("product: opensearch\nversion: latest\n", "must be like"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            _cluster(wrong)
+
+
 def test_an_endpoint_may_have_a_path_and_loses_its_last_slash() -> None:
     assert _cluster("", endpoints="['https://proxy:443/es/']").spec.endpoints == ("https://proxy:443/es",)
 

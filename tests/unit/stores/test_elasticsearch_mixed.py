@@ -27,7 +27,7 @@ from orchestrator.stores.elasticsearch.dialect import (
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.cli.small_cluster import SmallCluster
-from tests.fakes.scripted_http import ScriptedServer, node, reply
+from tests.fakes.scripted_http import ELASTIC, ScriptedServer, node, reply
 
 PROBE, MEMBERS = "/_nodes/_local/http", "/_nodes/http"
 
@@ -56,7 +56,8 @@ def _through(first: str, nodes: dict[str, tuple[str, str | None]]) -> Dialect | 
         listed["nodes"] |= node(name, version=version, build=build)["nodes"]
     with ScriptedServer() as server:
         version, build = nodes[first]
-        server.on(PROBE, reply(node(first, version=version, build=build), headers={}))
+        said = ELASTIC if version in ("7.17.28", "9.1.0", "10.0.0") else {}
+        server.on(PROBE, reply(node(first, version=version, build=build), headers=said))
         server.on(MEMBERS, reply(listed, headers={}))
         with _client(server) as client:
             return client.dialect()
@@ -110,6 +111,28 @@ def test_a_node_that_hides_its_product_from_the_others() -> None:
             refused = client.dialect()
             assert isinstance(refused, Fault)
             assert "OpenSearch 1.3.20 on os1" in refused.reason
+
+
+def test_a_hidden_product_must_be_named(subtests: pytest.Subtests) -> None:
+    """A proxy removes the header: only the cluster file says whether it is Elasticsearch."""
+    for stated, product, version, expected in (
+        ("8.19.0", None, None, "write `product` and `version` in the cluster file"),
+        ("8.19.0", "elasticsearch", "8.19.0", "Elasticsearch 8"),
+        ("8.19.1", "elasticsearch", "8.19", "Elasticsearch 8"),
+        ("8.18.0", "elasticsearch", "8.19.0", "below that of the cluster file: Elasticsearch 8.19.0"),
+        ("8.19.0", "opensearch", "3.1.0", "OpenSearch 8.19.0"),
+        ("7.13.4", None, None, "Elasticsearch 7"),
+        ("7.13.4", "opensearch", "1.3.0", "is Elasticsearch 7.13.4, and the cluster file names OpenSearch"),
+        ("2.19.0", None, None, "OpenSearch 2"),
+    ):
+        with subtests.test(stated=stated, product=product, version=version), ScriptedServer() as server:
+            for path in (PROBE, MEMBERS):
+                server.on(path, reply(node("es1", version=stated), headers={}))
+            access = Access(endpoints=(server.url,), product=product, version=version)
+            client = ElasticsearchClient(access, clock=_Clock())
+            found = client.dialect()
+            client.close()
+            assert expected in (found.reason if isinstance(found, Fault) else found.family)
 
 
 def test_many_strange_nodes_are_counted() -> None:
