@@ -169,7 +169,7 @@ def prepared_run(
         playbook: `--playbook`.
         overrides: selection and policy flags.
         state: `--state`.
-        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read.
+        asks: whether a question follows. If so, a terminal is required before a change or a long reading.
         restarts: False for a bulk load that only merges indices and restarts no nodes.
 
     Raises:
@@ -177,9 +177,10 @@ def prepared_run(
     """
     with context.connect(file, state) as connection:
         source = connection.ports.policy(playbook, overrides)
-        if asks:
+        prepared = prepare(connection, source, restarts=restarts)
+        if asks:  # after the names of nodes and indices were checked
             require_terminal(context)
-        yield prepare(connection, source, restarts=restarts)
+        yield prepared
 
 
 def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes: bool) -> None:

@@ -317,10 +317,11 @@ def sentence(hold: Hold) -> str:
     return f"{hold.predicate}: {hold.subject}: {hold.evidence}"
 
 
-def named(hold: Hold) -> str:
-    """A hold without its evidence: its predicate and its first subjects."""
+def whole_sentence(hold: Hold) -> str:
+    """A hold in one line with its first subjects; the evidence is of the first."""
     more = hold.count - len(hold.subjects)
-    return f"{hold.predicate}: {', '.join(hold.subjects)}{f' and {more} more' if more > 0 else ''}"
+    subjects = f"{', '.join(hold.subjects)}{f' and {more} more' if more > 0 else ''}"
+    return f"{hold.predicate}: {subjects}: {hold.evidence}"
 
 
 def _gates(closed: tuple[Hold, ...]) -> str:

@@ -157,6 +157,11 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
             f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left: "
             f"continue it with `orchestrate resume {passed.run}`"
         )
+    if wanted is Wanted.REQUEST and passed is not None and passed.outcome is not None:
+        text += (
+            f"; run {passed.run} has ended ({passed.outcome.value}): continue it with "
+            f"`orchestrate resume {passed.run}`"
+        )
     if wanted is not Wanted.REQUEST:
         text += (
             "; restore the changes of a run on another machine with `orchestrate restore --cluster "

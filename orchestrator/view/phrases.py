@@ -161,6 +161,7 @@ TERMS: Final[Mapping[str, str]] = {
         "A predicate that is not met, with its evidence. The run waits until the hold clears, at most "
         "`deadlines.hold`, or ends with exit code 3 if waiting cannot clear it."
     ),
+    "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
     "stand down": (
         "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "
         "resumed later."

@@ -25,7 +25,12 @@ LAST_RECORDS = 8
 
 
 def status_text(
-    state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
+    state: RunState,
+    records: Sequence[Record],
+    *,
+    now: Instant,
+    alive: bool | None = None,
+    restored: bool = False,
 ) -> str:
     """The status of a run, for people.
 
@@ -34,6 +39,7 @@ def status_text(
         records: the run's records, or its last ones.
         now: the current time.
         alive: whether its process runs; None if unknown.
+        restored: whether another run has restored its changes, which its own journal does not show.
     """
     last = records[-1].at if records else state.in_phase.since
     kind = state.begun.policy.kind
@@ -56,12 +62,12 @@ def status_text(
         lines += _asked(state.process)
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
-    left = not_put_back(state)
-    lines.append(f"  not restored: {len(left) or 'nothing'}")
+    left = () if restored else not_put_back(state)
+    lines.append(_not_restored(len(left), alive, restored=restored))
     lines += [f"    {item}" for item in left[:_LEFT_SHOWN]]
     if len(left) > _LEFT_SHOWN:
         lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
-    lines += _advice(state, alive)
+    lines += _advice(state, left, alive)
     if records:
         lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in records[-LAST_RECORDS:])]
     return "\n".join(map(visible, lines)) + "\n"
@@ -155,9 +161,16 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
     ]
 
 
-def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
+def _not_restored(number: int, alive: bool | None, *, restored: bool) -> str:  # noqa: FBT001  (as above)
+    """Only the journal is read: a restore with another state file is not in it."""
+    if restored:
+        return "  not restored: nothing; another run has restored what it changed"
+    unseen = ", by this state; a restore with another one is not in it" if number and alive is False else ""
+    return f"  not restored: {number or 'nothing'}{unseen}"
+
+
+def _advice(state: RunState, left: Sequence[str], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
     """The command to continue with, if the run's process is known to do nothing more by itself."""
-    left = not_put_back(state)
     over = state.phase is Phase.ENDED or alive is False
     to_do = left_to_do(state)
     if not over or not (left or to_do):

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.run import COULD_NOT_FINISH, exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
@@ -244,7 +244,9 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT RESTORED: {item}" for item in end.left]
-    if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
+    if end.holds and end.message.startswith(COULD_NOT_FINISH):
+        lines.append(f"  {COULD_NOT_FINISH}")
+    elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
     if end.left:

@@ -210,7 +210,7 @@ _REQUESTS: dict[Request, str] = {
 def _lease(event: LeaseEvent) -> str:
     match event:
         case ev.LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
-            how = "taken over from an expired holder" if takeover else "taken"
+            how = "taken over from a run that has ended or no longer refreshes it" if takeover else "taken"
             return f"lease {how}: epoch {epoch}, holder {holder}"
         case ev.LeaseRegained(holder=holder):
             return f"lease refreshed again, holder {holder}"

@@ -151,3 +151,42 @@ def test_a_restore_with_nothing_to_restore_is_done(
         said = capsys.readouterr()
         assert "nothing to restore" in said.err
         assert ('"outcome": "done"' in said.out) is ("json" in how)
+
+
+def test_a_stop_of_a_paused_run_names_what_continues_it(
+    store: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(store, RUN, outcome=Outcome.PAUSED)
+    assert run(["stop", "--yes"]) == ExitCode.USAGE
+    assert (
+        f"run {RUN} has ended (paused): continue it with `orchestrate resume {RUN}`"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_resume_of_a_run_that_is_done_reaches_no_cluster(
+    store: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cluster file is nowhere, so that any connection would fail."""
+    begin(store, RUN, outcome=Outcome.DONE)
+    assert run(["resume", RUN, "--yes"]) == ExitCode.DONE
+    assert f"run {RUN} is over: it ended done" in capsys.readouterr().err
+
+
+def test_status_knows_that_another_run_restored_the_changes(
+    store: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(store, RUN)
+    store.close_run(RUN, Outcome.RESTORED, 2000.0)
+    assert run(["status", RUN]) == ExitCode.DONE
+    assert "not restored: nothing; another run has restored what it changed" in capsys.readouterr().out
+
+
+def test_no_summary_of_a_command_is_cut_in_the_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["--help"]) == ExitCode.DONE
+    usage, *lines = capsys.readouterr().out.strip().splitlines()
+    assert usage.startswith("Usage: ")
+    assert [line for line in lines if line.endswith("...")] == []

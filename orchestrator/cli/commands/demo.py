@@ -18,7 +18,7 @@ def demo(
     ] = DEMONSTRATED[0].version,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
-    """Restart a real three-node cluster on this machine, under load, and count its documents."""
+    """Restart three real nodes on this machine, under load. Counts the documents of each index."""
     from orchestrator.cli.work.demo import show_restart
 
     return show_restart(version, output=output)

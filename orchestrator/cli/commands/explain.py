@@ -20,7 +20,10 @@ Name = Annotated[
 
 
 def explain(name: Name = None) -> int:
-    """Explain a term, predicate, phase, exit code, cluster setting or file key. Without a name, list all."""
+    """Explain a name in a message or a file.
+
+    A name is a term, predicate, phase, exit code, cluster setting or key of a file. Without one, lists all.
+    """
     from orchestrator.cli.work.explain import show
 
     return show(" ".join(name) if name else None)

@@ -26,12 +26,14 @@ def resume(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Resume a stopped, paused or killed run with its original policy."""
+    """Resume a stopped, paused or killed run. Its original policy applies."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import ask, require_terminal
+    from orchestrator.errors import ExitCode
+    from orchestrator.model.phase import Outcome
     from orchestrator.runs.attempt import exit_code
     from orchestrator.runs.find_run import Wanted, find_run
-    from orchestrator.runs.unfinished import past_run_of, resume_run
+    from orchestrator.runs.unfinished import NothingDriven, past_run_of, resume_run
     from orchestrator.runtime.database import Access
     from orchestrator.view.progress import left_to_do
     from orchestrator.view.text import visible
@@ -40,6 +42,10 @@ def resume(
     with context.state(state, Access.GO_ON) as store:
         file = context.cluster(cluster) if cluster else None
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
+        if entry.outcome is Outcome.DONE:
+            message = f"run {entry.run} is over: it ended done, so there is nothing to resume"
+            done = NothingDriven(code=ExitCode.DONE, message=message, cluster=entry.cluster, run=entry.run)
+            return context.ended(done)
         past = past_run_of(store, entry)
         skipped = past.require_nodes(skip or ())
         failed = [name for name in past.failed if name not in skipped]

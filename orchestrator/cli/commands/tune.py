@@ -37,7 +37,7 @@ CheckOutputMode = Annotated[
 
 tune: Final = typer.Typer(
     cls=Group,
-    help="Check, apply and revert the tuning of hosts, without a restart.",
+    help="Check, apply and revert the tuning of hosts.",
     add_completion=False,
     rich_markup_mode=None,
 )

@@ -6,7 +6,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, UsageError
-from orchestrator.model.phase import Phase
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone
@@ -44,13 +44,14 @@ def _show(
         raise UsageError(f"run {entry.run} was killed before it began; nothing was changed by it")
     state, now = replay(entry.run, records), context.clock.now()
     gone = provably_gone(entry.process)
+    restored = entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED
     alive = False if gone else (provably_alive(entry.process) or None)
     if records[-1].sequence != after or clear:
         context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
             context.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
         else:
-            context.say(status_text(state, records, now=now, alive=alive).rstrip("\n"))
+            context.say(status_text(state, records, now=now, alive=alive, restored=restored).rstrip("\n"))
         context.out.flush()
     return records[-1].sequence, state.phase is not Phase.ENDED and not gone
 

@@ -203,6 +203,11 @@ def test_what_held_a_run_stands_once_in_its_summary(samples: Any) -> None:
     state = samples.run_state(holds=(hold,), message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
+    refused = f"it could not finish, so it does not begin: {hold.predicate}: {hold.subject}: {hold.evidence}"
+    state = samples.run_state(holds=(hold,), message=refused)
+    lines = summary_lines(summary(state, Outcome.HELD, (), samples.t0))
+    assert "\n".join(lines).count(hold.evidence) == 1
+    assert "  it could not finish, so it does not begin" in lines
     state = samples.run_state(message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
