@@ -27,7 +27,7 @@ def post_bulk_index(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Force-merge loaded indices, wait for their copies, then restart the nodes. Can be run again."""
+    """Force-merge loaded indices, then restart the nodes. Waits for their copies first. Can be run again."""
     from orchestrator.cli.prompts import start
     from orchestrator.config.merging import MergeFlags
 

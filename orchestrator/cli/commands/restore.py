@@ -26,9 +26,9 @@ def restore(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restore settings and start the nodes that a run left down. Stops no node.
+    """Restore settings, and start nodes that a run left down.
 
-    Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it needs no state: it
+    Stops no node. Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it needs no state: it
     then uses the record that the run left in the cluster. If hooks of that run took nodes out of service,
     name its playbook (--playbook).
     """
