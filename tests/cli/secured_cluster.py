@@ -64,7 +64,7 @@ class SecuredCluster(SmallCluster):
         for name in NODES[1:]:
             server = ScriptedServer(tls=self._own.get(name, self._certificates).context())
             self._others.enter_context(server)
-            server.on("/_nodes/_local/http", guarded(reply(node(name, version=self.version))))
+            server.on("/_nodes/_local/http", guarded(reply(node(name, version=self.versions[name]))))
             server.on("/_nodes/http", guarded(self._members))
             self.places[name] = f"127.0.0.1:{server.port}"
         return self
