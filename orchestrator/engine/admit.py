@@ -234,14 +234,18 @@ def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
 
 
 def _planned_waves(situation: Situation) -> Iterator[Wave]:
-    """The waves of the plan that was shown, or without one each pending unit for itself."""
+    """The waves of the plan that was shown, then each other pending unit for itself.
+
+    A plan ends at the pause that was asked for, so it may leave out most of the nodes.
+    """
     state = situation.state
     pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(state, situation.seen).among(pending) if whole else ()
-    planned = state.begun.planned or tuple(machines)
-    covered = {name for wave in planned for name in wave}
-    groups = (*planned, *((name,) for name in pending if name not in covered))
+    covered = {name for wave in state.begun.planned for name in wave}
+    left = tuple(machine for machine in machines if not covered.intersection(machine))
+    covered |= {name for machine in left for name in machine}
+    groups = (*state.begun.planned, *left, *((name,) for name in pending if name not in covered))
     for number, group in enumerate(groups, start=1):
         nodes = tuple(name for name in group if name in pending)
         if nodes:

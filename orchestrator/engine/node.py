@@ -21,7 +21,7 @@ from typing import Final
 
 from orchestrator.engine import limits
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
-from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.engine.state import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
@@ -167,6 +167,20 @@ def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
     """The cell of the table."""
     restart, bring_up = TABLE[phase][sight]
     return restart if goal is Goal.RESTART else bring_up
+
+
+def is_at_rest(situation: Situation, node: NodeProgress) -> bool:
+    """Whether no reading, or not this one, moves a node: most nodes of a cluster are done or wait their turn.
+
+    The table never moves a node that is done, unless a verb of ours may still take effect. It moves one that
+    waits for its turn only if it lives another life, or owes no restart.
+    """
+    if node.doubt is not None or node.lost_at is not None:
+        return False
+    if node.phase is not _PENDING:
+        return node.phase in FINAL_NODE_PHASES
+    member = situation.member(node.name)
+    return RESTART in node.owed and (member is None or member.incarnation == node.life)
 
 
 def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:

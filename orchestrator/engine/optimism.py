@@ -30,7 +30,7 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy
+from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import (
     ClusterView,
@@ -96,8 +96,7 @@ class OptimisticWorld:
                 assert_never(action)
 
     def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
-        changed: ClusterView = replace(view, **changes)  # type: ignore[arg-type]  # field names by keyword
-        return replace(self, seen=replace(self.seen, cluster=changed))
+        return replace(self, seen=replace(self.seen, cluster=view.changed({}, **changes)))
 
     def in_reach(self) -> OptimisticWorld:
         """The world in which every host answers and reports its boot."""
@@ -148,7 +147,8 @@ class OptimisticWorld:
         # Each of Riak's nodes can be the claimant.
         eligible = next((node.name for node in nodes if node.master_eligible or view.riak), None)
         master = eligible if view.master == name else view.master
-        world = self._with(view, nodes=nodes, master=master, copies=_without(view.copies, name))
+        after = view.changed(_without(view, name), nodes=nodes, master=master)
+        world = replace(self, seen=replace(self.seen, cluster=after))
         return replace(world, asleep={**self.asleep, name: member}).service(name, ServiceState.STOPPED)
 
     def _started(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
@@ -159,13 +159,17 @@ class OptimisticWorld:
         reborn = replace(
             member, incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives)
         )
-        copies = tuple(
-            replace(copy, state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
-            for copy in view.copies
-        )
+        back = {
+            shard: tuple(
+                replace(copy, state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
+                for copy in view.shards[shard]
+            )
+            for shard in {copy.shard for copy in view.on((name,))}
+        }
         nodes = (*view.nodes, reborn)
         riak = just_back(replace(view, nodes=nodes), name, self.seen.settings)
-        world = self._with(view, nodes=nodes, copies=copies, riak=riak)
+        after = view.changed(back, nodes=nodes, riak=riak)
+        world = replace(self, seen=replace(self.seen, cluster=after))
         asleep = {other: node for other, node in self.asleep.items() if other != name}
         return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
 
@@ -192,10 +196,17 @@ class OptimisticWorld:
             replace(index, replicas=action.wanted) if index.uuid == action.index_uuid else index
             for index in view.indices
         )
-        primaries = [c for c in view.copies if c.shard.index_uuid == action.index_uuid and c.primary]
-        others = tuple(c for c in view.copies if c.shard.index_uuid != action.index_uuid or c.primary)
-        added = tuple(copy for primary in primaries for copy in _replica_of(view, primary, action.wanted))
-        return self._with(view, indices=indices, copies=(*others, *added))
+        made = {
+            shard: tuple(
+                each
+                for copy in copies
+                if copy.primary
+                for each in (copy, *_replicas(view, copy, action.wanted))
+            )
+            for shard, copies in view.shards.items()
+            if shard.index_uuid == action.index_uuid
+        }
+        return replace(self, seen=replace(self.seen, cluster=view.changed(made, indices=indices)))
 
     def _bulk(self, action: ForceMerge | SetIndexSettings) -> OptimisticWorld:
         """The world in which the index is merged, or has its settings for after the load."""
@@ -232,7 +243,7 @@ def put_right(index: BulkIndex, wanted: Mapping[str, str | None]) -> BulkIndex:
     )
 
 
-def _replica_of(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
+def _replicas(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
     places = [node.name for node in view.nodes if node.holds_data and node.name != primary.node]
     return tuple(
         ShardCopy(shard=primary.shard, primary=False, state=CopyState.STARTED, node=place)
@@ -240,21 +251,23 @@ def _replica_of(view: ClusterView, primary: ShardCopy, count: int) -> tuple[Shar
     )
 
 
-def _without(copies: tuple[ShardCopy, ...], name: NodeName) -> tuple[ShardCopy, ...]:
-    """The routing table after a node has left: a replica elsewhere is promoted for each primary it had.
+def _without(view: ClusterView, name: NodeName) -> dict[ShardId, tuple[ShardCopy, ...]]:
+    """The shards of a node after it has left: a replica elsewhere is promoted for each primary it had.
 
     The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
     with it.
     """
-    lost = {copy.shard for copy in copies if copy.node == name and copy.primary}
-    heirs = {copy.shard: copy for copy in copies if copy.shard in lost and copy.node != name and copy.started}
-    changed = []
-    for copy in copies:
-        if copy.node == name:
-            state = CopyState.UNASSIGNED
-            changed.append(replace(copy, state=state, primary=copy.primary and copy.shard not in heirs))
-        elif heirs.get(copy.shard) is copy:
-            changed.append(replace(copy, primary=True))
-        else:
-            changed.append(copy)
-    return tuple(changed)
+    changed = {}
+    for gone in view.on((name,)):
+        copies = view.shards[gone.shard]
+        others = (copy for copy in reversed(copies) if copy.node != name and copy.started)
+        heir = next(others, None) if gone.primary else None
+        changed[gone.shard] = tuple(
+            replace(copy, primary=True)
+            if copy is heir
+            else replace(copy, state=CopyState.UNASSIGNED, primary=copy.primary and heir is None)
+            if copy.node == name
+            else copy
+            for copy in copies
+        )
+    return changed

@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.engine import admit, changes, limits, recover
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
+from orchestrator.engine.node import Move, Sight, Turn, is_at_rest, is_next, is_ours, rejoined, sight, turn
 from orchestrator.engine.phases import READS
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -30,7 +30,6 @@ from orchestrator.engine.situation import (
     wait,
 )
 from orchestrator.engine.state import (
-    FINAL_NODE_PHASES,
     GOING_UP_OR_DOWN,
     IN_HAND,
     NOT_BEGUN,
@@ -257,7 +256,8 @@ def _taken_down_late(situation: Situation) -> Decision | None:
     state = situation.state
     if state.phase not in _WATCHED or not situation.fresh:
         return None
-    late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
+    moved = (node for node in state.nodes.values() if not is_at_rest(situation, node))
+    late = [node for node in moved if is_ours(situation, node)]
     if not late:
         return None
     why = "its stop was done late"
@@ -307,7 +307,7 @@ def _moves(situation: Situation) -> Decision | None:
         return None
     rescue = _rescue(situation)
     after = situation.after(*rescue)
-    turns = [turn(after, node) for node in after.state.nodes.values() if not _at_rest(node)]
+    turns = [turn(after, node) for node in after.state.nodes.values() if not is_at_rest(after, node)]
     if state.process.deposed is not None:
         turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
@@ -317,11 +317,6 @@ def _moves(situation: Situation) -> Decision | None:
         return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
     actions = [action for one in turns for action in one.actions]
     return act(*actions, events=events) if events or actions else None
-
-
-def _at_rest(node: NodeProgress) -> bool:
-    """Whether no reading can move it: its turn is over, and no verb of ours may still take effect."""
-    return node.phase in FINAL_NODE_PHASES and node.doubt is None and node.lost_at is None
 
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, Node, NodeName, Role, Zone
+from orchestrator.model.cluster import Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
@@ -376,10 +376,7 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
     Nodes of one zone share few shards or none, since awareness puts the copies of a shard into different
     zones. So the next node seldom has copies of the shards that the node before it still recovers.
     """
-    moving = {
-        copy.shard for copy in view.copies if copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)
-    }
-    shared = Counter(copy.node for copy in view.copies if copy.shard in moving)
+    shared = Counter(copy.node for copies in view.moving.values() for copy in copies)
     return tuple(
         sorted(
             nodes,

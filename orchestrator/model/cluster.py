@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 NodeName = NewType("NodeName", str)
 """A node's own name: its identity across restarts (node ids survive too, but people type names)."""
@@ -118,11 +118,13 @@ class CopyState(Enum):
     UNASSIGNED = "UNASSIGNED"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class ShardId:
-    """A shard of an index. The uuid distinguishes an index from a later one of the same name."""
+class ShardId(NamedTuple):
+    """A shard of an index. The uuid distinguishes an index from a later one of the same name.
 
-    index: str
+    It is the key of every index of copies, so its hash is that of a tuple.
+    """
+
+    index: str  # type: ignore[assignment]  # it hides `tuple.index`, which nobody needs here
     index_uuid: str
     number: int
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
+from itertools import chain
+from typing import Final
 
 from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.gate import GateView
@@ -25,6 +27,14 @@ class Level(Enum):
 
     PERSISTENT = "persistent"
     TRANSIENT = "transient"
+
+
+_BY_COPY: Final = frozenset({"not_started", "on_node", "shards", "moving"})
+"""What `ClusterView` computes of its copies, once."""
+
+
+def _on_its_way(copy: ShardCopy) -> bool:
+    return copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)
 
 
 @dataclass(frozen=True, kw_only=True)  # not slotted, so that derived values can be cached
@@ -81,18 +91,18 @@ class ClusterView:
         return tuple(copy for copy in self.copies if not copy.started)
 
     @cached_property
-    def on_node(self) -> Mapping[NodeName, tuple[ShardCopy, ...]]:
+    def on_node(self) -> Mapping[NodeName, Mapping[ShardId, ShardCopy]]:
         """The assigned copies by node, so that a predicate about a wave only reads that wave's copies."""
-        by_node: dict[NodeName, list[ShardCopy]] = {}
+        by_node: dict[NodeName, dict[ShardId, ShardCopy]] = {}
         for copy in self.copies:
             if copy.node is not None:
-                by_node.setdefault(copy.node, []).append(copy)
-        return {node: tuple(copies) for node, copies in by_node.items()}
+                by_node.setdefault(copy.node, {})[copy.shard] = copy  # no node has two copies of a shard
+        return by_node
 
     def on(self, nodes: Iterable[NodeName]) -> Iterator[ShardCopy]:
         """The copies on these nodes."""
         for name in nodes:
-            yield from self.on_node.get(name, ())
+            yield from self.on_node.get(name, {}).values()
 
     @cached_property
     def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
@@ -105,27 +115,67 @@ class ClusterView:
     @cached_property
     def moving(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
         """The shards with a copy that is moving or initializing, with all their copies."""
-        on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
-        return {
-            shard: self.shards[shard]
-            for shard in dict.fromkeys(copy.shard for copy in self.copies if copy.state in on_its_way)
-        }
+        found = dict.fromkeys(copy.shard for copy in self.copies if _on_its_way(copy))
+        return {shard: self.shards[shard] for shard in found}
 
-    @cached_property
-    def primaries(self) -> Mapping[ShardId, ShardCopy]:
-        """The primary of each shard."""
-        return {copy.shard: copy for copy in self.copies if copy.primary}
+    def primary(self, shard: ShardId) -> ShardCopy | None:
+        """The primary of a shard; None for a shard that is not in the routing table."""
+        return next((copy for copy in self.shards.get(shard, ()) if copy.primary), None)
 
     @cached_property
     def recovered(self) -> ClusterView:
         """The cluster state as it will be when every initializing copy has started."""
-        copies = tuple(
-            replace(copy, state=CopyState.STARTED, allocation_id=None)
-            if copy.state is CopyState.INITIALIZING
-            else copy
-            for copy in self.copies
+        return self.changed(
+            {
+                shard: tuple(
+                    replace(copy, state=CopyState.STARTED, allocation_id=None)
+                    if copy.state is CopyState.INITIALIZING
+                    else copy
+                    for copy in copies
+                )
+                for shard, copies in self.moving.items()
+            }
         )
-        return replace(self, copies=copies)
+
+    def changed(self, shards: Mapping[ShardId, tuple[ShardCopy, ...]], **fields: object) -> ClusterView:
+        """This view with these copies of some shards, and these values of other fields.
+
+        What was computed of the other shards is carried over, so that a change costs what it changes.
+        """
+        after: ClusterView = replace(self, **fields)  # type: ignore[arg-type]  # field names by keyword
+        known = vars(after)
+        if not shards:
+            known.update({name: vars(self)[name] for name in _BY_COPY & vars(self).keys()})
+            return after
+        by_shard = {**self.shards, **shards}
+        touched = [copy for copies in shards.values() for copy in copies]
+        on_node: dict[NodeName, dict[ShardId, ShardCopy]] = {**self.on_node}  # type: ignore[dict-item]
+        fresh = set[NodeName]()
+
+        def at(place: NodeName) -> dict[ShardId, ShardCopy]:
+            if place not in fresh:
+                fresh.add(place)
+                on_node[place] = dict(on_node.get(place, {}))
+            return on_node[place]
+
+        for shard in shards:
+            for copy in self.shards.get(shard, ()):
+                if copy.node is not None:
+                    at(copy.node).pop(shard, None)
+        for copy in touched:
+            if copy.node is not None:
+                at(copy.node)[copy.shard] = copy
+        away = (copy for copy in self.not_started if copy.shard not in shards)
+        still = {shard: copies for shard, copies in self.moving.items() if shard not in shards}
+        new = {shard: copies for shard, copies in shards.items() if any(map(_on_its_way, copies))}
+        known.update(
+            copies=tuple(chain.from_iterable(by_shard.values())),
+            shards=by_shard,
+            on_node=on_node,
+            not_started=(*away, *(copy for copy in touched if not copy.started)),
+            moving={**still, **new},
+        )
+        return after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,9 +28,9 @@ def restore(
 ) -> int:
     """Restore settings, and start nodes that a run left down.
 
-    Stops no node. Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it needs
-    no state: it then uses the record that the run left in the cluster. If hooks of that run took nodes out of
-    service, name its playbook (--playbook).
+    Stops no node. Without RUN and --cluster, it shows the run that it found, and asks. With --cluster it
+    needs no state: it then uses the record that the run left in the cluster. If hooks of that run took nodes
+    out of service, name its playbook (--playbook).
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm_run

@@ -176,7 +176,7 @@ def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
     copies = view.shards[shard]
     holders = {copy.node for copy in copies}
     data = [node for node in view.nodes if node.holds_data]
-    primary = view.primaries.get(shard)
+    primary = view.primary(shard)
     source = None if primary is None or primary.node is None else view.node(primary.node)
     least = () if source is None else version_key(source.version)
     index = view.metadata.get(shard.index_uuid)

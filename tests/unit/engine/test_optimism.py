@@ -1,0 +1,49 @@
+"""The world of a plan: what it carries over from one step to the next is what a whole reading would give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.optimism import OptimisticWorld
+from orchestrator.model.action import SetReplicas, StartNode, StopNode
+from orchestrator.model.observation import ClusterView
+from tests.benchmarks.plan_size import Size, observation
+
+SEEN = observation(Size(nodes=9, copies=60))
+STEPS = st.lists(st.tuples(st.sampled_from(["stop", "start", "replicas"]), st.integers(0, 8)), max_size=12)
+
+
+def _view(world: OptimisticWorld) -> ClusterView:
+    assert isinstance(world.seen.cluster, ClusterView)
+    return world.seen.cluster
+
+
+def _after(world: OptimisticWorld, what: str, number: int) -> OptimisticWorld:
+    name = sorted(node.name for node in _view(OptimisticWorld(seen=SEEN)).nodes)[number]
+    if what == "stop":
+        return world.after(StopNode(node=name))
+    if what == "start":
+        return world.after(StartNode(node=name))
+    index = _view(world).indices[number % len(_view(world).indices)]
+    return world.after(
+        SetReplicas(index=index.name, index_uuid=index.uuid, found=index.replicas, wanted=number % 3)
+    )
+
+
+@given(steps=STEPS)
+def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> None:
+    world = OptimisticWorld(seen=SEEN)
+    for what, number in steps:
+        world = _after(world, what, number)
+        carried, fresh = _view(world), replace(_view(world))
+        assert set(carried.not_started) == set(fresh.not_started)
+        assert {shard: set(copies) for shard, copies in carried.shards.items()} == {
+            shard: set(copies) for shard, copies in fresh.shards.items()
+        }
+        assert carried.moving.keys() == fresh.moving.keys()
+        assert {node: set(copies) for node, copies in carried.on_node.items() if copies} == {
+            node: set(copies) for node, copies in fresh.on_node.items()
+        }
