@@ -14,7 +14,7 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Deadlines, Wave
+from orchestrator.model.policy import Deadlines, Together, Wave
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation
 from orchestrator.simulation.mishaps import Asked, Mishap
@@ -174,3 +174,16 @@ def test_a_member_is_gone_after_readings_and_half_a_minute() -> None:
     assert not _stands_down(_down(bystander=True, readings=most, since=9_000.0))
     assert _down(bystander=True, readings=most, since=31.0).absent_members == ()
     assert _down(bystander=False, readings=most, since=31.0).absent_members == (ES5,)
+
+
+def test_a_canary_does_not_part_what_shares_a_machine() -> None:
+    """A plan ends at its pause; the nodes that it leaves out still count by machine."""
+    world = cluster(6)
+    for name in ("es3", "es6"):
+        world.nodes[NodeName(name)].machine = "host-1"
+    wanted = policy(reboot=True, together=Together.REBOOT, pause_after=1, max_unavailable=2)
+    plan = plan_of(world, wanted)
+    assert (len(plan.waves), plan.holds) == (1, ())
+    simulation = Simulation(world)
+    first = play(simulation, simulation.begin(wanted, planned=tuple(wave.nodes for wave in plan.waves)))
+    assert (first.outcome, first.message) == (Outcome.PAUSED, "paused after 1 node, as asked")
