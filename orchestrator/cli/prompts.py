@@ -169,7 +169,7 @@ def prepared_run(
         playbook: `--playbook`.
         overrides: selection and policy flags.
         state: `--state`.
-        asks: whether a question follows. If so, a terminal is required before a change or a long reading.
+        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read.
         restarts: False for a bulk load that only merges indices and restarts no nodes.
 
     Raises:
@@ -177,10 +177,9 @@ def prepared_run(
     """
     with context.connect(file, state) as connection:
         source = connection.ports.policy(playbook, overrides)
-        prepared = prepare(connection, source, restarts=restarts)
-        if asks:  # after the names of nodes and indices were checked
+        if asks:
             require_terminal(context)
-        yield prepared
+        yield prepare(connection, source, restarts=restarts)
 
 
 def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes: bool) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
-from itertools import chain
-from typing import Final
 
 from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.copies import Copies
 from orchestrator.model.gate import GateView
 from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -27,14 +26,6 @@ class Level(Enum):
 
     PERSISTENT = "persistent"
     TRANSIENT = "transient"
-
-
-_BY_COPY: Final = frozenset({"not_started", "on_node", "shards", "moving"})
-"""What `ClusterView` computes of its copies, once."""
-
-
-def _on_its_way(copy: ShardCopy) -> bool:
-    return copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)
 
 
 @dataclass(frozen=True, kw_only=True)  # not slotted, so that derived values can be cached
@@ -86,37 +77,29 @@ class ClusterView:
         return {index.uuid: index for index in self.indices}
 
     @cached_property
+    def routing(self) -> Copies:
+        """The copies by node and by shard."""
+        return Copies(self.copies)
+
+    @property
     def not_started(self) -> tuple[ShardCopy, ...]:
         """Copies that do not serve requests; a healthy cluster has none."""
-        return tuple(copy for copy in self.copies if not copy.started)
-
-    @cached_property
-    def on_node(self) -> Mapping[NodeName, Mapping[ShardId, ShardCopy]]:
-        """The assigned copies by node, so that a predicate about a wave only reads that wave's copies."""
-        by_node: dict[NodeName, dict[ShardId, ShardCopy]] = {}
-        for copy in self.copies:
-            if copy.node is not None:
-                by_node.setdefault(copy.node, {})[copy.shard] = copy  # no node has two copies of a shard
-        return by_node
+        return self.routing.not_started
 
     def on(self, nodes: Iterable[NodeName]) -> Iterator[ShardCopy]:
         """The copies on these nodes."""
         for name in nodes:
-            yield from self.on_node.get(name, {}).values()
+            yield from self.routing.by_node.get(name, {}).values()
 
-    @cached_property
+    @property
     def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
         """The routing table by shard."""
-        shards: dict[ShardId, list[ShardCopy]] = {}
-        for copy in self.copies:
-            shards.setdefault(copy.shard, []).append(copy)
-        return {shard: tuple(copies) for shard, copies in shards.items()}
+        return self.routing.by_shard
 
-    @cached_property
+    @property
     def moving(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
         """The shards with a copy that is moving or initializing, with all their copies."""
-        found = dict.fromkeys(copy.shard for copy in self.copies if _on_its_way(copy))
-        return {shard: self.shards[shard] for shard in found}
+        return self.routing.moving
 
     def primary(self, shard: ShardId) -> ShardCopy | None:
         """The primary of a shard; None for a shard that is not in the routing table."""
@@ -138,43 +121,10 @@ class ClusterView:
         )
 
     def changed(self, shards: Mapping[ShardId, tuple[ShardCopy, ...]], **fields: object) -> ClusterView:
-        """This view with these copies of some shards, and these values of other fields.
-
-        What was computed of the other shards is carried over, so that a change costs what it changes.
-        """
-        after: ClusterView = replace(self, **fields)  # type: ignore[arg-type]  # field names by keyword
-        known = vars(after)
-        if not shards:
-            known.update({name: vars(self)[name] for name in _BY_COPY & vars(self).keys()})
-            return after
-        by_shard = {**self.shards, **shards}
-        touched = [copy for copies in shards.values() for copy in copies]
-        on_node: dict[NodeName, dict[ShardId, ShardCopy]] = {**self.on_node}  # type: ignore[dict-item]
-        fresh = set[NodeName]()
-
-        def at(place: NodeName) -> dict[ShardId, ShardCopy]:
-            if place not in fresh:
-                fresh.add(place)
-                on_node[place] = dict(on_node.get(place, {}))
-            return on_node[place]
-
-        for shard in shards:
-            for copy in self.shards.get(shard, ()):
-                if copy.node is not None:
-                    at(copy.node).pop(shard, None)
-        for copy in touched:
-            if copy.node is not None:
-                at(copy.node)[copy.shard] = copy
-        away = (copy for copy in self.not_started if copy.shard not in shards)
-        still = {shard: copies for shard, copies in self.moving.items() if shard not in shards}
-        new = {shard: copies for shard, copies in shards.items() if any(map(_on_its_way, copies))}
-        known.update(
-            copies=tuple(chain.from_iterable(by_shard.values())),
-            shards=by_shard,
-            on_node=on_node,
-            not_started=(*away, *(copy for copy in touched if not copy.started)),
-            moving={**still, **new},
-        )
+        """This view with these copies of some shards, and these values of other fields."""
+        routing = self.routing.changed(shards) if shards else self.routing
+        after: ClusterView = replace(self, copies=routing.all, **fields)  # type: ignore[arg-type]  # by keyword
+        vars(after)["routing"] = routing
         return after
 
 

@@ -595,7 +595,7 @@ def test_an_index_with_a_red_shard_is_waited_for() -> None:
     for segments, nodes in ((5, ("es1",)), (20, ("es1",)), (20, ())):
         run = play(index("posts", segments=segments, nodes=nodes))
         whole = run.seen.cluster
-        shard = replace(index("posts").copies[0].shard, number=1)
+        shard = index("posts").copies[0].shard._replace(number=1)
         red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
         run.look(cluster=replace(whole, copies=(*whole.copies, red)))
         for _ in range(20):
@@ -618,7 +618,7 @@ def test_an_index_with_a_red_shard_is_waited_for() -> None:
 )
 def test_an_index_that_may_be_red_is_merged_where_it_is_there(wanted: dict[str, object]) -> None:
     run = play(index("posts"))
-    shard = replace(run.bulk["posts-uuid"].copies[0].shard, number=1)
+    shard = run.bulk["posts-uuid"].copies[0].shard._replace(number=1)
     red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
     view = run.seen.cluster
     begun = run.state.begun

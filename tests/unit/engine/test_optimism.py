@@ -44,6 +44,5 @@ def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> 
             shard: set(copies) for shard, copies in fresh.shards.items()
         }
         assert carried.moving.keys() == fresh.moving.keys()
-        assert {node: set(copies) for node, copies in carried.on_node.items() if copies} == {
-            node: set(copies) for node, copies in fresh.on_node.items()
-        }
+        here = {node: set(copies.values()) for node, copies in carried.routing.by_node.items() if copies}
+        assert here == {node: set(copies.values()) for node, copies in fresh.routing.by_node.items()}
