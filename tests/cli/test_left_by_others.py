@@ -37,6 +37,9 @@ LEASES = "/_template/orchestrate-lease-*"
 HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_override")
 """Root without the right to write where the mode of a file forbids it."""
 
+UNREADABLE = {"aliases": {"orchestrate": {"filter": {"term": {"orchestrate": "once upon a time"}}}}}
+"""A template of a lease that holds no record."""
+
 
 @pytest.fixture
 def cluster() -> Iterator[SmallCluster]:
@@ -180,7 +183,7 @@ def test_a_garbled_record_is_named_at_once_with_the_way_out(
     file = cluster.write_file(console.folder)
     if line.startswith("resume"):
         _ended(store, file, LeasePlace.CLUSTER)
-    cluster.templates["orchestrate-lease-7"] = {"_meta": {"orchestrate": "once upon a time"}}
+    cluster.templates["orchestrate-lease-7"] = UNREADABLE
     began = time.monotonic()
     assert run(line.format(file=file).split()) == ExitCode.HELD
     assert time.monotonic() - began < 30
@@ -194,7 +197,7 @@ def test_a_run_of_the_state_is_restored_beside_a_garbled_record(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:
     _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
-    cluster.templates["orchestrate-lease-7"] = {"_meta": {"orchestrate": "once upon a time"}}
+    cluster.templates["orchestrate-lease-7"] = UNREADABLE
     assert run(["restore", OURS]) == ExitCode.DONE
 
 

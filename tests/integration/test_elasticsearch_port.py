@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -383,7 +384,8 @@ def test_only_one_gets_an_epoch(lab: LabCluster) -> None:
 
 
 def test_a_lease_that_cannot_be_read_is_unknown(lab: LabCluster, client: ElasticsearchClient) -> None:
-    template = {"index_patterns": ["-x"], "priority": 3, "_meta": {"orchestrate": {"epoch": "one"}}}
+    kept = {"filter": {"term": {"orchestrate": json.dumps({"epoch": "one"})}}}
+    template = {"index_patterns": ["-x"], "order": 3, "aliases": {"orchestrate": kept}}
     lab.client.ask("PUT", "/_template/orchestrate-lease-1", template)
     read = ElasticsearchLease(client).read()
     assert isinstance(read, Unknown)

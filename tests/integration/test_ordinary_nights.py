@@ -602,7 +602,8 @@ class Refusing:
     def _is_to_be_cut_off(self, asked: BaseHTTPRequestHandler, body: bytes) -> bool:
         if self.cut_off or asked.command != "PUT" or "/orchestrate-lease-" not in asked.path:
             return False
-        return bool(json.loads(body)["_meta"]["orchestrate"]["in_hand"])
+        kept = json.loads(body)["aliases"]["orchestrate"]["filter"]["term"]["orchestrate"]
+        return bool(json.loads(kept)["in_hand"])
 
     @staticmethod
     def _send(asked: BaseHTTPRequestHandler, status: int, headers: Mapping[str, str], body: bytes) -> None:
