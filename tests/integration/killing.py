@@ -215,10 +215,14 @@ class Bastion:
         return self.folder / "trace.jsonl"
 
     def passed(self) -> list[tuple[str, list[str]]]:
-        """The seams that the last process passed, with what it did there."""
+        """The seams that the last process passed, with what it did there.
+
+        It may be writing a line just now: what follows the last end of a line is left for the next look.
+        """
         if not self.trace.exists():
             return []
-        return [(seam, detail) for seam, detail in map(json.loads, self.trace.read_text().splitlines())]
+        whole, _, _ = self.trace.read_text(encoding="utf-8").rpartition("\n")
+        return [(seam, detail) for seam, detail in map(json.loads, whole.splitlines())]
 
     def begin(self, *words: str, **doom: Any) -> subprocess.Popen[str]:
         """Start the program and let it run, or die (`doom` as in `_told`); its output goes to pipes."""
