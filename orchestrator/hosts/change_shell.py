@@ -1,8 +1,7 @@
 """The shell functions that make one change on a host and read it back. Any POSIX shell runs them.
 
-The same functions are sent to a host and written into the script that an operator reads and runs. So the
-reviewed commands are the commands that run. The found and wanted values are arguments; nothing is assumed
-about a host. The functions for files are in `file_shell`.
+The found and wanted values are arguments; nothing is assumed about a host. The functions for files are in
+`file_shell`.
 """
 
 from __future__ import annotations

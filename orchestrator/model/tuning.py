@@ -212,9 +212,14 @@ class TunableState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTuning:
-    """A host compared with a profile, one tunable at a time in the profile's order."""
+    """A host compared with a profile, one tunable at a time in the profile's order.
+
+    Attributes:
+        part: text of the node's part of the boot script, by path; empty if nothing has to last.
+    """
 
     states: tuple[TunableState, ...]
+    part: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def drifted(self) -> tuple[TunableState, ...]:

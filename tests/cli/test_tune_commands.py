@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.tuning import ValueChange
@@ -39,9 +39,9 @@ def file(console: Console, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatc
     return cluster.write_file(console.folder)
 
 
-def profile(console: Console, value: str, tunable: str = "vm.swappiness") -> str:
+def profile(console: Console, value: str, tunable: str = "vm.swappiness", *, persist: bool = False) -> str:
     path = console.folder / "wanted.yml"
-    wanted = {"applies_to": "elasticsearch", "settings": {tunable: value}, "persist": False}
+    wanted = {"applies_to": "elasticsearch", "settings": {tunable: value}, "persist": persist}
     path.write_text(json.dumps(wanted))
     return str(path)
 
@@ -90,15 +90,15 @@ def test_drift_in_json(file: str, console: Console, capsys: pytest.CaptureFixtur
     assert (summary["profile"], summary["hosts"], summary["unreachable"]) == ("wanted", 1, [])
 
 
-def test_the_script_is_one_that_a_shell_reads(
+def test_the_script_is_the_one_that_is_installed_at_boot(
     file: str, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(file, profile(console, other()), "--output", "script") == ExitCode.HELD
-    out = capsys.readouterr().out
-    assert out.startswith("#!/bin/sh\n")
-    assert str(SWAPPINESS) in out
-    read = subprocess.run(["sh", "-n"], input=out, text=True, capture_output=True, check=False)  # noqa: S607  (the machine's shell)
-    assert (read.returncode, read.stderr) == (0, "")
+    wanted = profile(console, other(), persist=True)
+    assert check(file, wanted, "--output", "script", "--only", "es1") == ExitCode.HELD
+    said = capsys.readouterr()
+    assert said.out == script_text("")
+    assert "es1: /etc/orchestrate-tuning/lab+es1.part\n" in said.err
+    assert f"parameter vm.swappiness {other()}\n" in said.err
 
 
 def test_the_shipped_profile_is_that_of_the_kind(file: str, capsys: pytest.CaptureFixture[str]) -> None:

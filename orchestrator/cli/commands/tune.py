@@ -31,7 +31,7 @@ Profile = Annotated[
 ]
 CheckOutputMode = Annotated[
     CheckOutput,
-    typer.Option("--output", help="A table, a plain one, JSON lines, or a shell script of the changes."),
+    typer.Option("--output", help="A table, a plain one, JSON lines, or the boot script as it is installed."),
 ]
 
 

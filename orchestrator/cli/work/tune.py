@@ -12,7 +12,7 @@ from orchestrator.cli.work.tune_apply import apply as apply_changes
 from orchestrator.cli.work.tune_revert import revert as revert_changes
 from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.reviewed_script import script_of
+from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts
@@ -26,7 +26,7 @@ _LOOK = "orchestrate tune check"
 
 
 def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool) -> int:
-    """Compare hosts with a profile, or print the script that would change them. Returns the exit code."""
+    """Compare hosts with a profile, or print the boot script. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
@@ -95,13 +95,16 @@ def _hosts(
 
 
 def _write_script(found: Found, context: Context) -> None:
-    """Print only the script on standard output. Notes about missing parts go to standard error."""
+    """Print the boot script, as it is installed, on standard output, and the nodes' parts as notes."""
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
-            context.warn(f"{node} is not in the script: {tuning.reason}")
-        for state in () if isinstance(tuning, Unknown) else tuning.unread:
-            context.warn(f"{node}, {state.tunable} is not in the script: {state.detail or 'unknown'}")
-    context.out.write(script_of({node: it for node, it in found.items() if not isinstance(it, Unknown)}))
+            context.warn(f"{node}: its part of the script is unknown: {tuning.reason}")
+            continue
+        for path, text in tuning.part.items():
+            context.note(f"{node}: {path}\n{text}")
+        for state in tuning.unread:
+            context.warn(f"{node}: {state.tunable} could not be read: {state.detail or 'unknown'}")
+    context.out.write(script_text(""))
 
 
 def _nothing_owed(cluster: str, context: Context) -> int:

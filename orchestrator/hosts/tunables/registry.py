@@ -108,7 +108,8 @@ def compare(
             state = replace(state, at_boot="; ".join(filter(None, (of_boot, state.at_boot))))
         states.append(state)
     of_boot_itself = boot.state(facts, profile, place, lines)
-    return HostTuning(states=(*([of_boot_itself] if of_boot_itself else []), *states))
+    part = boot.wanted_part(facts, profile, place, lines)
+    return HostTuning(states=(*([of_boot_itself] if of_boot_itself else []), *states), part=part)
 
 
 def unread(setting: TuningSetting, why: str) -> TunableState:

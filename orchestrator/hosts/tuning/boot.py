@@ -137,14 +137,24 @@ def _hindered(facts: HostFacts, place: Place, lines: Sequence[str]) -> str:
     return ""
 
 
+def wanted_part(
+    facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
+) -> Mapping[str, str]:
+    """The text of the node's part, by its path; empty if nothing has to last."""
+    if not profile.persist or not lines:
+        return {}
+    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
+    return {part_path(place.part): part_text(facts.unit, lines, mounts, _kinds(facts, profile))}
+
+
 def _install(
     facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
 ) -> Iterator[Change]:
     if not lines:
         return
     mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
-    part = part_text(facts.unit, lines, mounts, _kinds(facts, profile))
-    wanted = {part_path(place.part): (part, Reload.NOBODY), SCRIPT: (script_text(place.root), Reload.NOBODY)}
+    texts = {**wanted_part(facts, profile, place, lines), SCRIPT: script_text(place.root)}
+    wanted = {path: (text, Reload.NOBODY) for path, text in texts.items()}
     services: tuple[tuple[str, ServiceMode], ...] = ()
     if facts.init is InitSystem.SYSTEMD:
         wanted[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)

@@ -291,6 +291,16 @@ def test_at_the_next_boot_is_a_fact_of_script_part_and_unit() -> None:
         assert state(broken).verdict is Verdict.DRIFT
 
 
+def test_what_is_shown_of_the_boot_is_what_is_installed() -> None:
+    found = registry.compare(current(), WANTED, PLACE)
+    files = {one.path: one.wanted for one in found.states[0].changes if isinstance(one, FileChange)}
+    assert files[boot_files.SCRIPT] == boot_files.script_text("")
+    assert found.part == {PART: files[PART]}
+    assert registry.compare(installed(current()), WANTED, PLACE).part == found.part
+    brief = registry.compare(current(), replace(WANTED, persist=False), PLACE)
+    assert brief.part == {}
+
+
 def test_nothing_is_written_where_the_boot_cannot_be_known() -> None:
     for host in (
         replace(current(), init=InitSystem.OTHER),
