@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from typing import Final
 
-from orchestrator.hosts import block_devices
-from orchestrator.hosts.block_tables import BlockTables, read_tables
 from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
-from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_name, unit_of
-from orchestrator.hosts.facts_system import read_system
+from orchestrator.hosts.facts_script import asked_files, asked_queue, asked_services, unit_name, unit_of
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import BlockDevice, FileText, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.host_facts import (
+    LEAF,
+    MULTIPATH,
+    PATH,
+    TOP,
+    BlockDevice,
+    FileText,
+    HostFacts,
+    InitSystem,
+    ServiceFacts,
+)
 from orchestrator.model.reading import Reading, Unknown
 
 _LSB_RUNNING: Final = 0
@@ -34,8 +41,8 @@ _NATIVE: Final = _STARTS | {
     "linked-runtime",
     "transient",
 }
-_NO_SUCH: Final = 3
-"""Exit code of the check of a data path that does not exist."""
+_ON: Final = "on"
+_ROLES: Final = frozenset({TOP, LEAF, PATH, MULTIPATH})
 _OFF: Final = "off"
 _FIRST_WORDS: Final = 200
 
@@ -49,26 +56,20 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
         reads: the same as given to `facts_script`.
     """
     answer = read_answer(output)
-    if not (answer.titles or answer.outputs):
+    if not (answer.titles or answer.outputs or answer.notes):
         words = " ".join(output.split())[:_FIRST_WORDS]
         return Unknown(reason=f"the host sent no facts: {words or 'no output'}")
-    system = read_system(answer)
-    if isinstance(system, Unknown):
-        return system
+    init = _init(answer)
+    if isinstance(init, Unknown):
+        return init
     services = asked_services(settings, reads)
     devices, mounts = _devices(answer, settings)
     return HostFacts(
-        kernel=system.kernel,
-        distribution=system.distribution,
-        distribution_version=system.distribution_version,
-        init=system.init,
-        numa_nodes=system.numa_nodes,
-        cpus=system.cpus,
-        memory=system.memory,
-        virtualisation=system.virtualisation,
-        command_line=system.command_line,
-        files=_files(answer, asked_files(settings, reads)),
-        services={name: _service(answer, system.init, name, services) for name in services},
+        init=init,
+        cpus=_number(answer, "processors", r"^([0-9]{1,6})$"),
+        memory=_number(answer, "memory", r"^MemTotal: +([0-9]+) kB$") * 1024,
+        files=_files(answer, settings, reads),
+        services={name: _service(answer, init, name, services) for name in services},
         tuned=_tuned(answer),
         devices=devices,
         mounts=mounts,
@@ -78,22 +79,34 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
     )
 
 
-def _files(answer: Answer, patterns: Sequence[str]) -> Mapping[str, FileText]:
+def _init(answer: Answer) -> Reading[InitSystem]:
+    there = answer.lines("markers")
+    if isinstance(there, Unknown) or "files" not in answer.titles:  # the part after the general facts
+        return Unknown(reason=f"general facts: {CUT_OFF}")
+    if "/run/systemd/system" in there:  # sd_booted(3)
+        return InitSystem.SYSTEMD
+    scripts = "/etc/init.d" in there or "/etc/rc.d/init.d" in there
+    return InitSystem.SYSV if scripts and "/run/openrc" not in there else InitSystem.OTHER
+
+
+def _number(answer: Answer, name: str, pattern: str) -> int:
+    """A number in the output of a command; 0 where it is not known."""
+    said = answer.output(name)
+    found = None if isinstance(said, Unknown) else re.search(pattern, said.text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _files(answer: Answer, settings: HostSettings, reads: Sequence[Reads]) -> Mapping[str, FileText]:
     """The files that were read. A pattern that the answer did not reach is a key itself, with `Unknown`."""
-    unread: dict[str, FileText] = {
-        pattern.replace(DEVICE, "*"): Unknown(reason=f"{pattern}: {CUT_OFF}")
-        for number, pattern in enumerate(patterns)
-        if f"asked {number}" not in answer.titles
+    asked = {f"asked {number}": path for number, path in enumerate(asked_files(settings, reads))}
+    for number, _ in enumerate(settings.data_paths):
+        asked |= {f"asked disks {number}": f"/sys/block/*/queue/{name}" for name in asked_queue(reads)}
+    unread = {
+        path: Unknown(reason=f"{path}: {CUT_OFF}")
+        for title, path in asked.items()
+        if title not in answer.titles
     }
-    linked: dict[str, FileText] = {}
-    if "merged" in answer.titles:  # a file with both names was read under one
-        twins = [twin(pattern) for pattern in patterns if twin(pattern) in patterns]
-        linked = {
-            path.removeprefix("/usr"): text
-            for path, text in answer.files.items()
-            if any(fnmatchcase(path, pattern) for pattern in twins)
-        }
-    return {**unread, **linked, **answer.files}
+    return {**unread, **answer.files}
 
 
 def _service(answer: Answer, init: InitSystem, name: str, asked: Sequence[str]) -> Reading[ServiceFacts]:
@@ -161,7 +174,7 @@ def _starts(answer: Answer, links: Sequence[str], name: str) -> bool:
 
 
 def _tuned(answer: Answer) -> Reading[str | None]:
-    if "hints" not in answer.titles:  # the part after tuned
+    if "stage" not in answer.titles:  # the part after tuned
         return Unknown(reason=f"tuned: {CUT_OFF}")
     said = answer.outputs.get("tuned")
     if said is None:
@@ -203,58 +216,60 @@ def _limits(answer: Answer) -> Mapping[str, str]:
 def _devices(
     answer: Answer, settings: HostSettings
 ) -> tuple[Reading[tuple[BlockDevice, ...]], Reading[Mapping[str, str]]]:
-    """The disks behind the data paths, and where these are mounted."""
+    """The devices behind the data paths, and where these are mounted."""
     if not settings.data:
         none = Unknown(reason="no data paths are named: set `hosts.data` in the cluster file")
         return none, none
-    tables = _tables(answer)
-    if isinstance(tables, Unknown):
-        return tables, tables
-    real = {
-        path: _real(answer, f"data {number}", settings) for number, path in enumerate(settings.data_paths)
-    }
-    return block_devices.leaf_disks(real, tables), block_devices.mount_points(real, tables)
-
-
-def _tables(answer: Answer) -> Reading[BlockTables]:
-    outputs = {name: answer.output(name) for name in ("mounts", "links", "values")}
-    notes = {name: answer.lines(name) for name in ("markers", "btrfs", "sources", "uppers")}
-    texts: dict[str, str] = {}
-    for name, said in outputs.items():
-        if isinstance(said, Unknown) or (said.exit != 0 and name != "values"):
-            return Unknown(reason=f"block devices: {said.reason if isinstance(said, Unknown) else said.why}")
-        texts[name] = said.text  # `grep` exits with 2 if the host lacks a kind of device
-    lines: dict[str, tuple[str, ...]] = {}
-    for name, note in notes.items():
-        if isinstance(note, Unknown):
-            return Unknown(reason=f"block devices: {note.reason}")
-        lines[name] = note
-    return read_tables(
-        mounts=texts["mounts"],
-        links=texts["links"],
-        values=texts["values"],
-        markers=lines["markers"],
-        btrfs=lines["btrfs"],
-        sources=lines["sources"],
-        uppers=lines["uppers"],
+    devices: dict[str, BlockDevice] = {}
+    mounts: dict[str, str] = {}
+    unread: list[str] = []
+    for number, path in enumerate(settings.data_paths):
+        lines = _behind(answer, number, settings)
+        if isinstance(lines, Unknown):
+            unread.append(f"{path}: {lines.reason}")
+            continue
+        for word, _, rest in (line.partition(" ") for line in lines):
+            if word == _ON:
+                mounts[path] = rest
+            elif word in _ROLES:
+                name, _, turns = rest.partition(" ")
+                devices[name] = _joined(
+                    devices.get(name, BlockDevice(name=name, roles=())), word, turns, path
+                )
+            else:
+                unread.append(f"{path}: {rest}")
+    why = Unknown(reason="; ".join(unread))
+    return (
+        why if unread else tuple(device for _, device in sorted(devices.items())),
+        mounts if len(mounts) == len(settings.data_paths) else why,
     )
 
 
-def _real(answer: Answer, name: str, settings: HostSettings) -> Reading[str]:
-    """A data path without its symbolic links."""
-    said = answer.output(name)
+def _joined(device: BlockDevice, role: str, turns: str, path: str) -> BlockDevice:
+    return replace(
+        device,
+        roles=tuple(dict.fromkeys((*device.roles, role))),
+        rotational={"0": False, "1": True}.get(turns),
+        data_paths=tuple(dict.fromkeys((*device.data_paths, path))),
+    )
+
+
+def _behind(answer: Answer, number: int, settings: HostSettings) -> Reading[tuple[str, ...]]:
+    """The lines about a data path, see `tuning/shell/find.sh`."""
+    said = answer.output(f"data {number}")
     if isinstance(said, Unknown):
         return said
-    if said.exit == _NO_SUCH:
-        return Unknown(reason=f"there is no such path, or {settings.user or 'the user'} may not see it")
-    path = said.text.removesuffix("\n")
-    if said.killed:
-        return Unknown(reason="no answer in time: is it on a server or disk that is gone?")
-    if said.exit != 0 or not path.startswith("/"):
-        return Unknown(reason=f"cannot be resolved: {said.why}")
-    root = answer.lines("root")
-    if not settings.root:
-        return path
-    if isinstance(root, Unknown) or not root or not f"{path}/".startswith(f"{root[0]}/"):
-        return Unknown(reason=f"leads out of {settings.root}")
-    return path.removeprefix(root[0]) or "/"
+    match said.exit:
+        case 0 if f"asked disks {number}" not in answer.titles:
+            return Unknown(reason=CUT_OFF)
+        case 0:
+            return answer.lines(f"disks {number}")
+        case 3:
+            who = settings.user or "the user"
+            return Unknown(reason=f"there is no such path, or {who} may not see it")
+        case 4:
+            return Unknown(reason=f"leads out of {settings.root}")
+        case _ if said.killed:
+            return Unknown(reason="no answer in time: is it on a server or disk that is gone?")
+        case _:
+            return Unknown(reason=f"cannot be resolved: {said.why}")

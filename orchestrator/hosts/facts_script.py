@@ -5,7 +5,8 @@ host for this one answer, so no file can contain it. A piece is whole if the nex
 `facts_frames` puts the pieces together.
 
 The order keeps the reading safe: cheap parts come first. The data paths come last, each for a few seconds at
-most, since a path on a dead NFS server never answers. Reads need no rights and never go through sudo.
+most, since a path on a dead NFS server never answers. The disks behind them are found by the shell functions
+of the boot script. Reads need no rights and never go through sudo.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from typing import Final
 from orchestrator.hosts import script
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.tuning.boot_files import shell_text
 from orchestrator.model.hosts import Manager
 
 FILE_BYTES: Final = 64 * 1024
 """Limit of one file; no kernel value and no settings file is longer."""
-TABLE_BYTES: Final = 256 * 1024
-"""Limit of a table of devices or mounts: a host with hundreds of containers has hundreds of mounts."""
 ANSWER_BYTES: Final = 1024 * 1024
 """Limit of the whole answer: the connection must keep this many bytes."""
 TOOL_SECONDS: Final = 10
@@ -32,42 +32,22 @@ DATA_SECONDS: Final = 5
 SECOND_STAGE: Final = 500_000
 """Number of the first piece about data paths: they are printed beyond the limit of the first stage."""
 
-SYSTEM_FILES: Final = (
-    *("/etc/os-release", "/usr/lib/os-release", "/etc/redhat-release", "/etc/SuSE-release"),
-    *("/etc/debian_version", "/etc/inittab", "/etc/tune-profiles/active-profile", "/proc/cmdline"),
-    *("/sys/devices/system/cpu/online", "/sys/devices/system/node/online"),
-)
-HINTS: Final = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name")
-"""Used where `systemd-detect-virt` is missing."""
-MARKERS: Final = (
-    *("/run/systemd/system", "/run/openrc", "/etc/init.d", "/etc/rc.d/init.d", "/sys/devices/system/node"),
-    *("/.dockerenv", "/run/.containerenv", "/proc/xen", "/proc/vz"),
-)
+SYSTEM_FILES: Final = ("/etc/inittab", "/etc/tune-profiles/active-profile")
+MARKERS: Final = ("/run/systemd/system", "/run/openrc", "/etc/init.d", "/etc/rc.d/init.d")
 """Paths whose existence is itself a fact."""
 LIMITS: Final = ("LoadState", "LimitNOFILE", "LimitMEMLOCK", "LimitNOFILESoft", "LimitMEMLOCKSoft")
 """Limits of the node's unit: systemd has read templates, drop-ins and its own defaults for them."""
 UNIT_PROPERTIES: Final = ("Id", "Names", "LoadState", "ActiveState", "UnitFileState")
 
-_WILD: Final = re.compile(r"(\{device\}|\[[\w!^.-]+\]|[*?])")
+_WILD: Final = re.compile(r"(\[[\w!^.-]+\]|[*?])")
 _UNIT: Final = "{unit}"
-DEVICE: Final = "{device}"
-"""In a path: the name of each device in /sys/block."""
 
 _FUNCTIONS: Final = f"""
 M=; [ -r /proc/sys/kernel/random/uuid ] && M=$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null)
 M=@facts-${{M:-$$-$PPID-$(date +%s)}}
-T=; timeout -s KILL 5 true 2>/dev/null && T=1
 n=0
 h() {{ n=$((n+1)); printf '\\n%s %s %s\\n' "$M" "$n" "$1"; }}
 piece() {{ h "$1"; printf '%s' "$2"; }}
-limited() {{
-  s=$1; shift
-  if [ -n "$T" ]; then timeout -s KILL "$s" "$@"; return; fi
-  "$@" & p=$!
-  (while [ "$s" -gt 0 ] && kill -0 $p; do sleep 1; s=$((s-1)); done
-   [ "$s" -gt 0 ] || kill -9 $p) >/dev/null 2>&1 & w=$!
-  wait $p; r=$?; kill $w 2>/dev/null; return $r
-}}
 out() {{
   h "out $2"; l=$1; shift 2; n=$((n+1))
   {{ "$@" 2>&1; r=$?; printf '\\n%s %s exit\\n%s' "$M" "$n" "$r"; }} | head -c "$l"
@@ -96,32 +76,7 @@ f() {{
 }}
 d() {{ if [ -d "$1" ]; then there "$1" ""; else missing "${{1%/}}"; fi; }}
 """
-_DEVICES: Final = f"""
-out {TABLE_BYTES} links ls -l "$R/sys/dev/block"
-h 'note markers'
-for m in "$R"/sys/dev/block/*/partition "$R"/sys/dev/block/*/dm "$R"/sys/dev/block/*/md \
-"$R"/sys/dev/block/*/slaves/*; do
-  if [ -e "$m" ] || [ -L "$m" ]; then printf '%s\\n' "${{m#"$R"/sys/dev/block/}}"; fi
-done
-h 'note btrfs'
-for m in "$R"/sys/fs/btrfs/*/devices/*; do
-  if [ -e "$m" ] || [ -L "$m" ]; then printf '%s\\n' "${{m#"$R"/sys/fs/btrfs/}}"; fi
-done
-out {TABLE_BYTES} values grep '' /dev/null "$R"/sys/block/*/dm/uuid "$R"/sys/block/*/queue/rotational
-out {TABLE_BYTES} mounts cat "$R/proc/self/mountinfo"
-h 'note sources'
-sed -n 's|.* - btrfs \\(/dev/[^ ]*\\) .*|\\1|p' "$R/proc/self/mountinfo" 2>/dev/null | sort -u | head -n 64 |
-while IFS= read -r s; do printf '%s %s\\n' "$s" "$(readlink -f "$R$s" 2>/dev/null)"; done
-"""
-_UPPERS: Final = """
-h 'note uppers'
-sed -n 's|.* - overlay .*[ ,]upperdir=\\([^ ,]*\\).*|\\1|p' "$R/proc/self/mountinfo" 2>/dev/null | sort -u |
-while IFS= read -r s; do [ -d "$R$s" ] && printf '%s\\n' "$s"; done
-"""
-_REAL: Final = (
-    '[ -e "$1" ] || exit 3; readlink -f "$1" 2>/dev/null || realpath "$1" 2>/dev/null ||'
-    ' { cd -P "$1" && pwd -P; }'
-)
+_FIND: Final = shell_text("find.sh")
 
 
 def unit_of(settings: HostSettings) -> str:
@@ -137,15 +92,15 @@ def unit_name(service: str) -> str:
 
 
 def asked_files(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
-    """Every path and glob once, in order; `{device}` is not replaced yet."""
+    """Every path and glob once, in order."""
     unit = unit_of(settings)
     paths = (path for read in reads for path in read.files if unit or _UNIT not in path)
     return tuple(dict.fromkeys(path.replace(_UNIT, unit) for path in paths))
 
 
-def twin(path: str) -> str:
-    """The second name of a path under /lib, on hosts where /lib is a link to /usr/lib."""
-    return f"/usr{path}" if path.startswith("/lib/") else ""
+def asked_queue(reads: Sequence[Reads]) -> tuple[str, ...]:
+    """Every file of a device's queue once, in order."""
+    return tuple(dict.fromkeys(name for read in reads for name in read.queue))
 
 
 def asked_services(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
@@ -170,74 +125,44 @@ def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
                 "command -v tuned-adm >/dev/null &&"
                 f" out {FILE_BYTES} tuned limited {TOOL_SECONDS} tuned-adm active"
             ),
-            _virtualisation(),
-            _DEVICES,
             "h stage",
         )
     )
     # Where a folder replaces the host's `/`, programs of the real machine must not answer for it.
     path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
     return script.shell(
-        f"{path}R={shlex.quote(settings.root.rstrip('/'))}\n{_FUNCTIONS}\nexec </dev/null\n"
+        f"{path}R={shlex.quote(settings.root.rstrip('/'))}; root=$R\n{_FUNCTIONS}\n{_FIND}\nexec </dev/null\n"
         # The data paths are read after `head`: it prints in blocks and would hold back the first stage.
         f"{{\n{cheap}\n}} | head -c {ANSWER_BYTES - FILE_BYTES}\n"
-        f"n={SECOND_STAGE}\n{_UPPERS}\n{_data_paths(settings.data_paths)}\nh end\necho"
+        f"n={SECOND_STAGE}\n{_data_paths(settings.data_paths, asked_queue(reads))}\nh end\necho"
     )
 
 
 def _system() -> str:
     files = "\n".join(f'f "$R"{path}' for path in SYSTEM_FILES)
-    markers = " ".join(MARKERS)
     return "\n".join(
         (
-            'k=$(uname -r 2>&1); r=$?; piece "out kernel" "$k"; piece exit "$r"',
+            f'h \'note markers\'; for m in {" ".join(MARKERS)}; do [ -e "$R$m" ] && echo "$m"; done',
             files,
-            f'h \'note markers-of-system\'; for m in {markers}; do [ -e "$R$m" ] && echo "$m"; done',
             f'out {FILE_BYTES} memory grep "^MemTotal:" "$R/proc/meminfo"',
-            (
-                '[ -e "$R/sys/devices/system/cpu/online" ] ||'
-                f' out {FILE_BYTES} processors grep -c "^processor" "$R/proc/cpuinfo"'
-            ),
+            f'out {FILE_BYTES} processors grep -c "^processor" "$R/proc/cpuinfo"',
         )
     )
 
 
 def _files(patterns: Sequence[str]) -> str:
     """Lines that print every file that a pattern matches, and a piece for each finished pattern."""
-    lines = []
-    each_device = []
-    for number, pattern in enumerate(patterns):
-        line = f'for p in {_word(pattern)}; do {"d" if pattern.endswith("/") else "f"} "$p"; done'
-        if twin(pattern) in patterns:
-            line = f'[ -n "$merged" ] || {line}'
-        if DEVICE in pattern:
-            each_device.append((number, line))
-        else:
-            lines.append(f"{line}; h 'asked {number}'")
-    if each_device:
-        # Devices that can hold no data are skipped: memory, drives, and loop devices without a file. Kernels
-        # before 2.6.37 have no `loop` folder to recognise the latter.
-        lines += [
-            "case $k in 2.*) old=1 ;; *) old= ;; esac",
-            'for d in "$R"/sys/block/*; do d=${d##*/}',
-            "case $d in ram*|zram*|sr*|fd*) continue ;;",
-            'loop*) [ -n "$old" ] || [ -e "$R/sys/block/$d/loop" ] || continue ;; esac',
-            *(line for _, line in each_device),
-            "done",
-            *(f"h 'asked {number}'" for number, _ in each_device),
-        ]
-    merged = 'merged=; [ "$R/lib" -ef "$R/usr/lib" ] && { merged=1; h merged; }'
-    return "\n".join([merged, "h files", *lines, "h 'files end'"])
+    lines = [
+        f'for p in {_word(path)}; do {"d" if path.endswith("/") else "f"} "$p"; done; h "asked {number}"'
+        for number, path in enumerate(patterns)
+    ]
+    return "\n".join(["h files", *lines, "h 'files end'"])
 
 
 def _word(pattern: str) -> str:
     """A pattern as one word of the shell, in which only its wild cards are special."""
     parts = _WILD.split(pattern)
-    written = (
-        '"$d"' if part == DEVICE else part if number % 2 else shlex.quote(part)
-        for number, part in enumerate(parts)
-        if part
-    )
+    written = (part if number % 2 else shlex.quote(part) for number, part in enumerate(parts) if part)
     return '"$R"' + "".join(written)
 
 
@@ -278,21 +203,23 @@ def _limits(unit: str) -> str:
     )
 
 
-def _virtualisation() -> str:
-    hints = "; ".join(f'f "$R"{path}' for path in HINTS)
-    return (
-        "h hints; if command -v systemd-detect-virt >/dev/null;"
-        f" then out {FILE_BYTES} virtual limited {TOOL_SECONDS} systemd-detect-virt;"
-        f' else {hints}; out {FILE_BYTES} hypervisor grep -c -m 1 "^flags.* hypervisor" "$R/proc/cpuinfo"; fi'
-    )
-
-
-def _data_paths(paths: Sequence[str]) -> str:
-    lines = ['[ -z "$R" ] || piece "note root" "$(cd -P "$R" && pwd -P)"', f"s={DATA_SECONDS}"]
+def _data_paths(paths: Sequence[str], queue: Sequence[str]) -> str:
+    """Lines that find the devices behind each data path, and print the files of their queues."""
+    each = "\n".join(f'    f "$R/sys/block/$name/queue/{name}"' for name in queue) or "    :"
+    lines = []
     for number, path in enumerate(paths):
-        ask = f'limited $t /bin/sh -c {shlex.quote(_REAL)} sh "$R"{shlex.quote(path)}'
         lines.append(
-            f"h 'out data {number}'; t=${{slow:-{DATA_SECONDS}}}; {ask} 2>&1; r=$?; piece exit \"$r\";"
-            " [ $r -le 3 ] || slow=1"
+            f"""resolve {shlex.quote(path)} "${{slow:-{DATA_SECONDS}}}"; r=$?; [ $r -le 4 ] || slow=1
+piece 'out data {number}' "$real"; piece exit "$r"
+found=
+[ $r -ne 0 ] || found=$(behind "$real")
+piece 'note disks {number}' "$found"
+h files
+while read -r role name rest; do case $role in top|leaf|path|multipath)
+{each}
+esac; done <<END
+$found
+END
+h 'asked disks {number}'"""
         )
     return "\n".join(lines)

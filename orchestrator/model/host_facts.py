@@ -33,28 +33,36 @@ class ServiceFacts:
     masked: bool = False
 
 
+TOP: Final = "top"
+"""The device under a file system, which decides about read-ahead; of a partition, its disk."""
+LEAF: Final = "leaf"
+"""A disk, or a loop device."""
+PATH: Final = "path"
+"""A path to a multipath disk: the kernel keeps its scheduler at `none`."""
+MULTIPATH: Final = "multipath"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockDevice:
-    """A whole disk (or loop device) that carries a data path.
+    """A whole device from the file system of a data path down to its disks, as the host names it.
 
     Attributes:
         name: in `/sys/block`.
-        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
-        data_paths: the data paths that use this disk.
-        tops: the whole devices under the file systems (`dm-0`), which decide about read-ahead; the disk
-        itself
-            where there is no layer between.
-        through: the layers between file system and disk, from the top (`dm-0`, `md0`, `sda1`).
-        multipath: the multipath device (`dm-2`) of which this disk is a path; empty if there is none. The
-            kernel keeps the scheduler of such a disk at `none`; set it on the multipath device instead.
+        roles: `TOP`, `LEAF`, `PATH`, `MULTIPATH`: a disk without layers above it is a top and a leaf.
+        rotational: the kernel's report of its disks, which is wrong for many virtual disks; None without a
+            report.
+        data_paths: the data paths that use this device.
     """
 
     name: str
+    roles: tuple[str, ...] = (TOP, LEAF)
     rotational: bool | None = None
     data_paths: tuple[str, ...] = ()
-    through: tuple[str, ...] = ()
-    tops: tuple[str, ...] = ()
-    multipath: str = ""
+
+    @property
+    def is_disk(self) -> bool:
+        """Whether there is no device below it."""
+        return LEAF in self.roles or PATH in self.roles
 
 
 NOT_TEXT: Final = "\ufffd"
@@ -69,31 +77,22 @@ class HostFacts:
     """Everything that tunables and people need of a host.
 
     Attributes:
-        kernel: `uname -r`.
-        distribution: ID of os-release (`rhel`, `debian`), or derived from older files.
-        memory: bytes.
-        virtualisation: `none`, `kvm`, `docker`, …; empty where it is not known.
-        command_line: the words of the kernel's command line.
+        cpus: logical; 0 where their number is not known.
+        memory: bytes; 0 where its size is not known.
         files: by path, as the tunables requested them; a glob adds every path that it matches. A requested
             path that is missing here does not exist. A glob whose folder could not be listed is itself a key,
             with the value `Unknown`.
         services: by name, as the tunables requested them.
         tuned: the active profile of tuned or ktune; None = none, or no tuned.
-        devices: the disks behind the data paths.
+        devices: the devices behind the data paths.
         mounts: the mount point of each data path.
         limits: of the node's unit, as systemd shows them (`LimitNOFILE`); empty if it shows no such unit.
         unit: the node's own service, without `.service`; empty when it is a container or a command.
     """
 
-    kernel: str
-    distribution: str
-    distribution_version: str
     init: InitSystem
-    numa_nodes: int
     cpus: int
     memory: int
-    virtualisation: str
-    command_line: tuple[str, ...]
     files: Mapping[str, FileText] = field(default_factory=dict)
     services: Mapping[str, Reading[ServiceFacts]] = field(default_factory=dict)
     tuned: Reading[str | None] = NOT_READ

@@ -24,9 +24,7 @@ DATA = "/data/es"
 def rhel6(path: Path) -> HostTree:
     """CentOS 6: init scripts, run levels, ktune, its own folder of huge pages, one request queue a disk."""
     tree = HostTree(path)
-    tree.kernel("2.6.32-754.35.1.el6.x86_64", command_line="ro root=/dev/sda1 rd_NO_LUKS rhgb quiet")
-    tree.write("/etc/redhat-release", "CentOS release 6.10 (Final)\n")
-    tree.machine(cpus=24, memory=128 << 30, numa_nodes=2)
+    tree.machine(cpus=24, memory=128 << 30)
     tree.sysv()
     tree.hugepages(
         THP_RHEL6, enabled="[always] madvise never", defrag="[always] madvise never", khugepaged="[yes] no"
@@ -51,12 +49,7 @@ def rhel6(path: Path) -> HostTree:
 def rhel7(path: Path) -> HostTree:
     """RHEL 7: systemd, tuned, still one request queue a disk."""
     tree = HostTree(path)
-    tree.kernel(
-        "3.10.0-1160.119.1.el7.x86_64", command_line="BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro crashkernel=auto"
-    )
-    tree.os_release("rhel", "7.9")
-    tree.write("/etc/redhat-release", "Red Hat Enterprise Linux Server release 7.9 (Maipo)\n")
-    tree.machine(cpus=16, memory=128 << 30, numa_nodes=2)
+    tree.machine(cpus=16, memory=128 << 30)
     tree.systemd()
     tree.hugepages(THP, enabled="[always] madvise never", defrag="[always] madvise never", khugepaged="1")
     tree.sysctls(UNTUNED)
@@ -76,9 +69,7 @@ def rhel7(path: Path) -> HostTree:
 def debian(path: Path) -> HostTree:
     """A current Debian kernel: many request queues, huge pages by size."""
     tree = HostTree(path)
-    tree.kernel("6.12.48+deb13-amd64", command_line="BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet")
-    tree.os_release("debian", "13")
-    tree.machine(cpus=32, memory=256 << 30, numa_nodes=2)
+    tree.machine(cpus=32, memory=256 << 30)
     tree.systemd()
     _current_hugepages(tree)
     tree.sysctls(UNTUNED)
@@ -96,11 +87,7 @@ def debian(path: Path) -> HostTree:
 def virtual_machine(path: Path) -> HostTree:
     """A KVM guest with virtio disks, which call themselves rotational; neither numad nor tuned."""
     tree = HostTree(path)
-    tree.kernel(
-        "6.1.0-32-cloud-amd64", command_line="BOOT_IMAGE=/boot/vmlinuz root=/dev/vda1 ro console=ttyS0"
-    )
-    tree.os_release("debian", "12")
-    tree.machine(cpus=4, memory=16 << 30, virtual="kvm")
+    tree.machine(cpus=4, memory=16 << 30)
     tree.systemd()
     _current_hugepages(tree)
     tree.sysctls({**UNTUNED, "vm.zone_reclaim_mode": 0})

@@ -36,9 +36,6 @@ root='@ROOT@'; services=$root/.state/services
 printf '%s\\n' "${0##*/} $*" >>"$root/.log"
 """
 
-UNAME: Final = """case $1 in -r) cat "$root/.state/kernel" ;; *) echo Linux ;; esac
-"""
-
 SUDO: Final = """while :; do case $1 in -n|-k|-S|--) shift ;; -p) shift 2 ;; *) break ;; esac; done
 while IFS= read -r refused; do
   case "$*" in *"$refused"*) echo 'sudo: a password is required' >&2; exit 1 ;; esac
@@ -199,14 +196,11 @@ off) printf 'off\\n' >"$at"; rm -f "$services/ktune/running" ;;
 esac
 """
 
-DETECT_VIRT: Final = """word=$(cat "$root/.state/virtualisation"); echo "$word"; [ "$word" != none ]
-"""
-
 NOTHING: Final = "exit 0\n"
 
-TOOLS: Final[Mapping[str, str]] = {"sudo": SUDO, "tee": TEE, "uname": UNAME, "udevadm": NOTHING}
+TOOLS: Final[Mapping[str, str]] = {"sudo": SUDO, "tee": TEE, "udevadm": NOTHING}
 """On every host."""
-SYSTEMD_TOOLS: Final[Mapping[str, str]] = {"systemctl": SYSTEMCTL, "systemd-detect-virt": DETECT_VIRT}
+SYSTEMD_TOOLS: Final[Mapping[str, str]] = {"systemctl": SYSTEMCTL}
 SYSV_TOOLS: Final[Mapping[str, str]] = {"service": SERVICE, "chkconfig": CHKCONFIG}
 
 

@@ -162,28 +162,12 @@ class HostTree:
 
     # The system.
 
-    def kernel(self, release: str, *, command_line: str = "ro root=/dev/sda1") -> None:
-        """What `uname -r` says and the kernel was started with."""
-        self.write("/.state/kernel", f"{release}\n")
-        self.write("/proc/cmdline", f"{command_line}\n")
-
-    def os_release(self, identity: str, version: str) -> None:
-        """Name the distribution as systemd-time systems do."""
-        self.write("/etc/os-release", f'NAME="A name"\nID="{identity}"\nVERSION_ID="{version}"\n')
-
-    def machine(
-        self, *, cpus: int = 8, memory: int = 64 << 30, numa_nodes: int = 1, virtual: str = "none"
-    ) -> None:
-        """CPUs, bytes of memory, NUMA nodes, and what systemd-detect-virt says."""
-        last = f"0-{cpus - 1}" if cpus > 1 else "0"
-        self.write("/sys/devices/system/cpu/online", f"{last}\n")
-        flags = "fpu sse2 hypervisor" if virtual != "none" else "fpu sse2"
-        self.write("/proc/cpuinfo", "".join(f"processor\t: {n}\nflags\t\t: {flags}\n\n" for n in range(cpus)))
+    def machine(self, *, cpus: int = 8, memory: int = 64 << 30) -> None:
+        """CPUs and bytes of memory."""
+        self.write(
+            "/proc/cpuinfo", "".join(f"processor\t: {n}\nflags\t\t: fpu sse2\n\n" for n in range(cpus))
+        )
         self.write("/proc/meminfo", f"MemTotal:       {memory // 1024} kB\nMemFree: 1000 kB\n")
-        self.write("/sys/devices/system/node/online", f"0-{numa_nodes - 1}\n" if numa_nodes > 1 else "0\n")
-        for number in range(numa_nodes):
-            self.folder(f"/sys/devices/system/node/node{number}")
-        self.write("/.state/virtualisation", f"{virtual}\n")
 
     def systemd(self) -> None:
         """Let systemd run."""

@@ -30,15 +30,9 @@ LIMITS = {"LimitNOFILE": "65535", "LimitMEMLOCK": "65536"}
 def rhel6() -> HostFacts:
     """CentOS 6: init scripts, ktune, its own folder of huge pages, one queue a disk."""
     return HostFacts(
-        kernel="2.6.32-754.35.1.el6.x86_64",
-        distribution="centos",
-        distribution_version="6.10",
         init=InitSystem.SYSV,
-        numa_nodes=2,
         cpus=24,
         memory=128 << 30,
-        virtualisation="none",
-        command_line=("ro", "root=/dev/sda1", "rhgb", "quiet"),
         files={
             **{path: text for path, text in UNTUNED.items() if "elasticsearch" not in path},
             **_queue("sdb", "noop deadline [cfq]"),
@@ -62,15 +56,9 @@ def rhel6() -> HostFacts:
 def rhel7() -> HostFacts:
     """RHEL 7: systemd, tuned's profile for servers, still one queue a disk."""
     return HostFacts(
-        kernel="3.10.0-1160.el7.x86_64",
-        distribution="rhel",
-        distribution_version="7.9",
         init=InitSystem.SYSTEMD,
-        numa_nodes=2,
         cpus=16,
         memory=128 << 30,
-        virtualisation="none",
-        command_line=("ro", "root=/dev/sda1", "crashkernel=auto"),
         files={
             **UNTUNED,
             **_queue("sdb", "noop [deadline] cfq"),
@@ -95,15 +83,9 @@ def current() -> HostFacts:
         f"{THP}/hugepages-{size}kB/enabled": "always inherit madvise [never]\n" for size in (16, 64, 1024)
     }
     return HostFacts(
-        kernel="6.12.48+deb13-amd64",
-        distribution="debian",
-        distribution_version="13",
         init=InitSystem.SYSTEMD,
-        numa_nodes=2,
         cpus=32,
         memory=256 << 30,
-        virtualisation="none",
-        command_line=("ro", "quiet"),
         files={
             **UNTUNED,
             **_queue("nvme0n1", "none mq-deadline kyber [bfq]"),

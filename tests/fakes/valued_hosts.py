@@ -110,14 +110,8 @@ class ValuedHosts:
 def facts_of(files: Mapping[str, str]) -> HostFacts:
     """The facts of a machine with these files."""
     return HostFacts(
-        kernel="6.18",
-        distribution="debian",
-        distribution_version="12",
         init=InitSystem.SYSTEMD,
-        numa_nodes=1,
         cpus=2,
         memory=2**34,
-        virtualisation="none",
-        command_line=(),
         files=files,
     )

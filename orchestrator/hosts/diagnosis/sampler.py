@@ -95,7 +95,7 @@ def _data_disks(
         return facts
     if isinstance(facts.devices, Unknown):
         return facts.devices
-    return frozenset(device.name for device in facts.devices)
+    return frozenset(device.name for device in facts.devices if device.is_disk)
 
 
 def _read_all(

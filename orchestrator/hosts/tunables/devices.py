@@ -7,14 +7,13 @@ profile's value, else the kernel's, which is wrong for many virtual disks.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables.standing import Absent, Part, Standing, judged
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import BlockDevice, HostFacts
+from orchestrator.model.host_facts import LEAF, PATH, BlockDevice, HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     Change,
@@ -27,18 +26,6 @@ from orchestrator.model.tuning import (
 SSD: Final = "ssd"
 ROTATIONAL: Final = "rotational"
 KINDS: Final = (SSD, ROTATIONAL)
-
-
-class Where(Enum):
-    """Which devices have a value.
-
-    `SCHEDULERS`: the disks, but the multipath device instead of its paths, which the kernel keeps at `none`.
-    `TOPS`: the devices under the file systems, which alone decide what is read ahead.
-    """
-
-    DISKS = "disks"
-    SCHEDULERS = "schedulers"
-    TOPS = "tops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +49,7 @@ class Disk:
     """A disk behind the data, with its target value."""
 
     device: BlockDevice
+    wanted: str
     path: str
     aim: Aim
 
@@ -74,7 +62,7 @@ class QueueTunable:
         attribute: below `/sys/block/NAME`.
         aim: from the file's text and the wanted word to the value to write.
         faulty: the fault in a word of a profile; None if it is valid.
-        where: the devices between file system and disk that have the value.
+        roles: of the devices between file system and disk that have the value, as in the boot script.
         reset_by: the tunable whose change makes the kernel reset this value.
     """
 
@@ -82,13 +70,13 @@ class QueueTunable:
     attribute: str
     aim: Callable[[str, str], Aim]
     faulty: Callable[[str], str | None]
-    where: Where = Where.DISKS
+    roles: tuple[str, ...] = (LEAF, PATH)
     reset_by: QueueTunable | None = None
 
     @property
     def reads(self) -> Reads:
-        """The disks' files."""
-        return Reads(files=(f"/sys/block/{{device}}/{self.attribute}",))
+        """The devices' files."""
+        return Reads(queue=(self.attribute.removeprefix("queue/"),))
 
     def line(self, setting: TuningSetting) -> str:
         """One word for each kind of disk; `-` = the profile wants nothing of it."""
@@ -133,8 +121,10 @@ class QueueTunable:
             return
         if not facts.devices and not facts.data_paths:
             yield _unread(str(setting.wanted), "", "no data path is known: `hosts.data` of the cluster file")
-        for device in self._devices(facts.devices, profile.devices):
-            wanted = _wanted(device, setting.wanted, profile.devices)
+        for device in facts.devices:
+            if not set(self.roles) & set(device.roles):
+                continue
+            wanted = _wanted(device, setting.wanted, facts.devices, profile.devices)
             if not isinstance(wanted, str):
                 yield wanted
                 continue
@@ -149,23 +139,7 @@ class QueueTunable:
                 if not aim.settable:
                     yield Absent(of=device.name, why=aim.why)
                 else:
-                    yield Disk(device=device, path=path, aim=aim)
-
-    def _devices(self, disks: Sequence[BlockDevice], told: Mapping[str, str]) -> Iterator[BlockDevice]:
-        """The devices that have the value. A device above several disks is an SSD if all of them are."""
-        above: dict[str, list[BlockDevice]] = {}
-        for disk in disks:
-            names = {
-                Where.DISKS: (disk.name,),
-                Where.SCHEDULERS: (disk.multipath or disk.name,),
-                Where.TOPS: disk.tops or (disk.name,),
-            }
-            for name in names[self.where]:
-                above.setdefault(name, []).append(disk)
-        for name, some in above.items():
-            kinds = {_turns(disk, told) for disk in some}
-            kind = None if None in kinds else any(kinds)
-            yield replace(some[0], name=name, rotational=kind)
+                    yield Disk(device=device, wanted=wanted, path=path, aim=aim)
 
     def _will_be_reset(self, facts: HostFacts, device: BlockDevice, profile: TuningProfile) -> bool:
         other = self.reset_by
@@ -187,28 +161,36 @@ class QueueTunable:
             aim = disk.aim
             yield Part(
                 of=disk.device.name,
-                wanted=aim.target or str(_wanted(disk.device, setting.wanted, profile.devices)),
+                wanted=aim.target or disk.wanted,
                 found=aim.found,
                 running=None if aim.target is None else aim.found == aim.target,
                 detail=aim.why,
             )
 
 
-def _turns(disk: BlockDevice, told: Mapping[str, str]) -> bool | None:
-    """Whether a disk turns: as the profile says, else as the kernel says."""
-    kind = told.get(disk.name)
-    return disk.rotational if kind is None else kind == ROTATIONAL
+def _turns(device: BlockDevice, others: tuple[BlockDevice, ...], named: Mapping[str, str]) -> bool | None:
+    """Whether a device turns: as the profile names it, or all disks of its data; else as the kernel says."""
+    kinds = {named.get(device.name)}
+    if not device.is_disk and kinds == {None}:
+        beside = (one for one in others if one.is_disk and set(one.data_paths) & set(device.data_paths))
+        kinds = {named.get(one.name) for one in beside}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return device.rotational if kind is None else kind == ROTATIONAL
 
 
-def _wanted(device: BlockDevice, wanted: str | Mapping[str, str], told: Mapping[str, str]) -> str | Standing:
+def _wanted(
+    device: BlockDevice,
+    wanted: str | Mapping[str, str],
+    others: tuple[BlockDevice, ...],
+    named: Mapping[str, str],
+) -> str | Standing:
     if isinstance(wanted, str):
         return wanted
-    kind = told.get(device.name)
-    if kind is None and device.rotational is None:
+    turns = _turns(device, others, named)
+    if turns is None:
         why = "the kernel does not say whether it is an SSD: `devices` of the profile can"
         return _unread(", ".join(wanted.values()), device.name, why)
-    if kind is None:
-        kind = ROTATIONAL if device.rotational else SSD
+    kind = ROTATIONAL if turns else SSD
     word = wanted.get(kind)
     return word if word is not None else Absent(of=device.name, why=f"the profile wants nothing of {kind}")
 

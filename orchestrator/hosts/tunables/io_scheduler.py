@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.hosts.tunables.choices import parse
-from orchestrator.hosts.tunables.devices import Aim, QueueTunable, Where
+from orchestrator.hosts.tunables.devices import Aim, QueueTunable
+from orchestrator.model.host_facts import LEAF, MULTIPATH
 
 WORDS: Final = ("none", "noop", "deadline", "mq-deadline", "cfq", "bfq", "kyber")
 _COUNTERPART: Final = {
@@ -48,5 +49,5 @@ IO_SCHEDULER: Final = QueueTunable(
     attribute="queue/scheduler",
     aim=aim,
     faulty=_faulty,
-    where=Where.SCHEDULERS,
+    roles=(LEAF, MULTIPATH),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from orchestrator.hosts.tunables.devices import Aim, QueueTunable, Where
+from orchestrator.hosts.tunables.devices import Aim, QueueTunable
 from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER
 from orchestrator.hosts.tunables.numbers import is_number
+from orchestrator.model.host_facts import TOP
 
 _PAGE_KIB: Final = 4
 _READ_AHEAD: Final = range(65537)
@@ -38,7 +39,7 @@ READ_AHEAD: Final = QueueTunable(
     attribute="queue/read_ahead_kb",
     aim=_aim,
     faulty=_number(_READ_AHEAD, _PAGE_KIB),
-    where=Where.TOPS,
+    roles=(TOP,),
 )
 REQUESTS: Final = QueueTunable(
     name="nr_requests",

@@ -14,15 +14,16 @@ class Reads:
     """The facts that a tunable needs beyond those of every host.
 
     Attributes:
-        files: absolute paths and globs (`*`, `?`, `[…]`). `{device}` is replaced by the name of each device
-            in /sys/block, `{unit}` by the node's own service, without `.service`; without such a service, the
-            paths with `{unit}` are left out. A path that ends in `/` checks for a folder: the text of an
-            existing folder is empty.
+        files: absolute paths and globs (`*`, `?`, `[…]`). `{unit}` is replaced by the node's own service,
+            without `.service`; without such a service, the paths with `{unit}` are left out. A path that ends
+            in `/` checks for a folder: the text of an existing folder is empty.
         services: names of services to check, without `.service`.
+        queue: files in `/sys/block/NAME/queue` of every device behind the data.
     """
 
     files: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
 
 
 class Tunable(Protocol):

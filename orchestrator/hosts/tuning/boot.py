@@ -191,7 +191,11 @@ def _kinds(facts: HostFacts, profile: TuningProfile) -> Mapping[str, str]:
         return {}
     kinds: dict[str, str] = {}
     for path in facts.data_paths:
-        said = {profile.devices.get(one.name, "") for one in facts.devices if path in one.data_paths}
+        said = {
+            profile.devices.get(one.name, "")
+            for one in facts.devices
+            if one.is_disk and path in one.data_paths
+        }
         if len(said) == 1 and "" not in said:
             kinds[path] = said.pop()
     return kinds

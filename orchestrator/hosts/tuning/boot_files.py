@@ -124,7 +124,8 @@ def part_path(name: str) -> str:
 
 def script_text(root: str) -> str:
     """The boot script; `root` is a folder used in place of `/`."""
-    functions = (_shell("kernel.sh"), _shell("disks.sh"), _ALL_PARTS, _shell("main.sh"))
+    files = ("kernel.sh", "find.sh", "disks.sh")
+    functions = (*map(shell_text, files), _ALL_PARTS, shell_text("main.sh"))
     return f"{_TITLE}root={shlex.quote(root)}\n\n" + "\n".join(functions)
 
 
@@ -161,5 +162,6 @@ def _escaped(point: str) -> str:
     return plain.strip("/").replace("/", "-") or "-"
 
 
-def _shell(name: str) -> str:
+def shell_text(name: str) -> str:
+    """A file of shell functions."""
     return package_files(__package__).joinpath("shell", name).read_text(encoding="utf-8")

@@ -63,10 +63,9 @@ def paths(state: TunableState) -> list[str]:
 
 
 def test_multipath_has_a_scheduler_of_its_own_and_its_paths_have_none_to_set() -> None:
-    disks = tuple(
-        BlockDevice(name=name, rotational=True, multipath="dm-0", tops=("dm-0",)) for name in ("sdb", "sdc")
-    )
-    host = replace(bare7(), devices=disks)
+    paths_of_it = (BlockDevice(name=name, roles=("path",), rotational=True) for name in ("sdb", "sdc"))
+    above = BlockDevice(name="dm-0", roles=("top", "multipath"), rotational=True)
+    host = replace(bare7(), devices=(above, *paths_of_it))
     assert check(IO_SCHEDULER, host, "noop").verdict is Verdict.NOT_APPLICABLE
     own = with_files(host, **{"/sys/block/dm-0/queue/scheduler": "noop [deadline] cfq\n"})
     assert paths(check(IO_SCHEDULER, own, "noop")) == ["/sys/block/dm-0/queue/scheduler"]
@@ -74,14 +73,20 @@ def test_multipath_has_a_scheduler_of_its_own_and_its_paths_have_none_to_set() -
 
 def test_the_device_under_the_file_system_decides_what_is_read_ahead() -> None:
     disks = (
-        BlockDevice(name="sdb", rotational=False, tops=("dm-3",)),
-        BlockDevice(name="sdc", rotational=True, tops=("dm-3",)),
+        BlockDevice(name="dm-3", roles=("top",), rotational=True, data_paths=("/data",)),
+        BlockDevice(name="sdb", roles=("leaf",), rotational=False, data_paths=("/data",)),
+        BlockDevice(name="sdc", roles=("leaf",), rotational=True, data_paths=("/data",)),
     )
     files = {f"/sys/block/{name}/queue/read_ahead_kb": "4096\n" for name in ("sdb", "sdc", "dm-3")}
     host = with_files(replace(bare7(), devices=disks), **files)
     found = check(READ_AHEAD, host, {"ssd": "8", "rotational": "128"})
     assert paths(found) == ["/sys/block/dm-3/queue/read_ahead_kb"]
-    assert found.wanted == "128 (dm-3)"  # an SSD only where all disks under it are
+    assert found.wanted == "128 (dm-3)"
+    # The profile knows better where it names all disks of the data, as in the boot script.
+    named = check(READ_AHEAD, host, {"ssd": "8", "rotational": "128"}, {"sdb": "ssd", "sdc": "ssd"})
+    assert named.wanted == "8 (dm-3)"
+    one = check(READ_AHEAD, host, {"ssd": "8", "rotational": "128"}, {"sdc": "ssd"})
+    assert one.wanted == "128 (dm-3)"
 
 
 def test_its_line_of_the_boot_script_has_a_word_for_each_kind() -> None:

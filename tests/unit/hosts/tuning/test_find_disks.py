@@ -1,23 +1,25 @@
-"""From data paths to leaf disks: stacks of devices in a file tree, read by the real script."""
+"""From data paths to disks: stacks of devices in a file tree, found by the shell of the boot script."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.block_devices import leaf_disks, mount_of
-from orchestrator.hosts.block_tables import BlockTables, Mount, read_mounts
+from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning import boot_files
+from orchestrator.hosts.tuning.boot import Place
 from orchestrator.model.host_facts import BlockDevice
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import ValueChange
 from tests.fakes.asking import known_facts_of
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.host_kinds import virtual_machine
 from tests.fakes.host_tree import HostTree
+from tests.fakes.tuned_hosts import profile, setting
 
 
 class Host:
@@ -37,7 +39,12 @@ class Host:
     def names(self, *data: str) -> tuple[str, ...]:
         found = self.disks(*data)
         assert not isinstance(found, Unknown), found
-        return tuple(device.name for device in found)
+        return tuple(device.name for device in found if device.is_disk)
+
+    def roles(self, *data: str) -> dict[str, tuple[str, ...]]:
+        found = self.disks(*data)
+        assert not isinstance(found, Unknown), found
+        return {device.name: device.roles for device in found}
 
     def reason(self, *data: str) -> str:
         found = self.disks(*data)
@@ -64,7 +71,7 @@ def test_a_partition_is_on_its_disk(host: Host) -> None:
     host.blocks.disk("sdc")
     host.blocks.mount(host.blocks.partition("sdb", 2), "/data")
     assert host.disks() == (
-        BlockDevice(name="sdb", rotational=False, data_paths=("/data",), through=("sdb2",), tops=("sdb",)),
+        BlockDevice(name="sdb", roles=("top", "leaf"), rotational=False, data_paths=("/data",)),
     )
 
 
@@ -76,23 +83,24 @@ def test_lvm_on_raid_on_partitions_of_two_disks(host: Host) -> None:
     volume = blocks.lvm("data-es", [raid])
     blocks.lvm("data-other", [blocks.partition("sdd")])
     blocks.mount(volume, "/data", source="/dev/mapper/data-es")
+    assert host.roles() == {"dm-0": ("top",), "sdb": ("leaf",), "sdc": ("leaf",)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(("0", "0"), False), (("0", "1"), True), (("0", None), None), (("1", None), None)]
+)
+def test_a_volume_turns_where_one_of_its_disks_does(
+    host: Host, *, flags: tuple[str | None, ...], expected: bool | None
+) -> None:
+    """The kernel's flag of the volume itself is wrong for RAID before Linux 4.10."""
+    for name, flag in zip(("sdb", "sdc"), flags, strict=True):
+        host.blocks.disk(name)
+        at = f"/sys/block/{name}/queue/rotational"
+        host.tree.remove(at) if flag is None else host.tree.write(at, f"{flag}\n")
+    host.blocks.mount(host.blocks.md("md0", ["sdb", "sdc"]), "/data")
     found = host.disks()
-    assert found == (
-        BlockDevice(
-            name="sdb",
-            rotational=True,
-            data_paths=("/data",),
-            through=("dm-0", "md0", "sdb1"),
-            tops=("dm-0",),
-        ),
-        BlockDevice(
-            name="sdc",
-            rotational=True,
-            data_paths=("/data",),
-            through=("dm-0", "md0", "sdc1"),
-            tops=("dm-0",),
-        ),
-    )
+    assert not isinstance(found, Unknown)
+    assert {device.name: device.rotational for device in found}["md0"] is expected
 
 
 def test_a_partition_on_lvm_on_raid_on_two_disks(host: Host) -> None:
@@ -101,10 +109,7 @@ def test_a_partition_on_lvm_on_raid_on_two_disks(host: Host) -> None:
     volume = blocks.lvm("data-es", [blocks.partition(raid)])
     part = blocks.mapped("data-es1", [volume], uuid="part1-LVM-data")
     blocks.mount(part, "/data")
-    assert host.names() == ("sdb", "sdc")
-    found = host.disks()
-    assert not isinstance(found, Unknown)
-    assert found[0].through == ("dm-1", "dm-0", "md127p1", "md127")
+    assert host.roles() == {"dm-1": ("top",), "sdb": ("leaf",), "sdc": ("leaf",)}
 
 
 def test_paths_to_one_multipath_disk_are_leaves_that_name_the_device_above(host: Host) -> None:
@@ -114,12 +119,7 @@ def test_paths_to_one_multipath_disk_are_leaves_that_name_the_device_above(host:
     other = blocks.multipath("mpathb", [blocks.disk("sdd"), blocks.disk("sde")])
     blocks.mount(blocks.lvm("data", [part]), "/data")
     blocks.mount(other, "/backup")
-    found = host.disks()
-    assert not isinstance(found, Unknown)
-    assert [(device.name, device.multipath, device.through) for device in found] == [
-        ("sdb", "dm-0", ("dm-3", "dm-1", "dm-0")),
-        ("sdc", "dm-0", ("dm-3", "dm-1", "dm-0")),
-    ]
+    assert host.roles() == {"dm-3": ("top",), "dm-0": ("multipath",), "sdb": ("path",), "sdc": ("path",)}
 
 
 def test_a_loop_device_is_a_leaf_and_the_disk_under_its_file_is_not_touched(host: Host) -> None:
@@ -301,23 +301,19 @@ def test_a_device_that_sysfs_does_not_show_is_unknown(host: Host) -> None:
     assert "which /sys/dev/block does not show" in host.reason()
 
 
-TABLES = BlockTables(
-    names={"8:0": "sda", "253:0": "dm-0", "253:1": "dm-1"},
-    slaves={"dm-0": ("dm-1",), "dm-1": ("dm-0",)},
-    mounts=(Mount(number=1, parent=0, device="253:0", where="/", fs="xfs", source="/dev/dm-0"),),
-)
+def test_a_ring_of_devices_is_unknown(host: Host) -> None:
+    first = host.blocks.lvm("one", [])
+    second = host.blocks.lvm("two", [first])
+    host.tree.link(f"{host.blocks.homes[first]}/slaves/{second}", host.blocks.homes[second])
+    host.blocks.mount(second, "/data")
+    assert "the devices below dm-1 are not shown" in host.reason()
 
 
-def test_a_ring_of_devices_is_unknown() -> None:
-    found = leaf_disks({"/data": "/data"}, TABLES)
-    assert isinstance(found, Unknown)
-    assert "without an end" in found.reason
-
-
-def test_a_device_below_that_has_no_number_is_unknown() -> None:
-    found = leaf_disks({"/data": "/data"}, replace(TABLES, slaves={"dm-0": ("sdz",)}))
-    assert isinstance(found, Unknown)
-    assert "sdz" in found.reason
+def test_a_device_below_that_is_not_shown_is_unknown(host: Host) -> None:
+    volume = host.blocks.lvm("data", [host.blocks.disk("sdb")])
+    host.tree.at(f"{host.blocks.homes[volume]}/slaves/sdz").symlink_to("../../gone")
+    host.blocks.mount(volume, "/data")
+    assert "the devices below dm-0 are not shown" in host.reason()
 
 
 MOUNTINFO = r"""1 1 0:1 / / rw - rootfs rootfs rw
@@ -327,59 +323,102 @@ MOUNTINFO = r"""1 1 0:1 / / rw - rootfs rootfs rw
 short
 x y 8:1 / / rw - ext4 /dev/sda1 rw
 """
+HIDDEN = "8 2 8:1 / /data rw - xfs /dev/sda1 rw\n9 2 8:2 / /data rw - xfs /dev/sda2 rw\n"
+CONTAINER = "900 850 0:50 / / rw - overlay overlay rw\n901 900 8:1 / /data rw - ext4 /dev/sda1 rw\n"
 
 
-def test_mountinfo_is_read_with_its_escapes_and_odd_lines() -> None:
-    mounts = read_mounts(MOUNTINFO)
-    assert [mount.where for mount in mounts] == ["/", "/", "/da ta", "/over"]
-    assert mounts[2].source == "/dev/sd\\b1"
-    assert mounts[3].upper == "/u,1"
-    assert mount_of("/da ta/x", mounts) == mounts[2]
-    assert mount_of("/da", mounts) == mounts[1]
-
-
-def test_of_two_mounts_that_show_the_same_parent_the_later_counts() -> None:
-    """As in mountinfo of a container, where both lie on what is not in it."""
-    mounts = read_mounts("8 2 8:1 / /data rw - xfs /dev/sda1 rw\n9 2 8:2 / /data rw - xfs /dev/sda2 rw\n")
-    assert mount_of("/data/es", mounts) == mounts[1]
-
-
-def test_a_mount_below_one_that_cannot_be_seen_counts() -> None:
-    """In a container: what the first mount lies on is not in its mountinfo."""
-    mounts = read_mounts(
-        "900 850 0:50 / / rw - overlay overlay rw\n901 900 8:1 / /data rw - ext4 /dev/sda1 rw\n"
+@pytest.mark.parametrize(
+    ("mounts", "path", "expected"),
+    [
+        (MOUNTINFO, "/da ta/x", [r"8:17 xfs /dev/sd\134b1 /da\040ta"]),
+        (MOUNTINFO, "/da", ["8:1 ext4 /dev/sda1 /"]),
+        (MOUNTINFO, "/over/x", ["0:30 overlay overlay /over", "/u,1"]),
+        # Of two mounts that show the same parent, the later counts.
+        (HIDDEN, "/data/es", ["8:2 xfs /dev/sda2 /data"]),
+        # In a container, the mount that the first one lies on is not in its mountinfo.
+        (CONTAINER, "/data/es", ["8:1 ext4 /dev/sda1 /data"]),
+        (CONTAINER.partition("\n")[2], "/data", ["8:1 ext4 /dev/sda1 /data"]),
+        (CONTAINER.partition("\n")[2], "/etc", []),
+    ],
+)
+def test_the_mount_of_a_path(host: Host, mounts: str, path: str, expected: list[str]) -> None:
+    host.tree.write("/proc/self/mountinfo", mounts)
+    script = f'root={host.tree.path}\n{boot_files.shell_text("find.sh")}\nmount_of "$1"'
+    done = subprocess.run(  # noqa: S603  (our own functions on a tree)
+        ["/bin/sh", "-c", script, "sh", path],
+        env=host.tree.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
-    assert mount_of("/data/es", mounts) == mounts[1]
-    assert mount_of("/data", mounts[1:]) == mounts[1]
-    assert mount_of("/etc", mounts[1:]) is None
+    assert done.stdout.splitlines() == expected
 
 
-@st.composite
-def stacks(draw: st.DrawFn) -> tuple[BlockTables, dict[str, set[str]]]:
-    """Layers of devices, each on some of those below, and the disks that each of them is on."""
-    disks = [f"sd{letter}" for letter in "abcdef"]
-    under: dict[str, set[str]] = {disk: {disk} for disk in disks}
-    slaves: dict[str, tuple[str, ...]] = {}
-    for number in range(draw(st.integers(0, 8))):
-        below = draw(st.lists(st.sampled_from(sorted(under)), min_size=1, max_size=3, unique=True))
-        slaves[f"dm-{number}"] = tuple(below)
-        under[f"dm-{number}"] = {disk for each in below for disk in under[each]}
-    names = {f"9:{number}": name for number, name in enumerate(sorted(under))}
-    mounts = tuple(
-        Mount(number=10 + index, parent=1, device=number, where=f"/{name}", fs="xfs", source=name)
-        for index, (number, name) in enumerate(names.items())
+def _stack(host: Host, dice: random.Random) -> dict[str, set[str]]:
+    """Layers of devices, each on some of those below and mounted at its name; the disks that each is on."""
+    under: dict[str, set[str]] = {}
+    for letter in "bcde":
+        name = host.blocks.disk(
+            f"sd{letter}", rotational=dice.random() < 0.5, scheduler="none [mq-deadline] bfq"
+        )
+        under[name] = {name}
+    for number in range(dice.randint(0, 5)):
+        below = dice.sample(sorted(under), dice.randint(1, 3))
+        make = dice.choice(
+            (host.blocks.lvm, host.blocks.multipath, lambda name, on: host.blocks.md(f"md{name}", on))
+        )
+        under[make(str(number), below)] = {disk for each in below for disk in under[each]}
+    for name in under:
+        host.blocks.mount(name, f"/{name}")
+    return under
+
+
+def test_the_check_and_the_boot_set_the_same_values_of_the_same_disks(tmp_path: Path) -> None:
+    """On random stacks, of exactly the disks under the data."""
+    wanted = profile(
+        setting("io_scheduler", {"ssd": "none", "rotational": "bfq"}),
+        setting("nr_requests", {"ssd": "64", "rotational": "256"}),
+        setting("read_ahead_kb", {"ssd": "8", "rotational": "1024"}),
     )
-    return BlockTables(names=names, slaves=slaves, stacked=frozenset(slaves), mounts=mounts), under
+    for seed in range(8):
+        dice = random.Random(seed)  # noqa: S311  (a seed that can be given again)
+        host = Host(tmp_path / str(seed))
+        under = _stack(host, dice)
+        names = dice.sample(sorted(under), min(len(under), 2))
+        paths = tuple(f"/{name}" for name in names)
+        assert set(host.names(*paths)) == set().union(*(under[name] for name in names)), seed
+        settings = host.tree.settings(data=paths)
 
+        def found() -> tuple[set[tuple[str, str]], dict[str, str]]:
+            facts = known_facts_of(host.tree, registry.reads(wanted), settings)  # noqa: B023
+            told = registry.compare(facts, wanted, Place(part="a+b"))
+            changes = [change for state in told.states for change in state.changes]
+            values = {(one.path, one.wanted) for one in changes if isinstance(one, ValueChange)}
+            return values, dict(told.part)
 
-@given(stacks(), st.data())
-def test_exactly_the_disks_under_the_data_paths_are_found(
-    made: tuple[BlockTables, dict[str, set[str]]], data: st.DataObject
-) -> None:
-    tables, under = made
-    chosen = data.draw(st.lists(st.sampled_from(sorted(under)), min_size=1, unique=True))
-    found = leaf_disks({f"/{name}": f"/{name}/es" for name in chosen}, tables)
-    assert not isinstance(found, Unknown)
-    assert {device.name for device in found} == set().union(*(under[name] for name in chosen))
-    for device in found:
-        assert set(device.data_paths) == {f"/{name}" for name in chosen if device.name in under[name]}
+        def queues() -> dict[str, str]:
+            return {path: text for path, text in host.tree.files().items() if "/queue/" in path}  # noqa: B023
+
+        changes, parts = found()
+        assert changes
+        before = queues()
+        for path, text in parts.items():
+            host.tree.write(path, text)
+        script = host.tree.at("/boot.sh")
+        script.write_text(boot_files.script_text(str(host.tree.path)))
+        done = subprocess.run(  # noqa: S603  (our own script on a tree)
+            ["/bin/sh", str(script)],
+            env={"PATH": f"{host.tree.path}/toolbox"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, (seed, done.stdout, done.stderr)
+        written = {
+            (f"/sys/block/{path.split('/')[-3]}/queue/{path.split('/')[-1]}", text.strip())
+            for path, text in queues().items()
+            if before[path] != text
+        }
+        assert written == changes, seed
