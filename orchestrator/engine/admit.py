@@ -358,7 +358,7 @@ def _called_off_too_long(situation: Situation) -> str | None:
     limit = limits.called_off(situation.state)
     if limit is None or not limit.is_over(situation.now):
         return None
-    why = "the journal has the predicates and the refused verbs"
+    why = "the journal has the predicates and the refused commands"
     return f"every wave was called off before its stop for {limit.seconds:.0f} s ({why})"
 
 

@@ -298,7 +298,7 @@ _GATE: Final = Counted(said="`gate` for gates", limits=_unless_merging(gate))
 _CALLED_OFF: Final = Counted(
     said="both together for waves that are called off", limits=lambda state: (called_off(state),)
 )
-_DOUBT: Final = Counted(said="30 s to `reboot` for a verb in doubt", limits=_doubts)
+_DOUBT: Final = Counted(said="30 s to `reboot` for a command whose result is unknown", limits=_doubts)
 _MERGE: Final = Counted(said="`force_merge.deadline` for each merge", limits=_merges)
 _SETTLING: Final = Counted(said="`recover`", limits=lambda state: (settling(state),))
 _NODES: Final = Counted(said="`stop`, `start` or `reboot` for each node", limits=_nodes)

@@ -40,11 +40,11 @@ class Sight(Enum):
     STOPPING = "the host says that its service is stopping"
     AWAY = "the host says that its process is gone, and no reboot is awaited"
     DOUBT = "a stop or a reboot was sent that may still take effect"
-    SAME = "a member in the life accounted for"
-    NEW = "a member in another life"
-    COMING = "its service runs or starts, and it is not a member yet"
-    LEFT = "no member, and its host does not answer"
-    UNKNOWN = "unknown by this reading"
+    SAME = "a member, with the process that the run has recorded"
+    NEW = "a member, with another process"
+    COMING = "its service runs or starts, and the node is not a member yet"
+    LEFT = "not a member, and its host does not answer"
+    UNKNOWN = "the reading does not show it"
 
 
 class Move(Enum):
@@ -52,24 +52,24 @@ class Move(Enum):
 
     __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
 
-    REST = "nothing: limits of the run count"
-    STOP = "a candidate: stopped when the run admits its wave; enter REJOINED when nothing is owed"
+    REST = "do nothing; only the limits of the run apply"
+    STOP = "a candidate: the run stops it when its wave may go; enter REJOINED if no work is owed"
     TO_STOPPED = "enter STOPPED"
     TO_STARTING = "enter STARTING"
-    TO_REJOINED = "enter REJOINED: its life is accounted for"
-    WORK = "the next owed hook, then tuning, then the reboot; enter STARTING when none is left"
-    START = "send a start, again after 5 s; FAILED after three that count, or at `deadlines.start`"
+    TO_REJOINED = "enter REJOINED, and record its process"
+    WORK = "do the owed work: hooks, then tuning, then the reboot; then enter STARTING"
+    START = "send a start, again after 5 s; enter FAILED after three starts, or at `deadlines.start`"
     REJOIN = "enter REJOINED once enough readings agree"
-    FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING if work is owed"
+    FINISH = "wait for its copies, run `after_recovery` hooks; enter RECOVERED, or PENDING if work is owed"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
-    UNDONE = "the stop was never done: back to PENDING, or REJOINED when nothing is owed"
-    OURS = "away or stopping by a lost stop of this run, as its host or enough readings say: enter STARTING"
-    OURS_OR_FLIP = "as OURS; otherwise a second failure"
+    UNDONE = "the stop was not done: enter PENDING, or REJOINED if no work is owed"
+    OURS = "if a lost stop of this run took it down: enter STARTING, once its host or enough readings show it"
+    OURS_OR_FLIP = "as `ours`; if no stop of this run took it down: a second failure"
     AWAIT_STOP = "wait `deadlines.stop`, then stand down"
-    AWAIT_DOUBT = "wait until the verb takes effect or its limit ends, then stand down"
+    AWAIT_DOUBT = "wait for the effect of the command; at its limit stand down"
     AWAIT_HOST = "wait 30 s for its host, then enter STARTING"
-    AWAIT_START = "wait until the verb takes effect or its limit ends, then FAILED"
-    AWAIT_JOIN = "wait `deadlines.start` and `deadlines.rejoin`, then FAILED"
+    AWAIT_START = "wait for the effect of the command; at its limit enter FAILED"
+    AWAIT_JOIN = "wait `deadlines.start` and `deadlines.rejoin`, then enter FAILED"
     AWAIT_RETURN = "wait `deadlines.rejoin`, then stand down"
 
 
@@ -367,15 +367,15 @@ def _to_starting(situation: Situation, node: NodeProgress) -> _Did:
 
 def _to_rejoined(_situation: Situation, node: NodeProgress) -> _Did:
     why = {
-        NodePhase.PENDING: "restarted by somebody else during the run",
-        NodePhase.FAILED: "repaired by somebody else",
-        NodePhase.REJOINED: "restarted once more by somebody else",
+        NodePhase.PENDING: "restarted outside this run",
+        NodePhase.FAILED: "repaired outside this run",
+        NodePhase.REJOINED: "restarted again outside this run",
     }[node.phase]
     return _Did(enter=NodePhase.REJOINED, why=why)
 
 
 def _undone(_situation: Situation, node: NodeProgress) -> _Did:
-    why = "its stop was not done: still the same life"
+    why = "its stop was not done: its process is still the same"
     return _Did(enter=NodePhase.PENDING if node.work else NodePhase.REJOINED, why=why)
 
 
@@ -530,10 +530,9 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
     limit = limits.join(situation.state, node)
     if not limit.is_over(situation.seen.at):
         return _WAIT
-    lacks = (
-        "it is no member" if situation.member(node.name) is None else "the cluster lists no new life of it"
-    )
-    why = f"its service runs ({_said(situation, node)}), and {lacks} after {limit.seconds:.0f} s"
+    member = situation.member(node.name) is not None
+    lacks = "is not a member with a new process" if member else "is not a member of the cluster"
+    why = f"its service runs ({_said(situation, node)}), and the node {lacks} after {limit.seconds:.0f} s"
     return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
 
 

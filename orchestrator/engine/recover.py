@@ -169,7 +169,7 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
             events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
         elif node.work:
             what = tuple(in_words(node.work).split(", "))
-            why, work = "it came back before this was done", f"still needs {', '.join(what)}"
+            why, work = "it came up before this was done", f"still needs {', '.join(what)}"
             events.append(OwedAgain(node=node.name, what=what, why=why))
             events.append(node_phase(node.name, node.phase, NodePhase.PENDING, why=work))
     return tuple(events)

@@ -439,7 +439,7 @@ def _doubt_awaited(situation: Situation) -> Decision | None:
     doubtful = [node.name for node in nodes if sight(situation, node) is Sight.DOUBT]
     if not doubtful:
         return None
-    what = f"a verb in doubt on {', '.join(doubtful)}, which may still take effect"
+    what = f"a command on {', '.join(doubtful)} whose result is unknown and which may still take effect"
     return wait(situation.now, what, services=doubtful)
 
 
@@ -753,13 +753,13 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
         return ()
     if not missing:
         unplaced = situation.kind.unplaced(state, view)
-        why = "these copies have no place, and no wave took them down"
+        why = "no node can hold these copies, and no wave of this run took them down"
         news: list[Event] = [NotWaitedFor(shards=unplaced, why=why)] if unplaced else []
         missed = situation.kind.missed(state, view, situation.seen.settings, situation.now)
         news += [missed] if missed is not None else []
         return (*news, run_phase(state.phase, Phase.SETTLED))
     if recover.is_back_alone(situation, missing):
-        why = "its copies are back; those of waves before it are not"
+        why = "its copies have recovered; copies of earlier waves have not"
         return (run_phase(state.phase, Phase.SETTLED, why=why),)
     return recover.makes_room(situation, missing)
 
@@ -913,7 +913,8 @@ def _lost_stop_awaited(situation: Situation) -> Decision | None:
     lost = [n.name for n in nodes if (limit := limits.lost_stop(state, n)) and not limit.is_over(at)]
     if not lost:
         return None
-    return wait(situation.now, f"a lost stop of {', '.join(lost)}, which may still be done", services=lost)
+    what = f"a stop of {', '.join(lost)} whose connection was lost and which may still be done"
+    return wait(situation.now, what, services=lost)
 
 
 def _theirs(state: RunState, node: NodeProgress) -> bool:

@@ -298,9 +298,9 @@ def _why_zone(
             f"{number} {'node' if number == 1 else 'nodes'} of zone {wave.zone}, then a pause (--pause-after)"
         ]
     elif wave.machines:
-        said = [f"the first machine of zone {wave.zone} ({', '.join(wave.nodes)}): refused even alone"]
+        said = [f"the first machine of zone {wave.zone} ({', '.join(wave.nodes)}): held even alone"]
     else:
-        said = [f"the first of zone {wave.zone}: refused even alone"]
+        said = [f"the first of zone {wave.zone}: held even alone"]
     if wave.machines and len(wave.nodes) < len(candidates):
         said.append(f"together, each on one machine: {', '.join('+'.join(unit) for unit in wave.machines)}")
     if choice.master in wave.nodes:
@@ -367,7 +367,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
         return wave
     within = tuple(name for name in choice.pending if name in planned)
     bounded = strategy(replace(choice, pending=within))
-    return replace(bounded, why=f"{bounded.why}; no wider than planned")
+    return replace(bounded, why=f"{bounded.why}; no larger than planned")
 
 
 def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy) -> tuple[Node, ...]:

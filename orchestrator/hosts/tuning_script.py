@@ -77,8 +77,8 @@ def call(change: Change) -> str:
         case ValueChange(path=path, wanted=wanted):
             words = ["set_value", path, " ".join(wanted.split())]
         case FileChange(path=path, reload=reload):
-            told = "nobody" if reload is Reload.NOBODY else reload.value
-            words = ["put_file", path, told, _spec(change.found), _spec(change.wanted)]
+            reloaded = "nobody" if reload is Reload.NOBODY else reload.value
+            words = ["put_file", path, reloaded, _spec(change.found), _spec(change.wanted)]
         case BlockChange(path=path, name=name):
             words = ["put_block", path, name, _spec(_lines(change.found)), _spec(_lines(change.wanted))]
         case ServiceChange(service=service, wanted=mode):
@@ -97,14 +97,14 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
         case ValueChange(path=path) | BlockChange(path=path):
             return (f"tee {shlex.quote(path)}",)
         case FileChange(path=path, reload=reload):
-            told = {
+            reloads = {
                 Reload.SYSTEMD: ("systemctl daemon-reload",),
                 Reload.UDEV: ("udevadm control --reload",),
                 Reload.INIT: _links(path),
             }
             folder, quoted = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
             kept = (f"mkdir -p {folder}", f"rmdir {folder}") if is_own_folder(path.rpartition("/")[0]) else ()
-            return (*kept, f"tee {quoted}", f"rm -f {quoted}", *told.get(reload, ()))
+            return (*kept, f"tee {quoted}", f"rm -f {quoted}", *reloads.get(reload, ()))
         case ServiceChange(service=service, found=found_mode, wanted=mode):
             name = shlex.quote(service)
             if systemd:
@@ -177,7 +177,9 @@ def read_outcome(settings: HostSettings, action: TuneHost, result: CommandResult
     if _STARTED not in answers:
         said = (result.stderr.strip() or result.stdout.strip())[-500:] or "no output"
         if result.truncated:
-            return InDoubt(reason=f"{action.tunable}: the host's answer is not ours: {said}")
+            return InDoubt(
+                reason=f"{action.tunable}: the answer is not that of this program's script: {said}"
+            )
         return Refused(
             reason=f"{action.tunable}: no script could be run on the host (exit {result.exit}): {said}"
         )
@@ -205,13 +207,13 @@ def _place(action: TuneHost, number: int, change: Change) -> str:
 
 def _before(made: int, there: int) -> str:
     said = f"{made} {'change' if made == 1 else 'changes'} made"
-    return f"{said}, {there} there already" if there else said
+    return f"{said}, {there} made before" if there else said
 
 
 def _why(settings: HostSettings, answer: Section) -> str:
     refusal = sudo.refusal(answer.text) if settings.sudo is not Sudo.OFF else None
     if refusal is None:
-        return " ".join(answer.text.split()) or "failed without a word"
+        return " ".join(answer.text.split()) or "failed without a message"
     return f"sudo refused: {refusal}; see {SUDOERS}"
 
 

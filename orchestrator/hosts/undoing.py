@@ -59,7 +59,7 @@ class Foreign:
 
 Standing: TypeAlias = Ours | Back | Foreign
 
-NO_MORE: Final = "is there no more"
+NO_MORE: Final = "no longer exists"
 _SCHEDULER: Final = "/queue/scheduler"
 
 

@@ -343,12 +343,13 @@ def _warnings(situation: Situation, index: BulkIndex) -> Iterator[MergeWarned]:
     what = written((merging.writes or {}).get(index.uuid), index.writes)
     if what is None or policy is None:
         return
-    said = "what is written from now on makes new segments, so that it may have more than that again soon"
+    said = "new writes make new segments, so it may soon have more segments than the maximum again"
     largest = max((copy.bytes for copy in index.copies), default=0)
     if largest > LARGEST_NATURAL_SEGMENT_BYTES:
         said += (
-            f"; a copy of it has {size(largest)}: a segment above {size(LARGEST_NATURAL_SEGMENT_BYTES)} is "
-            "not merged again by itself until most of it is deleted, and keeps what is deleted until then"
+            f"; a copy of it has {size(largest)}: the server does not merge a segment above "
+            f"{size(LARGEST_NATURAL_SEGMENT_BYTES)} again until most of its documents are deleted, and the "
+            "deleted documents use disk until then"
         )
     yield MergeWarned(index=index.name, index_uuid=index.uuid, what=f"it is still written ({what}): {said}")
 

@@ -215,10 +215,10 @@ def look(where: TunedHosts, owed: Owed) -> list[Debt]:
     facts = where.port.facts(reads) if reads else {}
     debts: list[Debt] = []
     for machine, node in spokesmen.items():
-        told = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"where {node} is, is not known")
+        read = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"the host of {node} is unknown")
         in_order = sorted(owed[machine], key=lambda one: rank(one.wrote[0]))
         parts = {one.subject for one in in_order if is_part(one.wrote[0])}
-        debts += [_debt(node, one, told, parts) for one in in_order]
+        debts += [_debt(node, one, read, parts) for one in in_order]
     return debts
 
 
@@ -234,16 +234,16 @@ def selected(owed: Owed, nodes: Collection[NodeName]) -> Owed:
     return found
 
 
-def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts], parts: Collection[str]) -> Debt:
-    if isinstance(told, Unknown):
-        return Debt(node=node, owed=one, stands=told, reached=False)
-    return Debt(node=node, owed=one, stands=standing(told, one.undoing, parts=parts))
+def _debt(node: NodeName, one: OwedChange, read: Reading[HostFacts], parts: Collection[str]) -> Debt:
+    if isinstance(read, Unknown):
+        return Debt(node=node, owed=one, stands=read, reached=False)
+    return Debt(node=node, owed=one, stands=standing(read, one.undoing, parts=parts))
 
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
     """The changes that were agreed to. If the host's state has changed since, the change becomes unknown."""
     agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
-    later = Unknown(reason="it changed after the question was shown: look again")
+    later = Unknown(reason="it changed after the question was shown; run the command again")
     return [
         Debt(node=debt.node, owed=debt.owed, stands=later)
         if isinstance(debt.stands, Ours) and agreed.get((debt.node, debt.owed.subject)) != debt.stands

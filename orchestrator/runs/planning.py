@@ -63,7 +63,9 @@ class Preparation:
         before = self.started.policy.selection.started_before
         if self.started.nodes or before is None:
             return None
-        return f"{self.view.name}: nothing is due: no selected node started before {stamp_seconds(before)}"
+        return (
+            f"{self.view.name}: nothing to restart: no selected node started before {stamp_seconds(before)}"
+        )
 
     def plan(self) -> Plan:
         """What the run would do. Writes nothing, takes no lease."""
@@ -143,7 +145,7 @@ class Preparation:
         done = half_done(past)
         if not done:
             return None
-        all_again = "all" if self.loaded is None else "the nodes that are due now"
+        all_again = "all" if self.loaded is None else "the nodes that now need a restart"
         return (
             f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` "
             f"continues with the others; this run starts again with {all_again}"
@@ -280,9 +282,9 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
     nodes = [name for wave in now.waves for name in wave.nodes]
     new = [name for name in nodes if name not in saved.nodes]
     if new:
-        return f"{', '.join(new)} came into the selection since"
+        return f"{', '.join(new)} joined the selection since the plan was saved"
     if not nodes:
-        return f"none of its nodes ({', '.join(saved.nodes)}) is due any more"
+        return f"none of its nodes ({', '.join(saved.nodes)}) needs a restart any more"
     if tuple(nodes) != saved.nodes:
         return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
     return (

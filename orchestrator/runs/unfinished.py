@@ -237,8 +237,8 @@ def _restore_here(connection: Connection, store: StateStore, past: PastRun, serv
 def nothing_to_restore(where: str) -> str:
     """The message where the state has no run to restore."""
     return (
-        f"nothing to restore: {where} has no run that left something. What a run on another machine left is "
-        "restored with `orchestrate restore --cluster NAME`"
+        f"nothing to restore: {where} has no run with unrestored changes. For a run of another machine: "
+        "`orchestrate restore --cluster NAME`"
     )
 
 
@@ -367,8 +367,8 @@ def riak_without_record(connection: Connection, where: str, place: LeasePlace) -
     ports = connection.ports
     message = {
         LeasePlace.CLUSTER: f"no run has left a record on the hosts of {ports.name}",
-        LeasePlace.STATE: f"{where} has no run that left anything on {ports.name}. With `lease: state` in "
-        "the playbook nothing is written to the hosts: restore a run with its own state file (--state)",
+        LeasePlace.STATE: f"{where} has no run with unrestored changes on {ports.name}. With `lease: state` "
+        "in the playbook nothing is written to the hosts: restore a run with its own state file (--state)",
     }[place]
     read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
     left: tuple[str, ...] = ()
@@ -379,7 +379,7 @@ def riak_without_record(connection: Connection, where: str, place: LeasePlace) -
     else:
         message += f". Transfer limits are now: {_limits(read.settings.transient)}"
     if isinstance(read.cluster, Unknown):
-        message += f". Who is up cannot be read: {read.cluster.reason}"
+        message += f". The state of the nodes cannot be read: {read.cluster.reason}"
         code = ExitCode.NOT_RESTORED
     elif down := sorted(ports.members(read.cluster).keys() - read.cluster.members.keys()):
         message += f". Down: {', '.join(down)}; start them on their hosts"

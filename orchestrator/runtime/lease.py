@@ -32,7 +32,7 @@ from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, Wat
 Watching = Callable[[LeaseRecord, Seconds], None]
 """Called with another run's lease that is being watched, and the seconds until it may be taken over."""
 
-_NOT_TAKEN: Final = "the lease was never taken, or was given back"
+_NOT_TAKEN: Final = "the lease was never taken, or was released"
 _JOIN_SECONDS: Final[Seconds] = 5.0
 
 
@@ -279,7 +279,7 @@ class _Hold:
         if found is None:
             # Before the expiry no run may have taken it over.
             overslept = self._clock.now() - self.refreshed > self._terms.expiry
-            who = "another run took it over and gave it back, or somebody" if overslept else "somebody"
+            who = "another run took it over and released it, or somebody" if overslept else "somebody"
             self.lost = self.lost or f"no run: its record is gone from {self.place.name} ({who} removed it)"
         elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
             self.successor = Successor(

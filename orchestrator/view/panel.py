@@ -287,7 +287,7 @@ def _node_line(cell: NodeCell, glyphs: Glyphs) -> Text:
     line = Text(f"{glyphs.phases[cell.phase]} {cell.name} ", style=_STYLES[cell.phase])
     line.append(f"{cell.phase.value} for {duration(cell.seconds)}", style="default")
     if cell.starts > 1:
-        line.append(f", start asked {cell.starts} times", style="yellow")
+        line.append(f", start sent {cell.starts} times", style="yellow")
     return line
 
 

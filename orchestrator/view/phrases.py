@@ -15,7 +15,7 @@ from orchestrator.view.text import counted, listed, one_line
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
     Outcome.HELD: "held: nothing is left half done",
-    Outcome.FAILED: "failed: a node or host did not come through; the run can be resumed",
+    Outcome.FAILED: "failed: a node or host failed; the run can be resumed",
     Outcome.INTERRUPTED: "interrupted; the run can be resumed",
     Outcome.PAUSED: "paused as requested; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
@@ -62,13 +62,13 @@ def _awaited(state: RunState) -> str:
         case Phase.REJOINED:
             return f"{names} to be back in the cluster, on several readings"
         case Phase.REASSIGNED:
-            return "the copies to be as they were before the run"
+            return "the copies of the restarted nodes to be started again"
         case Phase.SETTLED:
             return "the next wave"
         case Phase.FINISHING:
             return "the settings to be restored"
         case Phase.STANDING_DOWN:
-            return "our nodes to be started and the settings to be restored"
+            return "the nodes of this run to be started and the settings to be restored"
         case Phase.ENDED:
             return "nothing"
         case _:
@@ -86,9 +86,9 @@ def _gated(holds: tuple[Hold, ...], names: str) -> str:
 
 
 _OF_RIAK: Final = {
-    Phase.REASSIGNED: "handoff to be done: nothing that waits, nothing that moves, every partition running",
+    Phase.REASSIGNED: "handoff: no transfer waiting or active, every primary partition running",
     Phase.FINISHING: "the transfer limits to be restored",
-    Phase.STANDING_DOWN: "our nodes to be started and the transfer limits to be restored",
+    Phase.STANDING_DOWN: "the nodes of this run to be started and the transfer limits to be restored",
 }
 """Phases that wait for copies and settings on other kinds of cluster."""
 
@@ -110,7 +110,7 @@ def _down(state: RunState) -> str:
         by_phase.setdefault(node.phase, []).append(node.name)
     doing = {
         NodePhase.STOPPING: "to stop",
-        NodePhase.STOPPED: "to be worked on while down",
+        NodePhase.STOPPED: "to finish hooks, tuning or the reboot",
         NodePhase.STARTING: "to come up",
     }
     return "; ".join(

@@ -77,7 +77,7 @@ def plan_text(plan: Plan) -> str:
     lines = [
         f"Plan for {plan.cluster}: {server}, strategy {plan.strategy.value}",
         f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
-        *([f"times rest on: {plan.predicted_from}"] if plan.predicted_from else []),
+        *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
         f"fingerprint {plan.fingerprint}",
         "",
         *_holds(plan),
@@ -218,6 +218,6 @@ def leftover_lines(leftovers: Sequence[LoaderLeftover]) -> list[str]:
         if put_right:
             fate = f"set to {'the default' if wanted is None else wanted} after the merge"
         else:
-            fate = "not changed: force_merge.put_right of the playbook does not have it"
+            fate = "not changed: force_merge.put_right of the playbook does not name it"
         lines.append(f"found: {name} {found} on {listed(indices, 5)}; {fate}")
     return lines

@@ -315,7 +315,7 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
         f"rehearsed, seed {end.seed}: {took}; {wrong}",
         f"  settings: {'NOT RESTORED' if end.not_as_found else 'restored'}",
         *(f"    {each}" for each in end.not_as_found),
-        *(["  settings changed by others during the run, and left so:"] if end.by_others else ()),
+        *(["  settings that others changed during the run (new values kept):"] if end.by_others else ()),
         *(f"    {each}" for each in end.by_others),
         f"  nodes down: {listed(end.down) if end.down else 'none'}",
         *([f"  nodes that run and are not in the cluster: {listed(end.apart)}"] if end.apart else ()),

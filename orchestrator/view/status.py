@@ -165,7 +165,7 @@ def _not_restored(number: int, alive: bool | None, *, restored: bool) -> str:  #
     """Only the journal is read: a restore with another state file is not in it."""
     if restored:
         return "  not restored: nothing; another run has restored what it changed"
-    unseen = ", by this state; a restore with another one is not in it" if number and alive is False else ""
+    unseen = " (a restore from another state database is not shown)" if number and alive is False else ""
     return f"  not restored: {number or 'nothing'}{unseen}"
 
 

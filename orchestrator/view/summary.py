@@ -277,9 +277,9 @@ def _how_many(end: Summary) -> str:
 
 
 BY_OPERATIONS: Final = (
-    "From version 6 on, a copy that comes back is brought up to date by the operations that it missed: few "
-    "bytes are copied, merged or not, and a merge does not make the files of two copies equal. What a "
-    "restart after a merge does for files, it does on 0.90 to 5."
+    "From version 6 on, a returning copy replays the operations that it missed. So few bytes are copied, "
+    "with or without a merge. A restart after a merge makes the files of two copies equal only before "
+    "version 6."
 )
 """Operation-based recovery: sequence numbers, and retention leases that keep the operations."""
 

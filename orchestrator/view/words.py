@@ -135,9 +135,9 @@ def _sight(event: _Sight) -> str:
         case ev.WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case ev.HookUnproven(node=node, number=number):
-            return f"{node}: hook while_stopped {number} may have run beside the process; it runs again"
+            return f"{node}: hook while_stopped {number} may have run while the process was up; it runs again"
         case ev.OwedAgain(node=node, what=what, why=why):
-            return f"{node} still needs {', '.join(what)}: {why}; it gets another turn"
+            return f"{node} still needs {', '.join(what)}: {why}; it is restarted again in a later wave"
         case _:
             assert_never(event)
 
@@ -215,7 +215,7 @@ def _lease(event: LeaseEvent) -> str:
         case ev.LeaseRegained(holder=holder):
             return f"lease refreshed again, holder {holder}"
         case ev.LeaseLost(reason=reason):
-            return f"lease lost: {one_line(reason)}; no further node is stopped, nodes down are started"
+            return f"{one_line(reason)}; no further node is stopped, nodes down are started"
         case ev.Deposed(successor=run, owner=owner, epoch=epoch):
             lease = f", lease epoch {epoch}" if epoch else ""
             return (

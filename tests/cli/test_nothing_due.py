@@ -20,7 +20,7 @@ from tests.cli.small_cluster import SmallCluster
 OLD, RECENT = 1_000, 1_700_000_000_000
 """Starts of the nodes, in milliseconds."""
 BEFORE = ("--started-before", "2000-01-01T00:00Z")
-NOTHING = "lab: nothing is due: no selected node started before 2000-01-01T00:00:00Z"
+NOTHING = "lab: nothing to restart: no selected node started before 2000-01-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_saved_plan_without_a_due_node_does_not_fit(
     assert run(["plan", "--cluster", file, "--out", str(saved), *BEFORE]) == ExitCode.DONE
     cluster.started = RECENT
     assert run(["apply", str(saved), "--yes"]) == ExitCode.PLAN_MISMATCH
-    assert "none of its nodes (es2, es3, es1) is due any more" in capsys.readouterr().err
+    assert "none of its nodes (es2, es3, es1) needs a restart any more" in capsys.readouterr().err
 
 
 def test_whether_it_is_due_must_be_known(

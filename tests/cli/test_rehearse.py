@@ -378,7 +378,7 @@ def test_a_selection_of_which_nothing_is_due_is_no_rehearsal(
     cluster.started = 4_000_000_000_000
     file = cluster.write_file(console.folder)
     assert run(["rehearse", "--cluster", file, "--started-before", "2020-01-01T00:00Z"]) == ExitCode.DONE
-    assert "nothing is due" in capsys.readouterr().err
+    assert "nothing to restart" in capsys.readouterr().err
 
 
 def test_every_node_of_the_cluster_is_rehearsed(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

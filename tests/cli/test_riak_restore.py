@@ -62,7 +62,7 @@ def test_without_a_lease_on_the_hosts_the_other_state_is_named(
 ) -> None:
     code, said = restored(stage, console, capsys, LeasePlace.STATE)
     assert code == ExitCode.DONE
-    assert said.startswith(f"{WHERE} has no run that left anything on ring")
+    assert said.startswith(f"{WHERE} has no run with unrestored changes on ring")
     assert "with its own state file (--state)" in said
 
 

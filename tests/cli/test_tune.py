@@ -135,7 +135,7 @@ def test_hosts_are_made_as_the_profile_wants_and_brought_back(hosts: ValuedHosts
     assert tune(where, ledger) is ExitCode.DONE
     assert hosts.values == {ES1: WANTED, ES2: WANTED}
     assert "every host is as the profile wants it" in said(where)
-    assert "transparent_hugepage.enabled: counts for processes that start from now on" in noted(where)
+    assert "transparent_hugepage.enabled: applies to processes that start from now on" in noted(where)
     assert "`orchestrate restart --cluster prod`" in noted(where)
     assert ledger.addresses() == {ES1: "10.0.0.1", ES2: "10.0.0.2"}
     back = scene_of(hosts)

@@ -146,7 +146,7 @@ def test_the_shipped_profile_sets_a_host_right_and_is_taken_back(host: RiakHosts
     conf = host.exec("riak1", "cat", CONF).stdout
     assert f"erlang.schedulers.total = {fewer}\nerlang.schedulers.online = {fewer}\n" in conf
     assert f"[smp:{SCHEDULERS}:{SCHEDULERS}]" in host.stats("riak1")["sys_system_version"]
-    assert "erlang.schedulers: counts for processes that start from now on" in said
+    assert "erlang.schedulers: applies to processes that start from now on" in said
     code, lines, said = asked("tune", "check", "--profile", "riak")
     assert (code, drift(lines)) == (DONE, set()), said
 

@@ -302,6 +302,6 @@ def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: P
         # Sent again, it finds itself done.
         again = hosts.perform(action)
         assert isinstance(again, Done)
-        assert "2 there already" in again.output
+        assert "2 made before" in again.output
     finally:
         hosts.close()

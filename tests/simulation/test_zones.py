@@ -124,7 +124,7 @@ def test_no_wave_is_wider_than_it_was_planned() -> None:
     state = play(simulation, simulation.begin(by_zone(), planned=planned))
     _done(state, world)
     assert _waves(simulation) == list(planned)
-    assert _whys(simulation)[0] == "the remaining nodes of zone b; no wider than planned"
+    assert _whys(simulation)[0] == "the remaining nodes of zone b; no larger than planned"
 
 
 def test_a_canary_is_counted_in_nodes() -> None:

@@ -124,7 +124,7 @@ def _warn_of_processes(made: Sequence[Made], cluster: str, context: Context) -> 
     if late:
         names = ", ".join(dict.fromkeys(one.state.tunable for one in late))
         context.warn(
-            f"{names}: counts for processes that start from now on; the nodes that run have it after "
+            f"{names}: applies to processes that start from now on; for running nodes: "
             f"`orchestrate restart --cluster {cluster}`"
         )
 

@@ -77,9 +77,10 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
         if not isinstance(seen.cluster, Unknown) and seen.cluster.master is None:
             yield "master", "the cluster has no elected master"
         if seen.at < state.process.acted_at:
-            yield "reading", f"taken {state.process.acted_at - seen.at:.1f} s before the last change"
+            early = state.process.acted_at - seen.at
+            yield "reading", f"taken {early:.1f} s before the last action of this run"
         if not isinstance(seen.health, Unknown) and not seen.health.settled:
-            yield "health", "the master did not work off its queue in time: the reading may be old"
+            yield "health", "the master's task queue was not empty in time, so the reading may be old"
 
     return observation_is_fresh
 
@@ -109,9 +110,9 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
         return
     settings = question.observation.settings
     failure = question.state.failure_of(ProbeSettings())
-    reason = failure.reason if failure else "no update was accepted yet"
+    reason = failure.reason if failure else "the cluster has not accepted a settings update yet"
     archived = () if isinstance(settings, Unknown) else settings.archived
-    names = f"; archived settings stand there: {some(list(archived))}" if archived else ""
+    names = f"; there are archived settings: {some(list(archived))}" if archived else ""
     yield "cluster settings", reason + names
 
 
@@ -128,7 +129,8 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
         if isinstance(host, Unknown) or host.service not in _GOING:
             continue
         if name in present and name not in question.wave.nodes:
-            yield f"node {name}", f"its service does not run, so it leaves in a moment: {host.detail}"
+            why = f"its service is not running, so this node is about to leave the cluster: {host.detail}"
+            yield f"node {name}", why
     for node in question.state.nodes.values():
         if node.phase is NodePhase.FAILED:
             yield f"node {node.name}", f"failed in this run: {node.failure}"

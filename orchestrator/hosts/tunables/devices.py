@@ -79,7 +79,7 @@ class QueueTunable:
         return Reads(queue=(self.attribute.removeprefix("queue/"),))
 
     def line(self, setting: TuningSetting) -> str:
-        """One word for each kind of disk; `-` = the profile wants nothing of it."""
+        """One word for each kind of disk; `-` = the profile has no value for it."""
         wanted = setting.wanted
         words = [wanted if isinstance(wanted, str) else wanted.get(kind, "-") for kind in KINDS]
         return shlex.join(["disks", self.attribute.removeprefix("queue/"), *words])
@@ -192,7 +192,7 @@ def _wanted(
         return _unread(", ".join(wanted.values()), device.name, why)
     kind = ROTATIONAL if turns else SSD
     word = wanted.get(kind)
-    return word if word is not None else Absent(of=device.name, why=f"the profile wants nothing of {kind}")
+    return word if word is not None else Absent(of=device.name, why=f"the profile has no value for {kind}")
 
 
 def _unread(wanted: str, of: str, why: str) -> Part:

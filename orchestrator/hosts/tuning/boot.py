@@ -49,8 +49,8 @@ FILES: Final = (
 )
 """What is read of every host."""
 SERVICES: Final = (NAME, PATH_NAME)
-SET_BY_US: Final = "set by our unit, enabled"
-NOT_SET: Final = "not set by us"
+SET_BY_US: Final = "set by orchestrate's unit, enabled"
+NOT_SET: Final = "not set by orchestrate"
 _OFF: Final = ServiceMode(running=False, enabled=False)
 _SHARED: Final = (SCRIPT, UNIT, PATH_UNIT, INIT)
 

@@ -383,7 +383,7 @@ class _Round:
             return dict(answers)
 
     def _run(self, node: NodeName, command: Command, answers: _Answers) -> None:
-        answer: Reading[CommandOutput] = Unknown(reason="a defect of this program ended the question")
+        answer: Reading[CommandOutput] = Unknown(reason="a defect of this program ended the request")
         try:
             answer = self.runner.run(node, command)
         finally:

@@ -210,7 +210,7 @@ def test_a_life_that_is_not_told_says_why() -> None:
     nameless = _nameless(_question())
     subject = f"node {TWO}"
     why = "its process is unknown: "
-    assert _lives(nameless) == [(subject, f"{why}neither `riak pid` nor /proc on its host say")]
+    assert _lives(nameless) == [(subject, f"{why}neither `riak pid` nor /proc on its host shows it")]
     asked = _riak(nameless, unidentified={TWO: "its machine is another one's"})
     assert _lives(asked) == [(subject, f"{why}its machine is another one's")]
     assert _lives(_viewing(nameless, riak=None)) == _lives(nameless)

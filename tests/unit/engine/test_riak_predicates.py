@@ -192,7 +192,7 @@ def test_every_predicate_of_the_ring_has_its_scenarios() -> None:
     said = {each.name for each in PREDICATES if list(each.check(unread)) == [("cluster", WHY.reason)]}
     assert said == set(ALONE)
     nothing = viewing(about(HEALTHY), riak=None)
-    reason = ("cluster", "nothing was read of the ring")
+    reason = ("cluster", "the ring was not read")
     assert {each.name for each in PREDICATES if list(each.check(nothing)) == [reason]} == set(ALONE)
 
 
@@ -253,9 +253,9 @@ def test_the_evidence_names_who_is_meant() -> None:
     silent = replace(HEALTHY, ring_ready=RingReady(agreed=False, down=(TWO,)))
     assert said(silent, "ring_ready") == [f"{TWO} cannot be asked about the ring"]
     left_out = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=NODES[:7]))
-    assert said(left_out, "ring_ready") == [f"{NODES[7]} agreed or belong, but not both"]
+    assert said(left_out, "ring_ready") == [f"{NODES[7]} are members or agreed on the ring, but not both"]
     stranger = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=names(9)))
-    assert said(stranger, "ring_ready") == [f"{names(9)[8]} agreed or belong, but not both"]
+    assert said(stranger, "ring_ready") == [f"{names(9)[8]} are members or agreed on the ring, but not both"]
 
 
 def test_a_member_that_keeps_its_share_is_not_named() -> None:
@@ -322,12 +322,12 @@ def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None
         ("joining1", "no_pending_ownership_change", "5 partitions change their owner"),
         ("joining1", "no_transfers", "dev2@127.0.0.1 has 16 partitions waiting to be handed off"),
         ("joining2", "ring_ready", "it reports that the ring is not ready"),
-        ("dev2down", "all_members_up", "cluster status has it as valid, down!"),
+        ("dev2down", "all_members_up", "cluster status shows valid, down!"),
         ("dev2down", "no_transfers", "dev2@127.0.0.1 could not be contacted"),
         ("dev2down", "ring_ready", "dev2@127.0.0.1 cannot be asked about the ring"),
         ("claimantdown", "ring_ready", "it does not answer, so it is unknown whether the ring is ready"),
-        ("claimantdown", "all_members_up", "cluster status has it as valid, down!"),
-        ("misc", "all_members_up", "cluster status has it as down, down"),
+        ("claimantdown", "all_members_up", "cluster status shows valid, down!"),
+        ("misc", "all_members_up", "cluster status shows down, down"),
         ("misc", "ring_ready", "dev3@127.0.0.1 cannot be asked about the ring"),
     ]:
         with subtests.test(state=state, name=name, evidence=evidence):

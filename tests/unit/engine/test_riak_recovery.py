@@ -100,7 +100,7 @@ LACKS: dict[str, tuple[Change, str]] = {
     ),
     "one left out": (
         _ring_ready(RingReady(agreed=True, nodes=tuple(name for name in NODES if name != FIVE))),
-        f"ringready: {FIVE} did not say",
+        f"ringready: {FIVE} did not answer",
     ),
     "a peer unread": (
         _signs(FIVE, stats=SILENT),
@@ -162,7 +162,7 @@ def test_what_its_peers_lack_is_not_held_against_it() -> None:
 
 
 def test_a_node_of_which_nothing_was_read_is_not_back() -> None:
-    assert not_back(replace(SEEN, riak=None), TWO) == "nothing was read of the ring"
+    assert not_back(replace(SEEN, riak=None), TWO) == "the ring was not read"
     signs = {name: sign for name, sign in RIAK.signs.items() if name != TWO}
     assert (not_back(_with(lambda riak: replace(riak, signs=signs)), TWO) or "").startswith("/ping: ")
 
@@ -207,7 +207,7 @@ def test_one_node_that_calls_them_clean_is_not_enough() -> None:
 
 
 def test_transfers_that_were_not_read_keep_the_wave() -> None:
-    assert unsettled(RUN, replace(SEEN, riak=None)) == "nothing was read of the transfers"
+    assert unsettled(RUN, replace(SEEN, riak=None)) == "the transfers were not read"
     assert (
         unsettled(RUN, _with(lambda riak: replace(riak, transfers=SILENT))) == f"transfers: {SILENT.reason}"
     )

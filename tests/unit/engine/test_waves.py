@@ -287,7 +287,7 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
         ),
         (("es1+es2", "es1+es4"), 3, "es1 es3", "zone a without es2 (rule: index es1+es2: two copies)"),
         (("es1",), None, "es2 es3 es4", "zone a without es1 (rule: index es1: two copies)"),
-        (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: refused even alone"),
+        (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: held even alone"),
         ((), 2, "es1 es2", "2 nodes of zone a, then a pause (--pause-after)"),
         ((), 9, "es1 es2 es3 es4", "all of zone a"),
     ]:

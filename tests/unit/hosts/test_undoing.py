@@ -52,7 +52,7 @@ def tuned(profile: str | None) -> HostFacts:
     return replace(facts_of({}), tuned=profile)
 
 
-BACK, GONE = Back(why="it has its original value"), Back(why="is there no more")
+BACK, GONE = Back(why="it has its original value"), Back(why="no longer exists")
 CASES: list[tuple[HostFacts, Change, Standing]] = [
     (files(thp="always madvise [never]\n"), VALUE, Ours(change=VALUE)),
     (files(thp="[always] madvise never\n"), VALUE, BACK),

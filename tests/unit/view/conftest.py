@@ -99,7 +99,7 @@ def examples() -> list[event.Event]:
         ),
         event.LeaseTaken(epoch=3, holder="ops@bastion1"),
         event.LeaseTaken(epoch=4, holder="ops@bastion2", takeover=True),
-        event.LeaseLost(reason="epoch 4 stands, of ops@bastion2"),
+        event.LeaseLost(reason="the lease is lost to run run-2 of ops@bastion2 in the cluster"),
         event.LeaseRegained(holder="ops@bastion1"),
         event.BaselineRecorded(missing=(), incarnations={ES[0]: Incarnation()}),
         event.BaselineRecorded(missing=(missing,), incarnations={name: Incarnation() for name in ES}),
@@ -182,7 +182,9 @@ def examples() -> list[event.Event]:
                 event.IndexTaken(index="logs", index_uuid="u1", replicas=1, filters="", started=((3, 2),)),
             ),
         ),
-        event.NotWaitedFor(shards=(missing,), why="these copies have no place, and no wave took them down"),
+        event.NotWaitedFor(
+            shards=(missing,), why="no node can hold these copies, and no wave of this run took them down"
+        ),
         event.FallbacksHome(number=1, seconds=31.0),
         NotHastened(nodes=ES[:2], why="only Riak 3.2 can be hastened, and this is 3.0.16"),
         event.RedExcused(count=1, subjects=("[new][0]",)),
@@ -191,7 +193,7 @@ def examples() -> list[event.Event]:
         event.MembersMissed(back=ES[1:2]),
         event.StoodStill(nodes=ES[:1], seconds=570.0),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
-        event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came back before this was done"),
+        event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came up before this was done"),
         event.Deposed(successor="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
         TuningApplied(node=ES[0], tunable=TUNE.tunable, found=TUNE.found, wanted=TUNE.wanted),
         TuningMissed(node=ES[0], tunable="numad", why="sudo refused", on_failure=OnFailure.WARN),

@@ -198,7 +198,7 @@ def test_the_summary_tells_before_and_after_and_the_bytes(samples: Any, golden: 
         "operations_replayed": 0,
     }
     assert recovery["by_node"]["es3"]["bytes_copied"] is None
-    assert "0.90 to 5" in recovery["note"]
+    assert "only before version 6" in recovery["note"]
 
 
 def test_a_merge_that_goes_on_is_not_called_merged(samples: Any) -> None:

@@ -55,7 +55,7 @@ def test_a_rehearsal_names_what_others_left() -> None:
     )
     assert rehearsed_lines(end)[1:] == [
         "  settings: restored",
-        "  settings changed by others during the run, and left so:",
+        "  settings that others changed during the run (new values kept):",
         "    cluster.routing.allocation.enable: was absent, is none",
         "  nodes down: none",
         "  nodes that run and are not in the cluster: es3",

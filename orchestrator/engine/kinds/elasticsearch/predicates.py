@@ -37,7 +37,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
     yield from _foreign_settings(question, settings, view)
     foreign = [name for name in view.voting_exclusions if name not in question.state.unrestored.excluded]
     if foreign:
-        yield "voting exclusions", f"{some(sorted(foreign))}: made by somebody else"
+        yield "voting exclusions", f"{some(sorted(foreign))}: made outside this run"
     if view.shutdowns:
         yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
     yield from _indices_that_would_not_return(question, view)
@@ -50,7 +50,7 @@ def _indices_that_would_not_return(question: Question, view: ClusterView) -> Ite
         own = index.allocation_enable
         returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
         if not returns:
-            why = f"its index.routing.allocation.enable is {own}: what the wave has of it would not come back"
+            why = f"its index.routing.allocation.enable is {own}: its copies would not come back"
             yield f"index {index.name}", why
 
 

@@ -24,7 +24,7 @@ def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
     for name in question.wave.nodes:
         node = view.node(name)
         if node is not None and node.incarnation == Incarnation():
-            why = unidentified.get(name, "neither `riak pid` nor /proc on its host say")
+            why = unidentified.get(name, "neither `riak pid` nor /proc on its host shows it")
             yield f"node {name}", f"its process is unknown: {why}"
 
 

@@ -39,7 +39,7 @@ def ring_of(question: Question) -> Reading[RiakView]:
     view = question.observation.cluster
     if isinstance(view, Unknown):
         return view
-    return view.riak if view.riak is not None else Unknown(reason="nothing was read of the ring")
+    return view.riak if view.riak is not None else Unknown(reason="the ring was not read")
 
 
 def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
@@ -68,9 +68,10 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     else:
         members = _members(view)
         if isinstance(members, Unknown):
-            yield "ring", f"who must agree is unknown: {members.reason}"
+            yield "ring", f"which nodes must agree is unknown: {members.reason}"
         elif members != frozenset(ready.nodes):
-            yield "ring", f"{_names(members ^ frozenset(ready.nodes))} agreed or belong, but not both"
+            apart = _names(members ^ frozenset(ready.nodes))
+            yield "ring", f"{apart} are members or agreed on the ring, but not both"
     status = view.ring_status
     if isinstance(status, Unknown):
         yield "claimant", status.reason
@@ -118,7 +119,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     for member in cluster.members:
         if member.availability is not Availability.UP or member.membership is Membership.DOWN:
             said = f"{member.membership.value}, {member.availability.value}"
-            yield member.node, f"cluster status has it as {said}"
+            yield member.node, f"cluster status shows {said}"
         elif isinstance(stats := view.signs.get(member.node, SignsOfLife()).stats, Unknown):
             yield member.node, f"its /stats cannot be read, which show when a node is back: {stats.reason}"
     listed = frozenset(member.node for member in cluster.members)

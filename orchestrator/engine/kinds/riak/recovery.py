@@ -36,7 +36,7 @@ def not_back(view: ClusterView, node: NodeName) -> str | None:
 def _lacking(view: ClusterView, node: NodeName) -> Iterator[str]:
     riak = view.riak
     if riak is None:
-        yield "nothing was read of the ring"
+        yield "the ring was not read"
         return
     signs = riak.signs.get(node, SignsOfLife())
     if isinstance(signs.ping, Unknown) or not signs.ping:
@@ -60,7 +60,7 @@ def _ring_agrees(riak: RiakView, view: ClusterView) -> Iterator[str]:
         yield f"ringready: {apart} do not agree on the ring"
     elif not view.members.keys() <= set(ready.nodes):
         unasked = ", ".join(sorted(view.members.keys() - set(ready.nodes)))
-        yield f"ringready: {unasked} did not say"
+        yield f"ringready: {unasked} did not answer"
 
 
 def _peers_see(riak: RiakView, view: ClusterView, node: NodeName) -> Iterator[str]:
@@ -91,7 +91,7 @@ def unsettled(state: RunState, view: ClusterView) -> str | None:
     The counters in `/stats` can prove that handoff still runs. They never prove that it is done.
     """
     if view.riak is None:
-        return "nothing was read of the transfers"
+        return "the transfers were not read"
     if view.riak.beyond:
         return f"{sum(view.riak.beyond.values())} vnodes to be handed off to their owners, by /stats"
     found = next(no_transfers(view.riak, frozenset()), None)

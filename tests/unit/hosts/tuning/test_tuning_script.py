@@ -97,7 +97,7 @@ def there_and_back(tree: ChangingHost, shell: str, *changes: Change) -> None:
     after = tree.snapshot()
     assert after != before
     assert isinstance(again := tune(tree, shell, *changes), Done)
-    assert again.output.startswith(f"0 changes made, {len(changes)} there already")
+    assert again.output.startswith(f"0 changes made, {len(changes)} made before")
     assert tree.snapshot() == after
     assert isinstance(tune(tree, shell, *back(changes)), Done)
     assert tree.snapshot() == before
@@ -125,7 +125,7 @@ def test_tabs_and_blanks_of_a_value_are_the_same(tree: ChangingHost, shell: str)
     tree.write("/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
     change = ValueChange(path="/proc/sys/net/ipv4/tcp_rmem", found="1", wanted="4096 131072  6291456")
     assert isinstance(found := tune(tree, shell, change), Done)
-    assert "1 there already" in found.output
+    assert "1 made before" in found.output
     assert tree.says("calls") == ["0"]
 
 
