@@ -497,8 +497,8 @@ def test_allowed_writes_go_on_and_say_what_that_means() -> None:
     run.until_sent()
     warnings = [event.what for event in run.events if isinstance(event, MergeWarned)]
     assert len(warnings) == 1
-    assert "makes new segments" in warnings[0]
-    assert "a segment above 5.4 GB is not merged again by itself" in warnings[0]
+    assert "new writes make new segments" in warnings[0]
+    assert "the server does not merge a segment above 5.4 GB again" in warnings[0]
     run.merged("posts", segments=6)
     run.change("posts", writes=Writes(operations=190, sequence=189))
     run.until(Phase.FINISHING)
