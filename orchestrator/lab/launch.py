@@ -113,8 +113,11 @@ def _modular(distribution: Distribution, home: Path) -> tuple[str, ...]:
 def _before_six(distribution: Distribution, home: Path, folder: Path) -> tuple[str, ...]:
     """The start scripts' line without the collector's flags, which later releases of Java refuse."""
     config = str(folder / "config")
-    main = "org.elasticsearch.bootstrap.Elasticsearch"
+    spelled = "ElasticSearch" if distribution.before(1) else "Elasticsearch"
+    main = f"org.elasticsearch.bootstrap.{spelled}"
     paths = (f"-Des.path.home={home}", "-cp", f"{home}/lib/*")
+    if distribution.before(2):
+        return (f"-Des.path.conf={config}", "-Des.foreground=yes", *paths, main)
     if distribution.before(5):
         return (f"-Des.path.conf={config}", *paths, main, "start")
     return (*paths, main, f"-Epath.conf={config}")

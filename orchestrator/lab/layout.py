@@ -181,6 +181,8 @@ def node_settings(
         manager = "cluster_manager" if opensearch and distribution.major > 1 else "master"
         settings["discovery.seed_hosts"] = seeds
         settings[f"cluster.initial_{manager}_nodes"] = ",".join(masters)
+    if distribution.before(2):
+        settings["discovery.zen.ping.multicast.enabled"] = "false"
     if distribution.before(5):
         settings["path.plugins"] = str(folder / "plugins")  # by default in the archive, which all nodes share
     if node.roles is not None and distribution.before(7, 9):

