@@ -5,8 +5,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-# Two processes; tests on servers are one group, which one of them begins with (tests/workers.py).
-SHARED := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Three processes; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
+SHARED := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 ON_SERVERS := real or docker or airflow
 JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 

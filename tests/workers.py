@@ -1,8 +1,8 @@
-"""How `make test` shares the tests out over two processes, and what it shows of them (a plugin of pytest).
+"""How `make test` shares the tests out over processes, and what it shows of them (a plugin of pytest).
 
-Tests on real servers share the machine's ports, addresses and memory: they are one group, for one process,
-and begin first, because they take longest. The whole simulated runs come next, all others take the rest.
-With `pytest` alone there is one process, and the order is the same.
+Nodes as processes share the machine's ports, hosts in containers share addresses. So the tests on each are a
+group, for one process, and begin first, because they take longest and mostly wait. The whole simulated runs
+come next, all others take the rest. With `pytest` alone there is one process, and the order is the same.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pytest
 from tests.integration.hostlab import docker
 from tests.simulation.whole_runs import GROUP
 
-SERVERS: Final = "servers"
-ON_SERVERS: Final = ("real", "docker", "airflow")
+ON_SERVERS: Final = {"real": "nodes", "airflow": "nodes", "docker": "hosts"}
+"""The mark of a test on servers, and its group."""
 SLOW: Final = (
     "tests/cli/test_bulk.py",
     "tests/cli/test_init.py",
@@ -82,8 +82,9 @@ _ENDING_SECONDS: Final = 180.0
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Any:
     """Name the group of tests on servers, mark the slow ones, and put the long groups first."""
     for item in items:
-        if any(item.get_closest_marker(name) for name in ON_SERVERS):
-            item.add_marker(pytest.mark.xdist_group(SERVERS))
+        for mark, group in ON_SERVERS.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.xdist_group(group))
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
     items.sort(key=_turn)
@@ -106,7 +107,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _turn(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
-    return {SERVERS: 0, GROUP: 1}.get(mark.args[0], 2) if mark else 2
+    order = (*dict.fromkeys(ON_SERVERS.values()), GROUP)
+    return order.index(mark.args[0]) if mark and mark.args[0] in order else len(order)
 
 
 def pytest_report_header() -> list[str]:
@@ -145,7 +147,7 @@ class Workers:
         self._nodes: list[Any] = []
         self._began = self._shown = time.monotonic()
         self._done = self._failed = self._all = 0
-        self._on_servers = ""
+        self._on_servers: dict[str, str] = {}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
@@ -163,9 +165,10 @@ class Workers:
         self._all = len(ids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note the test that is on servers now."""
-        if nodeid.endswith(f"@{SERVERS}"):
-            self._on_servers = nodeid.rpartition("/")[2]
+        """Note the test of each group that is on servers now."""
+        name, _, group = nodeid.rpartition("@")
+        if group in ON_SERVERS.values():
+            self._on_servers[group] = name.rpartition("/")[2]
         self._show()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -199,7 +202,7 @@ class Workers:
         if now - self._shown >= _EVERY_SECONDS:
             self._shown = now
             passed = f"{now - self._began:.0f} s: {self._done} of {self._all} tests, {self._failed} failed"
-            self._line(f"{passed}; on servers: {self._on_servers}" if self._on_servers else passed)
+            self._line("; ".join([passed, *(f"{group}: {name}" for group, name in self._on_servers.items())]))
 
     def _line(self, text: str) -> None:
         terminal = self._config.pluginmanager.getplugin("terminalreporter")

@@ -1,4 +1,4 @@
-"""`make test` shares its tests out over two processes: none is left out, and no server is left behind."""
+"""`make test` shares its tests out over processes: none is left out, and no server is left behind."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ def test_quick(): pass
 def test_on_hosts(server): pass
 
 
+@pytest.mark.docker
+def test_on_hosts_too(server): pass
+
+
+@pytest.mark.real
+def test_on_nodes_too(server): pass
+
+
 @pytest.mark.real
 def test_on_nodes(server):
     fifo = os.environ.get("FIFO")
@@ -79,23 +87,26 @@ def _names(folder: Path, beginning: str) -> list[str]:
     return sorted(path.name.removeprefix(beginning) for path in folder.glob(f"{beginning}*"))
 
 
-def test_servers_are_started_in_one_process_and_ended(tmp_path: Path) -> None:
+def test_each_kind_of_server_is_started_in_one_process_and_ended(tmp_path: Path) -> None:
     with _session(tmp_path, "-v") as session:
         said, _ = session.communicate(timeout=_SECONDS)
     assert session.returncode == 0, said
-    assert "23 passed" in said.splitlines()[-1]
-    assert len(_names(tmp_path, "up-")) == 1
+    assert "25 passed" in said.splitlines()[-1]
+    assert len(_names(tmp_path, "up-")) == 2
     assert _names(tmp_path, "down-") == _names(tmp_path, "up-")
     done = re.findall(r"\[(gw\d)\] .*PASSED \S+::(\w+)", said)
+    where = {test: process for process, test in done}
+    assert where["test_on_hosts"] == where["test_on_hosts_too"] != where["test_on_nodes"], said
+    assert where["test_on_nodes"] == where["test_on_nodes_too"], said
     first = dict(reversed(done))  # what each process did first
-    assert "test_on_hosts" in first.values(), said
+    assert all(test.startswith("test_on_") for test in first.values()), said
 
 
 def test_a_failure_is_named_and_counted_in_the_last_line(tmp_path: Path) -> None:
     with _session(tmp_path, WRONG="1") as session:
         said, _ = session.communicate(timeout=_SECONDS)
     assert session.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "1 failed, 22 passed" in said.splitlines()[-1]
+    assert "1 failed, 24 passed" in said.splitlines()[-1]
     assert said.count("FAILED test_shared_out.py::test_beside[7]") == 2, "at once, and in the summary"
 
 
