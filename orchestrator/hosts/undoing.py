@@ -6,7 +6,7 @@ Pure: facts in, the one change to make out.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
 from orchestrator.hosts.blocks import block_in, has_stray_marks
@@ -131,6 +131,9 @@ def standing(
         return Ours(change=ours)
     if shows == _plain(undoing[0], undoing[0].wanted):
         return Back(why="it has its original value")
+    for change in undoing:
+        if isinstance(change, ServiceChange) and shows in _halfway(change.wanted, change.found):
+            return Ours(change=change)
     return Foreign(shows=_words(shows))
 
 
@@ -183,6 +186,21 @@ def _mode(facts: ServiceFacts) -> ServiceMode | Gone:
 def _plain(change: Change, value: str | ServiceMode | None) -> Shown:
     """A value as `shown` returns it: blanks do not count in a kernel value, and count in a file."""
     return " ".join(value.split()) if isinstance(change, ValueChange) and isinstance(value, str) else value
+
+
+def _halfway(original: ServiceMode, ours: ServiceMode) -> set[ServiceMode]:
+    """The states of a service in the middle of a change, or of its inverse: a kill leaves one of them."""
+    found: set[ServiceMode] = set()
+    for mode, end in ((original, ours), (ours, original)):
+        now = replace(mode, masked=mode.masked and end.masked)
+        found.add(now)
+        now = replace(now, running=now.running and end.running)
+        found.add(now)
+        if not now.masked:
+            now = replace(now, enabled=end.enabled and not end.masked)
+            found.add(now)
+        found.add(replace(now, running=end.running))
+    return found
 
 
 def _words(shows: Shown) -> str:

@@ -81,6 +81,9 @@ CASES: list[tuple[HostFacts, Change, Standing]] = [
     (numad(masked=True), NUMAD, Ours(change=NUMAD)),
     (numad(running=True, enabled=True), NUMAD, BACK),
     (numad(running=True, masked=True), NUMAD, Foreign(shows="running, masked")),
+    (numad(enabled=True), NUMAD, Ours(change=NUMAD)),  # killed between stop and disable
+    (numad(), NUMAD, Ours(change=NUMAD)),  # killed before mask
+    (numad(running=True), NUMAD, Foreign(shows="running, disabled")),
     (numad(present=False), NUMAD, GONE),
     (tuned("orchestrate"), TUNED, Ours(change=TUNED)),
     (tuned("throughput-performance"), TUNED, BACK),

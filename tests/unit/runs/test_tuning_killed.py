@@ -1,0 +1,221 @@
+"""Tuning that is killed after every step on a host: next boot, what it replaces, and values."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+import pytest
+
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.tuning import old_ways
+from orchestrator.model.action import Done
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    BlockChange,
+    FileChange,
+    Reload,
+    TunedChange,
+    TuningProfile,
+)
+from orchestrator.runs.host_tuning import Maker, look, undo
+from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.ledger import Ledger, Tuning
+from orchestrator.runtime.store import StateStore, open_store
+from tests.fakes import host_kinds
+from tests.fakes.host_tree import HostTree
+from tests.fakes.tuned_hosts import profile, setting
+
+ES1 = NodeName("es1")
+PROFILE = profile(setting("numad", "off"), setting("vm.swappiness", "1"), setting("io_scheduler", "noop"))
+RC_LOCAL = "/etc/rc.d/rc.local"
+HEAD = "# Written by orchestrate for vm.swappiness; `orchestrate tune revert` takes it away again.\n"
+LASTED: tuple[FileChange | TunedChange | BlockChange, ...] = (
+    FileChange(path="/etc/sysctl.d/90-orchestrate-vm.swappiness.conf", found=None, wanted=f"{HEAD}x = 1\n"),
+    FileChange(
+        path="/etc/udev/rules.d/90-orchestrate-io_scheduler.rules",
+        found=None,
+        wanted=f"{HEAD}x\n",
+        reload=Reload.UDEV,
+    ),
+    FileChange(
+        path="/etc/tuned/orchestrate/tuned.conf",
+        found=None,
+        wanted=f"{HEAD}[main]\ninclude=throughput-performance\n",
+    ),
+    TunedChange(found="throughput-performance", wanted="orchestrate"),
+    BlockChange(path=RC_LOCAL, name="vm.swappiness", found=None, wanted="echo 1"),
+)
+"""What an earlier version made to last, as its ledger has it."""
+MUTATING = {
+    **dict.fromkeys(("tee", "rm", "mkdir", "rmdir", "chmod"), "*"),
+    "systemctl": "stop*|start*|enable*|disable*|mask*|unmask*|daemon-reload*",
+    "tuned-adm": "profile*|off",
+    "udevadm": "*",
+    "chkconfig": "*",
+    "service": "*stop|*start",
+}
+"""Command lines of a host that change it, as patterns of the shell."""
+KILLER = """#!/bin/sh
+case "$*" in {pattern}) ;; *) exec {real} "$@" ;; esac
+calls=$(($(cat {state}/calls) + 1)); echo "$calls" >{state}/calls
+{real} "$@"; code=$?
+if [ "$calls" = "$(cat {state}/fatal)" ]; then : >{state}/died; kill -9 0; fi
+exit "$code"
+"""
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """A host with what an earlier version made to last, and the ledger of that."""
+
+    tree: HostTree
+    state: Path
+    store: StateStore
+    before: dict[str, str]
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.store.ledger("prod")
+
+    def an_earlier_version_tuned(self) -> None:
+        """Put in place what it made to last, and its ledger."""
+        earlier = Tuning(
+            node=ES1, tunable="vm.swappiness", changes=LASTED, operator="anna", address="10.0.0.1"
+        )
+        self.ledger.record(earlier, 1.0)
+        for change in LASTED:
+            match change:
+                case FileChange(path=path, wanted=str(text)):
+                    self.tree.write(path, text)
+                case TunedChange():
+                    self.tree.write(old_ways.ACTIVE, "orchestrate\n")
+                case BlockChange(path=path, name=name, wanted=lines):
+                    marks = f"# BEGIN orchestrate {name}\n{lines}\n# END orchestrate {name}\n"
+                    self.tree.write(path, f"{self.tree.read(path)}{marks}")
+                case _:
+                    assert_never(change)
+
+    def dies_after(self, call: int) -> None:
+        """Let the host's shell be killed after this change, and begin nothing more: this program died too."""
+        (self.state / "calls").write_text("0\n")
+        (self.state / "fatal").write_text(f"{call}\n")
+        (self.state / "died").unlink(missing_ok=True)
+
+    def died(self) -> bool:
+        return (self.state / "died").exists()
+
+    def where(self) -> TunedHosts:
+        path = f"{self.state}:{self.tree.environment['PATH']}"
+        port = Hosts({ES1: self.tree.settings(environment={"PATH": path}, cluster="prod")})
+        return TunedHosts(
+            clock=SystemClock(),
+            cluster="prod",
+            port=port,
+            nodes=(ES1,),
+            addresses={ES1: "10.0.0.1"},
+            machines={},
+        )
+
+    def apply(self, wanted: TuningProfile = PROFILE) -> None:
+        where = self.where()
+        try:
+            maker = Maker(where, wanted, self.ledger, operator="anna", stop=self.died)
+            made = maker.make(where.read(wanted))
+            assert made.broken is None
+            assert self.died() or not [one for one in made.made if one.failed], made
+        finally:
+            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+
+    def revert(self) -> None:
+        where = self.where()
+        try:
+            owed = self.ledger.owed()
+            undone, broken = undo(where, self.ledger, look(where, owed), operator="ben", stop=self.died)
+            assert broken is None
+            assert self.died() or [one for one in undone if not isinstance(one.result, Done)] == []
+        finally:
+            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+
+    def is_right(self) -> bool:
+        where = self.where()
+        try:
+            found = where.read(PROFILE)[ES1]
+            assert not isinstance(found, Unknown), found
+            return found.drifted == found.unread == ()
+        finally:
+            where.port.close()  # type: ignore[attr-defined]  # of Hosts
+
+    def assert_as_before(self) -> None:
+        assert self.tree.files() == self.before
+        assert self.ledger.owed() == {}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    tree = host_kinds.rhel7(tmp_path / "host")
+    tree.folder("/etc/security/limits.d")
+    tree.write(RC_LOCAL, "#!/bin/sh\ntouch /var/lock/subsys/local\n")
+    tree.write("/.state/tuned/orchestrate", "")
+    before = tree.files()
+    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    state = tmp_path / "killer"
+    state.mkdir()
+    for name, pattern in MUTATING.items():
+        real = next(
+            (at for at in (tree.path / "bin" / name, tree.path / "toolbox" / name) if at.exists()), None
+        )
+        if real is not None:
+            (state / name).write_text(KILLER.format(pattern=pattern, real=real, state=state))
+            (state / name).chmod(0o755)
+    made = Scene(tree=tree, state=state, store=store, before=before)
+    made.dies_after(0)
+    yield made
+    store.close()
+    shutil.rmtree(tree.path)
+
+
+EACH = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+"""Of the steps: each of them takes a minute."""
+
+
+@EACH
+def test_what_is_killed_in_an_apply_is_completed_or_reverted(scene: Scene, every: int) -> None:
+    """After every change that the host made: half of the times applied again first, then reverted."""
+    for call in range(1, 100, every):
+        scene.an_earlier_version_tuned()
+        scene.dies_after(call)
+        scene.apply()
+        if not scene.died():
+            break
+        scene.dies_after(0)
+        if call // every % 2:
+            scene.apply()
+            assert scene.is_right(), call
+        scene.revert()
+        scene.assert_as_before()
+    assert call > 15
+
+
+@EACH
+def test_what_is_killed_in_a_revert_is_reverted(scene: Scene, every: int) -> None:
+    for call in range(1, 100, every):
+        scene.an_earlier_version_tuned()
+        scene.dies_after(0)
+        scene.apply()
+        assert scene.is_right(), call
+        scene.dies_after(call)
+        scene.revert()
+        if not scene.died():
+            break
+        scene.dies_after(0)
+        scene.revert()
+        scene.assert_as_before()
+    assert call > 15
+    scene.assert_as_before()
