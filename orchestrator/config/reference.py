@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -58,6 +59,7 @@ def model_of(which: SchemaOf) -> type[Spec]:
             return TuningSpec
 
 
+@cache
 def json_schema(which: SchemaOf) -> dict[str, Any]:
     """The schema of a file, for editors (`# yaml-language-server: $schema=…`)."""
     return {
