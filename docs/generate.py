@@ -82,8 +82,8 @@ changed nothing ends at once with exit code 3. The run waits for the other holds
 With `--strategy zone`, a predicate about the wave first makes the wave smaller
 ([zones](../explanation/zones.md)). If it is not met for a single node, the run holds.
 
-One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did
-not show the new value of the allocation setting.
+The journal can name one more hold, `allocation_is_withheld`: the last reading before a stop did not show that
+allocation is disabled.
 """
 _VERSIONS: Final = """\
 One program speaks to every version. The first table row of a product is the newest version; each row below
@@ -110,9 +110,9 @@ later version may add some.
 """
 _SETTINGS: Final = """\
 The original value of a setting is journalled before the change, and restored at its level afterwards; a
-setting that was absent is removed. A change is written at the persistent level, and at the transient level
-only over a transient value. A limit is raised, never lowered. If someone else changes one of these settings
-during the run, the new value is kept, and the journal records that.
+setting that was absent is removed. A change is written at the persistent level; if the setting has a
+transient value, at the transient level too. A limit is raised, never lowered. If someone else changes one of
+these settings during the run, the new value is kept, and the journal records that.
 
 The tables are computed by the program for the shipped playbook.
 """
@@ -203,8 +203,8 @@ def tuning() -> str:
 _MERGE_RULES: Final = """\
 ## Before a merge
 
-`post-bulk-index` and `force-merge` check these predicates for each index before its merge, and for all
-indices before the first merge: a hold is found while nothing is merged yet.
+`post-bulk-index` and `force-merge` check these predicates for all indices before the first merge, and for
+each index again before its own merge.
 """
 
 
@@ -314,7 +314,7 @@ def terms() -> str:
 def phases() -> str:
     """Both transition tables as diagrams, and what each phase waits for."""
     head = (
-        "These are the tables that the program uses: it refuses an event with a step that is not here.\n"
+        "For readers of a journal or of the code. The program refuses a step that is not in these tables.\n"
         "\n## A run\n"
     )
     rows = [
@@ -355,7 +355,7 @@ def _reads() -> str:
         )
         for phase, reads in READS.items()
     ]
-    table = _table(("phase", "reads", "hosts of", "a member that leaves is a second failure"), rows)
+    table = _table(("phase", "reads", "hosts read", "a member that leaves is a second failure"), rows)
     return f"Each phase reads only what its next decision needs:\n\n{table}"
 
 

@@ -52,9 +52,9 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
     sure = cpu.system >= HEAVY_SYSTEM or seen.failures >= MOST_FAIL * seen.stalls or bool(profile)
     numbers = (*_counters(seen), *_system(signs, cpu), *profile)
     why = (
-        "processes stand in compaction, and the kernel's share of the CPUs or the failures show what it costs"
+        "processes wait in compaction, and the kernel's share of the CPUs or the failures show what it costs"
         if sure
-        else "processes stand in compaction; what it costs is still moderate"
+        else "processes are waiting in compaction; its cost is still moderate"
     )
     return (_finding(signs, Confidence.CERTAIN if sure else Confidence.LIKELY, why, numbers),)
 

@@ -58,11 +58,11 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
             confidence=Confidence.CERTAIN if failing else Confidence.LIKELY,
             why="allocations of large blocks fail meanwhile"
             if failing
-            else "memory is in crumbs; no failing allocation of a large block was seen with it",
+            else "memory is fragmented; no failing allocation of a large block was seen with it",
             numbers=tuple(numbers),
-            advice="Raise vm.min_free_kbytes, so that the kernel keeps larger blocks together. What is in"
-            " crumbs already comes together while the node is down (its heap is freed), or by writing 1 to"
-            " /proc/sys/vm/compact_memory, which stalls the host for seconds.",
+            advice="Raise vm.min_free_kbytes, so that the kernel keeps larger blocks together."
+            " Fragmented memory is joined while the node is down (its heap is freed), or by writing"
+            " 1 to /proc/sys/vm/compact_memory, which stalls the host for seconds.",
             tunable=TUNABLE,
         ),
     )

@@ -31,7 +31,11 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
         confidence, why = Confidence.CERTAIN, "numad's own log names the process and the seconds"
     else:
         confidence, why = Confidence.LIKELY, "the log names no process of a store among those moved"
-    running = {True: "numad runs still", False: "numad runs no more", None: "whether numad runs is not known"}
+    running = {
+        True: "numad runs still",
+        False: "numad does not run any more",
+        None: "whether numad runs is not known",
+    }
     return (
         Finding(
             syndrome=Syndrome.NUMAD_MOVES,

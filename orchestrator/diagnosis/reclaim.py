@@ -60,7 +60,7 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
             confidence=Confidence.CERTAIN if hopeless else Confidence.LIKELY,
             why="processes scan memory themselves and free almost nothing"
             if hopeless
-            else f"few pages are freed, but not so few as to be beyond doubt (below {100 * NO_YIELD:g} %)",
+            else f"few pages are freed, but too many to be certain (below {100 * NO_YIELD:g} %)",
             numbers=tuple(numbers),
             advice=advice,
             tunable=tunable,

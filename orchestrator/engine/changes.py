@@ -290,7 +290,7 @@ def _restore_replicas(situation: Situation) -> Decision | None:
             return wait(now, f"every primary of {added.index}, before its added replica goes away")
         tried = state.failure_of(action) or action in state.in_phase.confirmed
         if tried and now - state.process.acted_at < RETRY_SECONDS:
-            return wait(now, f"the replica of {added.index} to be taken away", seconds=RETRY_SECONDS)
+            return wait(now, f"the replica of {added.index} to be removed", seconds=RETRY_SECONDS)
         return act(action)
     return None
 

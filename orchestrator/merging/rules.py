@@ -58,7 +58,7 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
         seconds = question.observation.at - merging.writes_at
         evidence = (
             f"is still written: {what} in {seconds:.0f} s; a merge is for "
-            "an index that is written no more: end the load first, or take it with `--allow-writes`"
+            "an index that is no longer written: end the load first, or take it with `--allow-writes`"
         )
         yield f"index {index.name}", evidence
 

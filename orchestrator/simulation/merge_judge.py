@@ -32,7 +32,7 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
         if other.ours and not late and not harmless:
             world.violated(f"{index.name} is merged twice at a time")
         elif not other.ours and other.began < forced.last_look and sent is None:
-            world.violated(f"{index.name} is merged though a merge of it by somebody else runs")
+            world.violated(f"{index.name} is merged though a merge of it by another client runs")
     if holder is not None:
         world.violated(f"{index.name} is merged while {holder} has the lease")
     if policy is None:

@@ -39,7 +39,7 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
             waits = world.unassigned_before[shard.id] > 0 and place not in here
             kept.away = waits or not world.nodes[place].joined
     world.forced.running.append(merge)
-    who = "" if ours else " by somebody else"
+    who = "" if ours else " by another client"
     world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
     for place in sorted({place for _, place, _ in merge.left}):
         _next(world, place)

@@ -173,7 +173,7 @@ def lacking(
     name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
     told = []
     if not any(fact.what == "began" for fact in facts):
-        told.append(f"{name} has no new life")
+        told.append(f"{name} has no new process")
     told += [
         f"while_stopped hook {number} never ran on {name} while it was down"
         for number in range(len(policy.hooks.while_stopped))

@@ -158,8 +158,36 @@ TERMS: Final[Mapping[str, str]] = {
         "predicates; `--disable-predicate` disables one for a run, if that is allowed."
     ),
     "hold": (
-        "A predicate that is not met, with its evidence. The run waits until the hold clears, at most "
-        "`deadlines.hold`, or ends with exit code 3 if waiting cannot clear it."
+        "A predicate that is not met, with its evidence; it holds the run before the next stop. The run "
+        "waits until the hold clears, at most `deadlines.hold`, or ends with exit code 3 if waiting cannot "
+        "clear it."
+    ),
+    "gate": (
+        "A condition outside the cluster, from the playbook, such as the length of a queue. While it is "
+        "closed, no node is stopped."
+    ),
+    "lease": (
+        "The record that one run works on this cluster: in the state database and in the cluster, or on the "
+        "hosts of a Riak cluster. A second run exits with code 6."
+    ),
+    "baseline": (
+        "The first reading of a run: the members, and the copies that were missing already. The run does not "
+        "wait for those."
+    ),
+    "owed work": (
+        "Hooks, tuning, a reboot or a restart that a node of the run still needs. It is done in a later "
+        "wave, or after `resume`."
+    ),
+    "in doubt": (
+        "The result of a command is unknown, because its connection was lost. The run waits for the effect, "
+        "within a limit."
+    ),
+    "rescue": (
+        "The immediate start of a node, because a shard has no started copy after its stop. Its owed work is "
+        "done in a later wave."
+    ),
+    "second failure": (
+        "Another node leaves, or a shard turns red, while a wave is down. The run stands down."
     ),
     "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
     "stand down": (

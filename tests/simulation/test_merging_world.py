@@ -384,7 +384,7 @@ def _in_a_run_without_merges(simulation: Simulation) -> None:
 
 WRONG: dict[Callable[[Simulation], None], str] = {
     _twice: "posts-1 is merged twice at a time",
-    _beside_somebody_else: "a merge of it by somebody else runs",
+    _beside_somebody_else: "a merge of it by another client runs",
     _too_many_at_once: "1 at once",
     _too_many_on_a_node: "posts-2 is merged on es1 beside posts-1",
     _written: "posts-1 is merged while it is written",

@@ -34,7 +34,10 @@ _WIDEST: Final = 100
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
-        "Done, as planned. Also if nothing was to be done (`--started-before`; indices merged before).",
+        (
+            "Done, as planned. Also if there was nothing to do: no selected node started before "
+            "`--started-before`, or the indices are merged already."
+        ),
         "Nothing.",
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),

@@ -105,7 +105,7 @@ def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy is missing that was there when the run began, on any node.
+    """Every copy that was assigned when the run began is assigned now, on any node.
 
     Unassigned copies of new indices and of new replicas do not count. Nor do copies that recover:
     `no_recovery_on_candidates` holds the nodes that take part in a recovery.
@@ -124,7 +124,8 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
 def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     """In a cluster of mixed versions, no node of the wave is older than the primaries of its copies.
 
-    A primary on the wave counts as well: a copy of it on a newer node takes over, and it cannot return then.
+    This includes primaries on the wave: if a copy on a newer node becomes the primary, the stopped copy
+    cannot return to its older node.
 
     A run that does the upgrade itself continues, once one of its own nodes has a newer version.
     """
