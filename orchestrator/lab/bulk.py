@@ -30,8 +30,9 @@ KEEP_SEGMENTS: Final[Mapping[str, str]] = {
 }
 """With these settings a copy of fewer than a hundred segments is not merged. The floor is below the segments'
 own size: the policy treats all smaller segments as being of the floor's size."""
-_AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", "index.translog.durability": "async"}
-_AS_FOUND: Final = {"index.refresh_interval": "1s", "index.translog.durability": "request"}
+_DURABILITY: Final = "index.translog.durability"
+_AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", _DURABILITY: "async"}
+_AS_FOUND: Final = {"index.refresh_interval": "1s", _DURABILITY: "request"}
 """The servers' own defaults, written out: 2.4 has no other way to restore them."""
 
 
@@ -92,11 +93,17 @@ class Dialect:
         mapping: the body's `mappings`.
         bulk: path of the bulk request below the index.
         unset: the value that restores a setting of `KEEP_SEGMENTS`; None removes it.
+        durability: whether an index has `index.translog.durability` (2.0).
     """
 
     mapping: Mapping[str, Any]
     bulk: str
     unset: Mapping[str, str | None]
+    durability: bool = True
+
+    def known(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Those of the settings that the server has."""
+        return {key: value for key, value in settings.items() if self.durability or key != _DURABILITY}
 
 
 TODAY: Final = Dialect(
@@ -131,7 +138,7 @@ def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODA
         settings = {
             "index.number_of_shards": wanted.shards,
             "index.number_of_replicas": wanted.replicas,
-            **_AS_LOADERS_DO,
+            **dialect.known(_AS_LOADERS_DO),
             **KEEP_SEGMENTS,
             **(wanted.settings or {}),
         }
@@ -147,7 +154,7 @@ def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODA
     kept = {key: value for key, value in dialect.unset.items() if key not in (wanted.settings or {})}
     # The flush comes first: OpenSearch merges in a flush, by the policy in force.
     client.ask("POST", f"/{names}/_flush", seconds=BULK_SECONDS)
-    client.ask("PUT", f"/{names}/_settings", {**kept, **_AS_FOUND})
+    client.ask("PUT", f"/{names}/_settings", {**kept, **dialect.known(_AS_FOUND)})
     wait_green(client, wanted.indices)
 
 
@@ -164,7 +171,7 @@ def write(
         body = "\n".join([*_lines(index, some, wanted.document_words, number), ""])
         path = f"/{index}/{dialect.bulk}?refresh=true&filter_path=errors,items.*.error"
         answer = client.ask("POST", path, body, seconds=BULK_SECONDS)
-        if answer["errors"]:
+        if answer.get("errors") or any("error" in item["index"] for item in answer.get("items", ())):
             raise LabError(f"loading {index}: the cluster refused documents: {str(answer)[:500]}")
 
 

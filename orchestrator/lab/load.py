@@ -26,7 +26,7 @@ from orchestrator.lab.errors import LabError
 from orchestrator.lab.tally import LoadResult, Tally
 
 GREEN_SECONDS = 60
-_PAGE = 2000
+_PAGE, _ONE_PAGE = 2000, 1_000_000
 _CREATED, _ALREADY_THERE = 201, 409
 
 
@@ -44,6 +44,7 @@ class LoadProfile:
         request_seconds: limit on one request.
         shun_seconds: how long an endpoint that did not answer is left out.
         bulk: path of the bulk request below the index; Elasticsearch before 7 needs a type there.
+        scrolls: whether the check may scroll by a JSON body, and without the documents (2.0).
         search_attempts: endpoints tried for a complete answer to a search, before the search is abandoned.
     """
 
@@ -57,6 +58,7 @@ class LoadProfile:
     shun_seconds: float = 1.0
     search_attempts: int = 3
     bulk: str = "_bulk"
+    scrolls: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,7 @@ class Load:
             LabError: the index cannot be read completely at this moment.
         """
         acknowledged = self._tally.acknowledged()
-        there = count_documents(self._client, self.profile.index)
+        there = count_documents(self._client, self.profile.index, scrolls=self.profile.scrolls)
         return Verification(
             acknowledged=len(acknowledged),
             missing=tuple(sorted(acknowledged - there.keys())),
@@ -221,12 +223,12 @@ class Load:
         if answer is None:
             return ids
         outcomes = [next(iter(item.values())) for item in answer.body["items"]]
-        done = {outcome["_id"] for outcome in outcomes if outcome["status"] in (_CREATED, _ALREADY_THERE)}
+        done = {outcome["_id"] for outcome in outcomes if _status(outcome) in (_CREATED, _ALREADY_THERE)}
         self._tally.acknowledge(sorted(done))
         left = [each for each in ids if each not in done]
         if left:
             refused = next(outcome for outcome in outcomes if outcome["_id"] not in done)
-            self._tally.refused("indexing", f"document refused: {refused['error']['type']}")
+            self._tally.refused("indexing", f"document refused: {_kind(refused['error'])}")
             self._over.wait(0.1)  # the cluster refused: no event announces that it accepts again
         return left
 
@@ -265,14 +267,38 @@ class Load:
         return answer
 
 
-def count_documents(client: LabClient, index: str) -> Counter[str]:
+def _status(outcome: dict[str, Any]) -> int:
+    """The status of one document; before 1.0 it is `ok`, or an error that names the reason."""
+    if outcome.get("ok"):
+        return _CREATED
+    there = str(outcome.get("error", "")).startswith("DocumentAlreadyExistsException")
+    return int(outcome.get("status", _ALREADY_THERE if there else 0))
+
+
+def _kind(error: Any) -> str:
+    """The type of an error; before 2.0 the error is a text that begins with it."""
+    return str(error["type"]) if isinstance(error, dict) else str(error).partition("[")[0]
+
+
+def count_documents(client: LabClient, index: str, *, scrolls: bool = True) -> Counter[str]:
     """How often each document id is found in an index, by reading all of it.
+
+    Args:
+        client: of the cluster.
+        index: its name.
+        scrolls: whether to read page by page; otherwise all is one page.
 
     Raises:
         LabError: a shard did not answer.
     """
     client.ask("POST", f"/{index}/_refresh")
     found: Counter[str] = Counter()
+    if not scrolls:
+        page = client.ask("POST", f"/{index}/_search", {"size": _ONE_PAGE, "fields": []})
+        if page["_shards"]["failed"] or page["timed_out"] or page["hits"]["total"] > _ONE_PAGE:
+            raise LabError(f"not every shard of {index} answered: {page['_shards']}")
+        found.update(hit["_id"] for hit in page["hits"]["hits"])
+        return found
     page = client.ask(
         "POST", f"/{index}/_search?scroll=1m", {"size": _PAGE, "sort": ["_doc"], "_source": False}
     )

@@ -80,7 +80,7 @@ def seed(
         for first in range(0, index.documents, DOCUMENTS_PER_REQUEST):
             numbers = range(first, min(first + DOCUMENTS_PER_REQUEST, index.documents))
             answer = client.ask("POST", f"/{index.name}/{bulk}", bulk_body(index, numbers, dice))
-            if answer["errors"]:
+            if answer.get("errors") or any("error" in item["index"] for item in answer["items"]):
                 raise LabError(f"seeding {index.name}: the cluster refused documents: {str(answer)[:500]}")
     names = ",".join(index.name for index in indices)
     client.ask("POST", f"/{names}/_flush")

@@ -62,7 +62,10 @@ def loader(lab: LabCluster) -> Dialect:
     if distribution.before(5):
         unset = {"index.merge.policy.segments_per_tier": "10", "index.merge.policy.floor_segment": "2mb"}
     return Dialect(
-        mapping={"doc": fields} if distribution.before(7) else fields, bulk=distribution.bulk, unset=unset
+        mapping={"doc": fields} if distribution.before(7) else fields,
+        bulk=distribution.bulk,
+        unset=unset,
+        durability=not distribution.before(2),
     )
 
 
@@ -166,7 +169,11 @@ def kill_in_mid_wave(lab: LabCluster, folder: Path, story: Story) -> None:
 def under_load(lab: LabCluster, what: Callable[[], None], story: Story) -> None:
     """Do it while documents are written and searched; every acknowledged document is there afterwards."""
     profile = LoadProfile(
-        documents_per_second=100.0, searches_per_second=5.0, bulk=lab.distribution.bulk, shards=2
+        documents_per_second=100.0,
+        searches_per_second=5.0,
+        bulk=lab.distribution.bulk,
+        shards=2,
+        scrolls=not lab.distribution.before(2),
     )
     load = Load(lab.access, profile)
     load.start()

@@ -11,6 +11,7 @@ from orchestrator.errors import ConfigError
 
 _PUBLISHED: Final = re.compile(r"(?:(?P<name>[^/]+)/)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<port>\d+)")
 """`127.0.0.1:9200`, `[::1]:9200`, or `es1.example.org/10.1.0.1:9200` where a name was published."""
+_FRAMED: Final = re.compile(r"inet\[/?(?P<bare>.+)\]")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -118,12 +119,18 @@ def parse_endpoint(url: str) -> Endpoint:
     )
 
 
+def bare_address(address: str) -> str:
+    """An address without its frame: before 2.0 it is `inet[es1/10.1.0.1:9300]` or `inet[/10.1.0.1:9300]`."""
+    framed = _FRAMED.fullmatch(address)
+    return framed["bare"] if framed else address
+
+
 def published_places(address: str) -> tuple[tuple[str, int], ...]:
     """Host and port of a node's `http.publish_address`, the name first; empty if unreadable.
 
     The form with a name (`es1.example.org/10.1.0.1:9200`) exists since Elasticsearch 7.0.
     """
-    match = _PUBLISHED.fullmatch(address)
+    match = _PUBLISHED.fullmatch(bare_address(address))
     if match is None:
         return ()
     hosts = [match["name"], match["host"].strip("[]")]

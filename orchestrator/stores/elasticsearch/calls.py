@@ -8,7 +8,12 @@ from typing import Final
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
-from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FIELDS, TASK_ACTIONS
+from orchestrator.stores.elasticsearch.parse import (
+    MERGE_POOLS,
+    RECOVERY_FIELDS,
+    SNAPSHOT_FIELDS,
+    TASK_ACTIONS,
+)
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
@@ -136,6 +141,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
     masters = ("nodes.*.settings.discovery.zen.minimum_master_nodes",)
     by_count = masters if dialect.voting is VotingExclusions.NONE else ()
     attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
+    own_name = () if dialect.ephemeral_ids else ("nodes.*.settings.node.name",)
     files = () if dialect.null_resets else ("nodes.*.settings.cluster.routing",)
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
@@ -150,6 +156,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
             "nodes.*.settings.indices.recovery.max_bytes_per_sec",
             "nodes.*.settings.node.bandwidth.recovery",
             *by_count,
+            *own_name,
             *attributes,
             *files,
         ),
@@ -213,6 +220,12 @@ def recoveries(*, active_only: bool) -> Request:
 def tasks() -> Request:
     """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
     return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
+
+
+def merge_pools() -> Request:
+    """Before 2.3, which lists no tasks: the thread pools that force-merges run in."""
+    fields = (f"nodes.*.thread_pool.{name}" for name in MERGE_POOLS)
+    return get("/_nodes/stats/thread_pool", params={"timeout": "5s"} | filtered("nodes.*.name", *fields))
 
 
 def merges() -> Request:

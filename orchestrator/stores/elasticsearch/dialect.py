@@ -27,6 +27,14 @@ class Flush(Enum):
     SYNCED = "synced"
 
 
+class ClusterUuid(Enum):
+    """The place of the cluster's uuid in its state."""
+
+    NONE = "none"
+    METADATA = "metadata"
+    TOP = "top"
+
+
 class VotingExclusions(Enum):
     """The API that removes a node from the voting configuration."""
 
@@ -56,7 +64,10 @@ class Dialect:
         retry_failed: Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
         lease_pattern: The field for the pattern in the template of the lease: `template` before 6.0, which
             6 reads as well.
-        uuid_on_top: Whether the state has the cluster's uuid at its top (7.0). Before, the metadata has it.
+        cluster_uuid: Where the state has the cluster's uuid: at its top from 7.0, in the metadata from 2.0.
+            Before, a cluster has none, and its name is used instead.
+        queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
+            0 if the queue was drained, else the time that health waited for it.
         ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
             each start, so it is used instead.
         in_sync: Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
@@ -66,7 +77,8 @@ class Dialect:
         merge_call: The force-merge API: `_optimize` before 2.1.
         merge_task: Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch
             2.7, opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
-        task_list: Whether there is `_tasks` (2.3). Before, a merge is seen in its shards' counters only.
+        task_list: Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its
+            node, and nothing shows its indices.
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
     """
 
@@ -80,7 +92,8 @@ class Dialect:
     voting: VotingExclusions = VotingExclusions.QUERY
     retry_failed: bool = True
     lease_pattern: str = "index_patterns"
-    uuid_on_top: bool = True
+    cluster_uuid: ClusterUuid = ClusterUuid.TOP
+    queue_times: bool = True
     ephemeral_ids: bool = True
     in_sync: bool = True
     roles_in_nodes: bool = True
@@ -101,7 +114,11 @@ _ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH)
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
 _ES_6: Final = replace(
-    _ES_7, family="Elasticsearch 6", voting=VotingExclusions.NONE, settings_wait=False, uuid_on_top=False
+    _ES_7,
+    family="Elasticsearch 6",
+    voting=VotingExclusions.NONE,
+    settings_wait=False,
+    cluster_uuid=ClusterUuid.METADATA,
 )
 _ES_5: Final = replace(_ES_6, family="Elasticsearch 5", lease_pattern="template", sequence_numbers=False)
 _ES_2_3: Final = replace(
@@ -115,8 +132,10 @@ _ES_2_3: Final = replace(
 )
 _ES_2_1: Final = replace(_ES_2_3, family="Elasticsearch 2.1", accepted=False, task_list=False)
 _ES_2: Final = replace(_ES_2_1, family="Elasticsearch 2.0", merge_call="_optimize")
-_ES_1_6: Final = replace(_ES_2, family="Elasticsearch 1.6")
-_ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", flush=Flush.PLAIN)
+_ES_1_6: Final = replace(
+    _ES_2, family="Elasticsearch 1.6", accepted=True, cluster_uuid=ClusterUuid.NONE, queue_times=False
+)
+_ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", accepted=False, flush=Flush.PLAIN)
 _OS_2_7: Final = Dialect(
     family="OpenSearch 2", accepted=True, master_timeout="cluster_manager_timeout", roles_in_state=False
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from dataclasses import dataclass
@@ -192,6 +193,13 @@ def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str
     )
 
 
+_OLD_ERROR: Final = re.compile(r"(?:^|nested: )(\w+Exception)\[")
+_OLD_TYPES: Final = {
+    "IndexMissingException": "index_not_found_exception",
+    "ClusterBlockException": "cluster_block_exception",
+    "MasterNotDiscoveredException": "master_not_discovered_exception",
+    "ProcessClusterEventTimeoutException": "process_cluster_event_timeout_exception",
+}
 _NO_MASTER: Final = frozenset({"master_not_discovered_exception", "cluster_manager_not_discovered_exception"})
 
 
@@ -201,12 +209,18 @@ def _said(body: Any) -> tuple[str | None, str]:
         return None, _shortened(" ".join(str(body).split())) or "no reason given"
     error = body.get("error")
     if not isinstance(error, dict):  # before 2.0, and in some handlers still, the error is a text
-        return None, _shortened(str(error if error is not None else body))
+        return _type_in(str(error)), _shortened(str(error if error is not None else body))
     error_type, reason = error.get("type"), error.get("reason")
     return (
         error_type if isinstance(error_type, str) else None,
         _shortened(str(reason if reason is not None else error_type)),
     )
+
+
+def _type_in(error: str) -> str | None:
+    """The type of an error before 2.0, by its later name: the innermost of `A[...]; nested: B[...]`."""
+    named = _OLD_ERROR.findall(error)
+    return _OLD_TYPES.get(named[-1]) if named else None
 
 
 def _shortened(text: str) -> str:

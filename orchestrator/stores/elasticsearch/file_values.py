@@ -10,10 +10,11 @@ from orchestrator.model.observation import SettingsView
 from orchestrator.stores.elasticsearch.dialect import parse_version
 
 _ALLOCATION: Final = "cluster.routing.allocation."
+_REBALANCE: Final = "cluster.routing.rebalance.enable"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
 _DEFAULTS: Final[Mapping[str, str]] = {
     f"{_ALLOCATION}enable": "all",
-    "cluster.routing.rebalance.enable": "all",
+    _REBALANCE: "all",
     f"{_ALLOCATION}node_initial_primaries_recoveries": "4",
     f"{_ALLOCATION}node_concurrent_recoveries": "2",
     f"{_ALLOCATION}disk.threshold_enabled": "true",
@@ -25,6 +26,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 _SLOW_RECOVERY: Final = {"indices.recovery.max_bytes_per_sec": "20mb"}
 """Before 1.6."""
 _FIRST_AT_40_MB: Final = (1, 6, 0)
+_FIRST_WITH_REBALANCE: Final = (2, 0, 0)
 _READ: Final = (_ALLOCATION, "cluster.routing.rebalance.", "indices.recovery.", "discovery.zen.")
 
 
@@ -35,9 +37,13 @@ def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
         settings: the node's own settings, by their dotted names.
         version: of the node.
     """
-    slow = _SLOW_RECOVERY if parse_version(version) < _FIRST_AT_40_MB else {}
+    numbers = parse_version(version)
+    slow = _SLOW_RECOVERY if numbers < _FIRST_AT_40_MB else {}
     own = {key: value for key, value in settings.items() if key.startswith(_READ)}
-    return {**_DEFAULTS, **slow, **own}
+    found = {**_DEFAULTS, **slow, **own}
+    if numbers < _FIRST_WITH_REBALANCE:
+        del found[_REBALANCE]
+    return found
 
 
 def with_smallest_quorum(settings: SettingsView, nodes: Iterable[Mapping[str, str]]) -> SettingsView:

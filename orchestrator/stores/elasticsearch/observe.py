@@ -36,6 +36,7 @@ from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
 from orchestrator.stores.elasticsearch.parse import (
     parse_health,
+    parse_merge_pools,
     parse_recoveries,
     parse_settings,
     parse_snapshots,
@@ -107,7 +108,7 @@ class Observer:
         if Look.ACTIVITY in look:
             if Look.CLUSTER not in look:
                 snapshots = self._snapshots(dialect)
-            found = replace(found, activity=self._activity(snapshots, found.cluster))
+            found = replace(found, activity=self._activity(snapshots, found.cluster, dialect))
         if Look.DISKS in look:
             settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
             found = replace(found, disks=self._disks(settings, dialect))
@@ -121,7 +122,8 @@ class Observer:
     def _health(self, dialect: Dialect) -> Reading[HealthView]:
         priority = self._patience.priority
         read = self._body(calls.health(dialect, priority=priority))
-        health = read if isinstance(read, Unknown) else parse_health(read[0])
+        waited = None if dialect.queue_times else calls.LANGUID_SECONDS
+        health = read if isinstance(read, Unknown) else parse_health(read[0], waited=waited)
         if isinstance(health, Unknown):
             return health
         self._patience.answered(settled=health.settled)
@@ -218,7 +220,10 @@ class Observer:
     def _rate(self, ephemeral: str) -> int | None:
         """Bytes per second that this node process may copy; None if unknown."""
         life = self._lives.get(ephemeral)
-        return None if life is None else rate_of(life.roles, life.rate, self._memory.get(ephemeral))
+        if life is None:
+            return None
+        version = parse_version(life.server.version)
+        return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
 
     def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
         read = self._body(calls.recoveries(active_only=not restarted))
@@ -240,13 +245,15 @@ class Observer:
         return read if isinstance(read, Unknown) else parse_snapshots(read[0])
 
     def _activity(
-        self, snapshots: Reading[tuple[str, ...]], cluster: Reading[ClusterView]
+        self, snapshots: Reading[tuple[str, ...]], cluster: Reading[ClusterView], dialect: Dialect
     ) -> Reading[Activity]:
         if isinstance(snapshots, Unknown):
             return snapshots
-        read = self._body(calls.tasks())
+        read = self._body(calls.tasks() if dialect.task_list else calls.merge_pools())
         if isinstance(read, Unknown):
             return read
+        if not dialect.task_list:
+            return parse_merge_pools(read[0], snapshots=snapshots)
         members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
         return parse_tasks(read[0], snapshots=snapshots, members=members)
 

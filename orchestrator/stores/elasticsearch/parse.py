@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from orchestrator.model.cluster import Health, NodeName, ShardId
 from orchestrator.model.observation import Activity, HealthView, Recovery, SettingsView, SettingValue
-from orchestrator.model.reading import Reading
+from orchestrator.model.reading import Reading, Seconds
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
     count,
@@ -47,6 +47,8 @@ _REINDEXES: Final = (
     "indices:data/write/update/byquery",
     "indices:data/write/delete/byquery",
 )
+MERGE_POOLS: Final = ("force_merge", "optimize")
+"""The thread pool of force-merges, from 2.1 on and before."""
 TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
 """The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
@@ -98,8 +100,13 @@ def _setting(value: Any, where: str) -> SettingValue:
     return value
 
 
-def parse_health(body: Any) -> Reading[HealthView]:
-    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0."""
+def parse_health(body: Any, *, waited: Seconds | None = None) -> Reading[HealthView]:
+    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0.
+
+    Args:
+        body: the answer.
+        waited: before 2.0, which lists no age of tasks: how long health waited for an empty queue.
+    """
 
     def parse() -> HealthView:
         def number(name: str) -> int:
@@ -108,16 +115,21 @@ def parse_health(body: Any) -> Reading[HealthView]:
         status = text(within(body, "status"), "status")
         if status not in {health.value for health in Health}:
             raise Malformed(f"status is {status!r}")
+        settled = not truth(within(body, "timed_out"), "timed_out")
+        if waited is None:
+            oldest = number("task_max_waiting_in_queue_millis") / 1000
+        else:
+            oldest = 0.0 if settled else waited
         return HealthView(
             status=Health(status),
-            settled=not truth(within(body, "timed_out"), "timed_out"),
+            settled=settled,
             nodes=number("number_of_nodes"),
             active_shards=number("active_shards"),
             initializing_shards=number("initializing_shards"),
             relocating_shards=number("relocating_shards"),
             unassigned_shards=number("unassigned_shards"),
             pending_tasks=number("number_of_pending_tasks"),
-            oldest_task=number("task_max_waiting_in_queue_millis") / 1000,
+            oldest_task=oldest,
         )
 
     return reading("cluster health", parse)
@@ -185,6 +197,25 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
         )
 
     return reading("snapshots", parse)
+
+
+def parse_merge_pools(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
+    """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet."""
+
+    def parse() -> Activity:
+        merges: set[NodeName] = set()
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+            pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
+            pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
+            where = f"nodes.{node_id}: the pool of force-merges"
+            if count(within(pool, "active"), where) + count(within(pool, "queue"), where):
+                merges.add(name)
+        if not mapping(within(body, "nodes"), "nodes"):
+            raise Malformed("no node is listed")
+        return Activity(snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset())
+
+    return reading("force-merges", parse)
 
 
 def parse_tasks(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, parse_version
+from orchestrator.stores.elasticsearch.dialect import ClusterUuid, Dialect, VotingExclusions, parse_version
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
     given,
@@ -95,7 +95,11 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
     coordination = (
         {} if counted else mapping(metadata.get("cluster_coordination"), "metadata.cluster_coordination")
     )
-    uuid = within(body, "cluster_uuid") if dialect.uuid_on_top else metadata.get("cluster_uuid")
+    uuid = {
+        ClusterUuid.TOP: within(body, "cluster_uuid"),
+        ClusterUuid.METADATA: metadata.get("cluster_uuid"),
+        ClusterUuid.NONE: within(body, "cluster_name"),
+    }[dialect.cluster_uuid]
     master_id = within(body, "master_node")
     return ClusterView(
         name=text(within(body, "cluster_name"), "cluster_name"),

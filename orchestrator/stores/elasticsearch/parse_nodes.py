@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
+from orchestrator.stores.elasticsearch.access import bare_address
 from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
     OPENSEARCH,
@@ -220,6 +221,11 @@ def parse_nodes(
         name = text(node.get("name"), f"{where}.name")
         ephemeral = text(node.get("ephemeral_id") if ephemeral_ids else node_id, f"{where}.ephemeral_id")
         life = lives.get(ephemeral)
+        if not ephemeral_ids and life is not None and "node.name" not in life.settings:
+            raise Malformed(
+                f"node {name} has no `node.name` in its elasticsearch.yml, so its name changes at each "
+                "start: set one, which takes effect when the node starts"
+            )
         if roles_in_state:
             roles = parse_roles(node.get("roles"), f"{where}.roles")
             version = text(node.get("version"), f"{where}.version")
@@ -246,5 +252,6 @@ def parse_nodes(
 
 def _host_of(address: str) -> str:
     """`10.1.0.1` from `10.1.0.1:9300`; `::1` from `[::1]:9300`; the name from `es1/10.1.0.1:9300`."""
-    name, slash, _ = address.partition("/")
-    return name if slash else address.rpartition(":")[0].strip("[]")
+    bare = bare_address(address)
+    name, slash, _ = bare.partition("/")
+    return name if slash else bare.rpartition(":")[0].strip("[]")

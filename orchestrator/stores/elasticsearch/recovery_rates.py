@@ -22,6 +22,8 @@ UNLIMITED: Final = 0
 _MB: Final = 1 << 20
 _GB: Final = 1 << 30
 _DEFAULT: Final = 40 * _MB
+_OLD_DEFAULT: Final = 20 * _MB
+_FIRST_AT_40_MB: Final = (1, 6, 0)
 _BY_MEMORY: Final = ((4 * _GB, 40 * _MB), (8 * _GB, 60 * _MB), (16 * _GB, 90 * _MB), (32 * _GB, 125 * _MB))
 _MOST: Final = 250 * _MB
 _GOES_BY_MEMORY: Final = frozenset({Role.DATA_COLD, Role.DATA_FROZEN})
@@ -77,20 +79,23 @@ def parse_memory(body: Any) -> dict[str, int]:
     return found
 
 
-def rate_of(roles: frozenset[Role], own: OwnRate, memory: int | None) -> int | None:
+def rate_of(
+    roles: frozenset[Role], own: OwnRate, memory: int | None, *, version: tuple[int, int, int]
+) -> int | None:
     """Bytes per second that a node may copy, 0 for no limit; None if unknown.
 
     Args:
         roles: roles of the node.
         own: the rate in its elasticsearch.yml.
         memory: in bytes; if unknown, the largest default is assumed.
+        version: of the node.
     """
     if own.by_hardware:
         return None
     if own.bytes_per_second is not None:
         return own.bytes_per_second
     if not goes_by_memory(roles):
-        return _DEFAULT
+        return _DEFAULT if version >= _FIRST_AT_40_MB else _OLD_DEFAULT
     if memory is None:
         return _MOST
     return next((rate for most, rate in _BY_MEMORY if memory <= most), _MOST)

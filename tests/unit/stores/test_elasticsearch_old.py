@@ -9,20 +9,27 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import limit_changes
 from orchestrator.model.action import Done, Flush, SettingChange
 from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import ClusterView, Level, SettingsView
+from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, SettingsView
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch import calls
-from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.access import Limits, published_places
 from orchestrator.stores.elasticsearch.act import outcome_of
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.dialect import Dialect, family_of
-from orchestrator.stores.elasticsearch.faults import Answer
+from orchestrator.stores.elasticsearch.faults import Answer, error_fault
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
 from orchestrator.stores.elasticsearch.lease import _records, lease_body
-from orchestrator.stores.elasticsearch.parse import parse_health, parse_recoveries, parse_settings
+from orchestrator.stores.elasticsearch.parse import (
+    parse_health,
+    parse_merge_pools,
+    parse_recoveries,
+    parse_settings,
+)
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, attributed_roles, parse_lives, process_of
@@ -42,7 +49,7 @@ RECORD = LeaseRecord(
 )
 DATA = Path(__file__).parents[2] / "data" / "elasticsearch-old"
 VERSIONS = sorted(folder.name for folder in DATA.iterdir())
-BEFORE_SEVEN = ("2.4.6", "5.6.16", "6.8.23")
+BEFORE_SEVEN = ("1.7.6", "2.4.6", "5.6.16", "6.8.23")
 
 
 def body(version: str, name: str) -> Any:
@@ -84,7 +91,8 @@ def test_an_old_cluster_is_read(version: str) -> None:
     assert view.voting_by_count is (version in BEFORE_SEVEN)
     assert len(view.copies) == 4
     assert all(copy.started for copy in view.copies)
-    assert not isinstance(parse_health(body(version, "health")), Unknown)
+    waited = None if dialect.queue_times else 5.0
+    assert not isinstance(parse_health(body(version, "health"), waited=waited), Unknown)
     recoveries = parse_recoveries(body(version, "recoveries"), uuids={"posts": "x"}, finished_on=["es1"])
     assert not isinstance(recoveries, Unknown)
     settings = settings_of(version)
@@ -148,7 +156,67 @@ def test_a_lease_comes_back_as_it_went(version: str) -> None:
     answer = Answer(status=200, body={"orchestrate-lease-3": {**sent, "settings": {}, "mappings": {}}})
     assert _records(answer) == {3: encode(RECORD)}
     assert _records(Answer(status=404, body={})) == {}
-    assert ("index_patterns" in sent) is (version not in ("5.6.16", "2.4.6"))
+    assert ("index_patterns" in sent) is (version not in ("5.6.16", "2.4.6", "1.7.6"))
+
+
+def test_what_1_7_lacks_is_read_otherwise() -> None:
+    answer = body("1.7.6", "health")
+    drained = parse_health(answer, waited=5.0)
+    waiting = parse_health({**answer, "timed_out": True}, waited=5.0)
+    assert isinstance(drained, HealthView)
+    assert isinstance(waiting, HealthView)
+    assert (drained.oldest_task, waiting.oldest_task) == (0.0, 5.0)
+    assert view_of("1.7.6").uuid == "lab", "it has no uuid: its name"
+    assert {node.address for node in view_of("1.7.6").nodes} == {"127.0.0.1"}
+    assert published_places("inet[/127.0.0.1:9200]") == (("127.0.0.1", 9200),)
+    assert published_places("inet[es1/127.0.0.1:9200]") == (("es1", 9200), ("127.0.0.1", 9200))
+
+
+@pytest.mark.parametrize("version", ["1.7.6", "2.4.6"])
+def test_a_node_whose_name_changes_at_a_start_is_named(version: str) -> None:
+    product, dialect = dialect_of(version)
+    lives = lives_of(version)
+    process = next(iter(lives))
+    lives[process] = replace(lives[process], settings={})
+    view = parse_cluster(body(version, "state"), lives, distribution=product, dialect=dialect)
+    assert isinstance(view, Unknown)
+    assert "has no `node.name` in its elasticsearch.yml" in view.reason
+    assert "nodes.*.settings.node.name" in calls.lives(["x"], dialect).params["filter_path"]
+
+
+def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
+    answer = body("1.7.6", "pools")
+    assert parse_merge_pools(answer, snapshots=()) == Activity(
+        snapshots=(), merges=frozenset(), reindexes=frozenset()
+    )
+    for counter in ("active", "queue"):
+        busy = json.loads(json.dumps(answer))
+        node = next(iter(busy["nodes"].values()))
+        node["thread_pool"]["optimize"][counter] = 1
+        seen = parse_merge_pools(busy, snapshots=())
+        assert isinstance(seen, Activity)
+        assert seen.merges == {node["name"]}
+    assert isinstance(parse_merge_pools({"nodes": {}}, snapshots=()), Unknown)
+
+
+def test_1_7_has_no_setting_for_rebalance() -> None:
+    policy = Policy(kind="elasticsearch", cluster="lab", rebalance_while_running="none")
+    for version, written in [("1.7.6", False), ("2.4.6", True)]:
+        changes = limit_changes(settings_of(version), policy)
+        assert any(change.key == "cluster.routing.rebalance.enable" for change in changes) is written
+
+
+def test_errors_before_two_have_their_later_types() -> None:
+    for text, kind in [
+        ("IndexMissingException[[nothing] missing]", "index_not_found_exception"),
+        (
+            "RemoteTransportException[[es3][inet[/127.0.0.1:1]][a]]; nested: MasterNotDiscoveredException[]",
+            "master_not_discovered_exception",
+        ),
+        ("no such thing", None),
+    ]:
+        fault = error_fault(404, {"error": text}, url="u", call="GET /", credentials="nobody")
+        assert fault.error_type == kind
 
 
 def test_the_settings_of_five_are_asked_without_a_time_limit() -> None:

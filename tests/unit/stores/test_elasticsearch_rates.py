@@ -26,8 +26,14 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import ScriptedServer, node, reply
 
 MB, GB = 1 << 20, 1 << 30
+NOW = (9, 1, 0)
 COLD, FROZEN = frozenset({Role.DATA_COLD}), frozenset({Role.DATA_FROZEN})
 HOT = frozenset({Role.DATA_HOT, Role.DATA_CONTENT})
+
+
+def test_before_1_6_the_default_is_half() -> None:
+    assert rate_of(HOT, OwnRate(), None, version=(1, 5, 2)) == 20 * MB
+    assert rate_of(HOT, OwnRate(), None, version=(1, 6, 0)) == 40 * MB
 
 
 def test_the_default_of_a_cold_or_frozen_node_goes_by_its_memory() -> None:
@@ -43,10 +49,10 @@ def test_the_default_of_a_cold_or_frozen_node_goes_by_its_memory() -> None:
     }
     for roles in (COLD, FROZEN, COLD | FROZEN, COLD | {Role.INGEST}):
         assert goes_by_memory(roles)
-        assert {size: rate_of(roles, OwnRate(), size) for size in table} == {
+        assert {size: rate_of(roles, OwnRate(), size, version=NOW) for size in table} == {
             size: rate * MB for size, rate in table.items()
         }
-        assert rate_of(roles, OwnRate(), None) == 250 * MB, "the largest, where the memory is not known"
+        assert rate_of(roles, OwnRate(), None, version=NOW) == 250 * MB, "the largest, as for unknown memory"
     for roles in (
         HOT,
         COLD | {Role.MASTER},
@@ -55,18 +61,18 @@ def test_the_default_of_a_cold_or_frozen_node_goes_by_its_memory() -> None:
         frozenset({Role.COORDINATING}),
     ):
         assert not goes_by_memory(roles)
-        assert rate_of(roles, OwnRate(), 512 * GB) == 40 * MB
+        assert rate_of(roles, OwnRate(), 512 * GB, version=NOW) == 40 * MB
 
 
 def test_what_a_nodes_file_says_goes_before_its_default() -> None:
     def own(value: object) -> OwnRate:
         return parse_own_rate({"indices": {"recovery": {"max_bytes_per_sec": value}}}, "x")
 
-    assert rate_of(COLD, own("30mb"), 64 * GB) == 30 * MB
-    assert rate_of(HOT, own("-1"), None) == rate_of(HOT, own("0b"), None) == 0
+    assert rate_of(COLD, own("30mb"), 64 * GB, version=NOW) == 30 * MB
+    assert rate_of(HOT, own("-1"), None, version=NOW) == rate_of(HOT, own("0b"), None, version=NOW) == 0
     assert parse_own_rate(None, "x") == OwnRate()
     by_hardware = parse_own_rate({"node": {"bandwidth": {"recovery": {"network": "1gb"}}}}, "x")
-    assert rate_of(HOT, by_hardware, None) is None
+    assert rate_of(HOT, by_hardware, None, version=NOW) is None
     for damaged in (7, "fast", ["1mb"]):
         with pytest.raises(Malformed):
             own(damaged)

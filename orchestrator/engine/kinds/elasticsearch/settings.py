@@ -128,7 +128,9 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     if wanted is not None and bandwidth is not None and 0 < bandwidth < wanted:
         changes += _change(settings, BANDWIDTH, size_of(wanted))
     rebalance = policy.rebalance_while_running
-    if rebalance is not None and settings.effective(REBALANCE) != rebalance:
+    # Elasticsearch 1 has no such setting: it acknowledges the change and stores nothing (seen on 1.7).
+    has_it = settings.resets or settings.effective(REBALANCE) is not None
+    if rebalance is not None and has_it and settings.effective(REBALANCE) != rebalance:
         changes += _change(settings, REBALANCE, rebalance)
     return tuple(changes)
 
