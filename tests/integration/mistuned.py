@@ -135,7 +135,7 @@ def reboot(cluster: HostCluster, name: str) -> None:
         if tuned and applied_by_tuned(cluster, name) == applied:
             return False
         # Our unit begins with tuned's, and ends when tuned has applied its profile.
-        ours = "systemctl is-active orchestrate-tuning" if systemd else "pgrep -f orchestrate-tuning/boot.sh"
+        ours = "systemctl is-active orchestrate-tuning" if systemd else "pgrep -f [o]rchestrate-tuning/boot.sh"
         return cluster.exec(name, ours, check=False).stdout.strip() in {"", "inactive"}
 
     if not wait_until(settled, seconds=BOOT_SECONDS):
