@@ -135,7 +135,8 @@ def reboot(cluster: HostCluster, name: str) -> None:
         if tuned and applied_by_tuned(cluster, name) == applied:
             return False
         # Our unit begins with tuned's, and ends when tuned has applied its profile.
-        ours = "systemctl is-active orchestrate-tuning" if systemd else "pgrep -f [o]rchestrate-tuning/boot.sh"
+        of_sysv = "pgrep -f [o]rchestrate-tuning/boot.sh"  # without its own shell
+        ours = "systemctl is-active orchestrate-tuning" if systemd else of_sysv
         return cluster.exec(name, ours, check=False).stdout.strip() in {"", "inactive"}
 
     if not wait_until(settled, seconds=BOOT_SECONDS):
