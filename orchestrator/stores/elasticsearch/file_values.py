@@ -26,6 +26,8 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 _SLOW_RECOVERY: Final = {"indices.recovery.max_bytes_per_sec": "20mb"}
 """Before 1.6."""
 _FIRST_AT_40_MB: Final = (1, 6, 0)
+_FIRST_VOTING: Final = (7, 0, 0)
+"""The first version with a voting configuration instead of `minimum_master_nodes`."""
 _FIRST_WITH_REBALANCE: Final = (2, 0, 0)
 _READ: Final = (_ALLOCATION, "cluster.routing.rebalance.", "indices.recovery.", "discovery.zen.")
 
@@ -46,11 +48,19 @@ def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
     return found
 
 
-def with_smallest_quorum(settings: SettingsView, nodes: Iterable[Mapping[str, str]]) -> SettingsView:
+def with_smallest_quorum(
+    settings: SettingsView, nodes: Iterable[tuple[str, Mapping[str, str]]]
+) -> SettingsView:
     """The settings, with the smallest `minimum_master_nodes` in the nodes' files as the files' value.
 
-    A node without it elects a master alone, as with 1.
+    A node without it elects a master alone, as with 1. In an upgrade to 7, nodes of 7 take the number from
+    the elected master and need not have it: they are left out.
+
+    Args:
+        settings: without it.
+        nodes: version and own settings of each node.
     """
-    counts = [node.get(MINIMUM_MASTERS, "1") for node in nodes]
+    counting = [own for version, own in nodes if parse_version(version) < _FIRST_VOTING]
+    counts = [own.get(MINIMUM_MASTERS, "1") for own in counting]
     numbers = [int(count) if count.isdigit() else 1 for count in counts]
     return replace(settings, files={**settings.files, MINIMUM_MASTERS: str(min(numbers, default=1))})

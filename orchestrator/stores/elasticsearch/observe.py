@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import (
@@ -54,9 +54,6 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     with_largest_rate,
 )
 from orchestrator.stores.elasticsearch.request import Request
-
-_FIRST_VOTING: Final = (7, 0, 0)
-"""The first version with a voting configuration instead of `minimum_master_nodes`."""
 
 
 class Observer:
@@ -205,9 +202,8 @@ class Observer:
         )
         if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
             lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
-            # In an upgrade to 7, nodes of 7 take the number from the elected master and need not have it.
-            known = [each.settings for each in lives if parse_version(each.server.version) < _FIRST_VOTING]
-            settings = with_smallest_quorum(settings, known)
+            nodes = [(each.server.version, each.settings) for each in lives]
+            settings = with_smallest_quorum(settings, nodes)
         if isinstance(settings, Unknown) or not self._present:
             return settings
         return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])

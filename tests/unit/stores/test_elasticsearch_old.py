@@ -130,10 +130,13 @@ def test_before_five_files_then_defaults_count() -> None:
 
 
 def test_the_smallest_quorum_in_the_files_counts() -> None:
-    nodes = [life.settings for life in lives_of("6.8.23").values()]
+    nodes = [(life.server.version, life.settings) for life in lives_of("6.8.23").values()]
     key = "discovery.zen.minimum_master_nodes"
     assert with_smallest_quorum(SettingsView(), nodes).effective(key) == "2"
-    assert with_smallest_quorum(SettingsView(), [*nodes, {}]).effective(key) == "1", "not set on one node"
+    unset = with_smallest_quorum(SettingsView(), [*nodes, ("6.8.23", {})])
+    assert unset.effective(key) == "1", "not set on one node"
+    seven = with_smallest_quorum(SettingsView(), [*nodes, ("7.17.28", {})])
+    assert seven.effective(key) == "2", "a node of 7 needs none"
     assert with_smallest_quorum(SettingsView(persistent={key: "3"}), nodes).effective(key) == "3"
 
 
