@@ -106,7 +106,8 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
         return "--index: name the indices that were loaded, such as --index 'posts-*'"
     if said == "Missing option '--endpoint'" and any(not word.startswith("-") for word in after):
         said = "The endpoint is an option: --endpoint URL"  # not repeated: it may hold a password
-    return f"{said}; see `{command} --help`"
+    joined = f"{said} See" if said.endswith("?") else f"{said}; see"
+    return f"{joined} `{command} --help`"
 
 
 def _cluster_hint(word: str) -> str:

@@ -140,7 +140,7 @@ def test_every_command_that_changes_something_takes_yes(
         ),
         (
             "restart --clster prod",
-            "No such option: --clster. Did you mean --cluster?; see `orchestrate restart --help`",
+            "No such option: --clster. Did you mean --cluster? See `orchestrate restart --help`",
         ),
         ("restart --cluster", "Option '--cluster' requires an argument; see `orchestrate --help`"),
         ("restart --cluster x --bogus", "No such option: --bogus; see `orchestrate restart --help`"),
