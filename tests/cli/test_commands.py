@@ -116,10 +116,7 @@ def test_every_command_that_changes_something_takes_yes(
         ("bogus", "No such command 'bogus'; see `orchestrate --help`"),
         (
             "restrt",
-            (
-                "No such command 'restrt'. Did you mean 'restart', 'restore', 'report'?"
-                "; see `orchestrate --help`"
-            ),
+            "No such command 'restrt'. Did you mean 'restart', 'restore', 'report'? See `orchestrate --help`",
         ),
         ("restart", "Missing option '--cluster'; see `orchestrate restart --help`"),
         ("restart prod", "The cluster is an option: --cluster prod; see `orchestrate restart --help`"),
