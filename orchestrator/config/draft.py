@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from orchestrator.config.cluster import ClusterFile, check_cluster
@@ -112,18 +113,23 @@ def require_free(path: Path) -> None:
 def write_new(path: Path, text: str) -> None:
     """Write a file that is not there yet, whole or not at all; folders are made.
 
+    The text is written beside it and gets its name at the end. So a program that is killed leaves no half of
+    it, and nothing that stops the next attempt.
+
     Raises:
         ConfigError: it is there already, or cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as stream:
+        unnamed = path.with_name(f".new-{token_hex(8)}")
+        with unnamed.open("x", encoding="utf-8") as stream:
             try:
                 stream.write(text)
                 stream.flush()
-            except BaseException:
-                path.unlink()
-                raise
+                os.fsync(stream.fileno())
+                os.link(unnamed, path)
+            finally:
+                unnamed.unlink()
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -123,4 +128,35 @@ def test_half_a_file_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "new.yml"
     with pytest.raises(UnicodeEncodeError):
         write_new(path, "a\ud800")
-    assert not path.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def killed_at(number: int, path: Path, text: str) -> bool:
+    """Write it in a process that is killed at this line of Python; whether it came so far."""
+    if (child := os.fork()) == 0:
+        left = number
+
+        def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+            nonlocal left
+            left -= event == "line"
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        sys.settrace(trace)
+        write_new(path, text)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_killed_at_any_line_it_leaves_the_whole_file_or_none(tmp_path: Path) -> None:
+    text, whole, number = cluster_text(FULL), [], 0
+    while killed_at(number, path := tmp_path / f"{number}.yml", text):
+        if path.exists():
+            assert path.read_text() == text, number
+            whole.append(number)
+        else:
+            write_new(path, text)
+            assert path.read_text() == text
+        number += 1
+    assert 0 < len(whole) < number
