@@ -6,6 +6,7 @@ No file of another program is read for it: the script runs after them all. See `
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -52,6 +53,7 @@ SERVICES: Final = (NAME, PATH_NAME)
 SET_BY_US: Final = "set by orchestrate's unit, enabled"
 NOT_SET: Final = "not set by orchestrate"
 _OFF: Final = ServiceMode(running=False, enabled=False)
+_ENABLED: Final = ServiceMode(running=False, enabled=True)
 _SHARED: Final = (SCRIPT, UNIT, PATH_UNIT, INIT)
 
 
@@ -76,20 +78,37 @@ def lines_at_boot(facts: HostFacts, place: Place) -> tuple[str, ...]:
     return tuple(part.splitlines()) if runs and isinstance(part, str) else ()
 
 
+def later_part(facts: HostFacts, place: Place, line: str) -> str:
+    """The part of another node that runs after this one and sets another value; empty without one.
+
+    The script runs the parts in the order of their names, and the last value stays. Lines of `at_least`
+    agree, and lines of `disks` are left out: two nodes may have different disks.
+    """
+    words = shlex.split(line)
+    if words[0] not in {"parameter", "huge_pages"}:
+        return ""
+    ours = part_path(place.part)
+    for path in reversed(other_parts(facts, {ours})):
+        text = facts.text(path)
+        lines = text.splitlines() if isinstance(text, str) and path > ours else []
+        if any(one.split()[:2] == words[:2] and one != line for one in lines):
+            return path
+    return ""
+
+
 def data_moved(facts: HostFacts, place: Place) -> str:
     """Why a data path is not the data now: it was on another file system when the part was written."""
     part = facts.text(part_path(place.part))
     if not isinstance(part, str) or isinstance(facts.mounts, Unknown):
         return ""
-    recorded = part_text("", ["disks "], facts.mounts, {}).splitlines()
-    was = [line for line in part.splitlines() if line.startswith("data ")]
-    for line in recorded:
-        if not line.startswith("data "):
-            continue
-        path = line.split(" ")[1]
-        same = [old for old in was if old.split(" ")[1] == path]
-        if same and not any(old == line or old.startswith(f"{line} ") for old in same):
-            return f"{path} is on another file system than when it was tuned ({same[0]}): is it mounted?"
+    lines = [shlex.split(line) for line in part.splitlines() if line.startswith("data ")]
+    recorded = {path: point for _, path, point, *_ in lines}
+    for path, point in facts.mounts.items():
+        if recorded.get(path, point) != point:
+            return (
+                f"{path} is on the file system of {point}; it was on that of {recorded[path]} when it was"
+                " tuned. Is it mounted? If it has moved for good, revert its tuning and apply it again"
+            )
     return ""
 
 
@@ -108,7 +127,7 @@ def state(
     if not profile.persist or not (lines or old):
         return None
     why = _hindered(facts, place, lines)
-    changes = old if why else (*_install(facts, profile, place, lines), *old)
+    changes = () if why else (*_install(facts, profile, place, lines), *old)
     installed = not why and not changes
     replaced = ", ".join(getattr(one, "path", "tuned profile") for one in old)
     return TunableState(
@@ -116,9 +135,9 @@ def state(
         wanted=SET_BY_US,
         running="",
         at_boot=SET_BY_US if installed else NOT_SET,
-        verdict=Verdict.DRIFT if changes and not why else Verdict.UNKNOWN if why else Verdict.OK,
+        verdict=Verdict.UNKNOWN if why else Verdict.DRIFT if changes else Verdict.OK,
         detail=why or (f"replaces what an earlier version wrote: {replaced}" if old else ""),
-        changes=changes if not why else (),
+        changes=changes,
         on_failure=profile.on_failure(BOOT),
     )
 
@@ -162,14 +181,14 @@ def _install(
         if facts.unit:
             wanted[f"{UNIT}.d/{place.part}.conf"] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
         services = (
-            (NAME, ServiceMode(running=False, enabled=True)),
+            (NAME, _ENABLED),
             (PATH_NAME, ServiceMode(running=True, enabled=True)),
         )
     else:
         wanted[INIT] = (INIT_TEXT, Reload.INIT)
-    enabled = [facts.services.get(name) for name in (NAME, *(name for name, _ in services))]
+    modes = dict(services) or {NAME: _ENABLED}
     if all(facts.text(path) == text for path, (text, _) in wanted.items()) and all(
-        isinstance(one, ServiceFacts) and one.enabled for one in enabled
+        _has(facts, name, mode) for name, mode in modes.items()
     ):
         return
     for path, (text, reload) in wanted.items():
@@ -183,6 +202,12 @@ def _install(
             yield FileChange(path=path, found=before, wanted=text, reload=reload)
     for name, mode in services:
         yield ServiceChange(service=name, found=_OFF, wanted=mode)
+
+
+def _has(facts: HostFacts, name: str, mode: ServiceMode) -> bool:
+    """Whether a service is enabled, and runs if it has to; our unit may also run just now."""
+    found = facts.services.get(name)
+    return isinstance(found, ServiceFacts) and found.enabled and (found.running or not mode.running)
 
 
 def _kinds(facts: HostFacts, profile: TuningProfile) -> Mapping[str, str]:

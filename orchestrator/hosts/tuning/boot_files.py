@@ -153,13 +153,13 @@ def order_text(unit: str, mounts: Mapping[str, str]) -> str:
 
 
 def _escaped(point: str) -> str:
-    """The name of a mount unit, see systemd-escape(1)."""
+    """The name of a mount unit, see systemd-escape(1): of dots, only one at the beginning is escaped."""
     plain = re.sub(
-        r"[^A-Za-z0-9:_./]|(?<=/)\.",
+        r"[^A-Za-z0-9:_./]|^\.",
         lambda found: "".join(f"\\x{byte:02x}" for byte in found[0].encode()),
-        point,
+        point.strip("/"),
     )
-    return plain.strip("/").replace("/", "-") or "-"
+    return plain.replace("/", "-") or "-"
 
 
 def shell_text(name: str) -> str:

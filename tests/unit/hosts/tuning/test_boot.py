@@ -319,8 +319,57 @@ def test_data_on_another_file_system_than_recorded_is_not_touched() -> None:
     moved = replace(made, mounts={**dict(made.mounts), "/data/slow": "/"})  # type: ignore[arg-type]
     found = registry.compare(moved, WANTED, PLACE)
     assert found.states[0].verdict is Verdict.UNKNOWN
-    assert "/data/slow is on another file system" in found.states[0].detail
+    assert "/data/slow is on the file system of /; it was on that of /data/slow" in found.states[0].detail
     assert not [one for state in found.states for one in state.changes if "/sys/block" in str(one)]
+
+
+def test_a_new_data_path_with_blanks_is_not_taken_for_moved() -> None:
+    mounts = {"/data dir/a": "/m", "/data dir/b": "/n"}
+    text = boot_files.part_text("x", ["disks scheduler none bfq"], {"/data dir/a": "/m"}, {})
+    host = with_files(replace(current(), mounts=mounts), **{PART: text})
+    assert boot.data_moved(host, PLACE) == ""
+    assert "/data dir/a" in boot.data_moved(replace(host, mounts={**mounts, "/data dir/a": "/"}), PLACE)
+
+
+def test_another_nodes_later_part_decides_what_lasts() -> None:
+    """The script runs the parts by name, and the last value stays: ours is not the one after a boot."""
+    later, earlier = (boot_files.part_path(name) for name in ("zz+es9", "aa+es9"))
+
+    def at_boot(path: str, line: str) -> str:
+        host = with_files(installed(current()), **{path: f"{boot_files.HEADER}{line}\n"})
+        states = registry.compare(host, WANTED, PLACE).states
+        return next(one.at_boot for one in states if one.tunable == "vm.swappiness")
+
+    assert at_boot(later, "parameter vm.swappiness 10") == f"{later} sets another value after it"
+    assert at_boot(earlier, "parameter vm.swappiness 10") == boot.SET_BY_US
+    assert at_boot(later, "parameter vm.swappiness 1") == boot.SET_BY_US
+    assert at_boot(later, "parameter vm.max_map_count 10") == boot.SET_BY_US
+
+
+def test_a_path_unit_that_is_enabled_and_stopped_is_started() -> None:
+    """A kill between the two leaves it so: a change of tuned's profile would not run the script."""
+    made = installed(current())
+    stopped = ServiceFacts(present=True, enabled=True)
+    found = state(replace(made, services={**made.services, boot_files.PATH_NAME: stopped}))
+    assert found.verdict is Verdict.DRIFT
+    wanted = ServiceMode(running=True, enabled=True)
+    assert any(
+        isinstance(one, ServiceChange) and (one.service, one.wanted) == (boot_files.PATH_NAME, wanted)
+        for one in found.changes
+    )
+
+
+def test_mount_units_are_named_as_systemd_names_them() -> None:
+    """`systemd-escape --path --suffix=mount` of systemd 252 prints these."""
+    named = {
+        "/": "-.mount",
+        "/data/.es": "data-.es.mount",
+        "/.data": r"\x2edata.mount",
+        "/a-b/c:d_e": r"a\x2db-c:d_e.mount",
+    }
+    for point, unit in named.items():
+        order = boot_files.order_text("elasticsearch", {"/x": point})
+        assert f"After={unit}" in order.splitlines(), point
 
 
 def test_a_kind_that_the_profile_names_is_recorded_with_the_path() -> None:

@@ -8,7 +8,7 @@ from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.tuning import TuningSetting
 
-ODD = ("²", "٣٣٣", "1" * 5000, "+1", "1_0", " 1", "1\n", "-1", "0x10", "")
+ODD = ("²", "٣٣٣", "1" * 5000, "+1", "1_0", " 1", "1\n", "-1", "0x10", "010", "00", "")
 
 
 @pytest.mark.parametrize("word", ODD)
