@@ -145,7 +145,7 @@ def test_the_plan_in_text(file: str, cluster: LoadedCluster, capsys: pytest.Capt
     assert "  posts-02         4   8.0 MB  few enough already\n" in said
     assert (
         "  found: refresh_interval -1 on posts-01; not changed: force_merge.put_right of the playbook "
-        "does not have it\n"
+        "does not name it\n"
     ) in said
     assert "No waves: no node is restarted.\n" in said
 

@@ -335,7 +335,7 @@ def test_a_suspended_process_does_not_wait_for_a_removed_lease(
     woken = bench.world.agenda.now
     state = first.run()
     assert state.outcome is Outcome.HELD, state.message
-    assert "another run took it over and gave it back" in state.message
+    assert "another run took it over and released it" in state.message
     assert bench.world.agenda.now - woken < 300.0
     assert bench.world.effective(ALLOCATION) == cluster(3).effective(ALLOCATION)
     assert bench.world.violations == []

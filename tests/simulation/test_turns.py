@@ -174,7 +174,7 @@ def test_a_node_not_restarted_rebooted_or_tuned_lacks_them() -> None:
     simulation.begin(asked)
     lacks = turns.lacking(simulation.world.nodes[ES2], asked, simulation.began, simulation.began)
     assert lacks == [
-        "es2 has no new life",
+        "es2 has no new process",
         "the host of es2 was not rebooted",
         "vm.swappiness of es2 is found",
     ]
