@@ -82,6 +82,8 @@ class Command(_Quick, TyperCommand):
         given = Counter(word.partition("=")[0] for word in words)
         options: list[Any] = list(self.params)
         for option in options:
+            if ctx.resilient_parsing:
+                break  # a TAB: nothing is printed between the person's words
             if option.param_type_name == "option" and not option.is_flag and not option.multiple:
                 twice = [name for name in option.opts if given[name] > 1]
                 if twice:

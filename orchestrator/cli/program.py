@@ -27,6 +27,10 @@ _WORDS: Final = {
     r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1. Did you mean \2?",
 }
 """Messages of the flag validator, in the program's own words."""
+_LOGIN: Final = re.compile(r"://[^/\s]*@")
+"""User and password in a URL. A message that repeats an argument leaves them out."""
+_LONG_WORD: Final = re.compile(r"(\S{300})\S{300,}")
+"""A word that fills the screen: its beginning is enough to find it."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 HELP: Final = ("--help",)
@@ -119,6 +123,8 @@ def _cluster_hint(word: str) -> str:
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
     from orchestrator.view.text import shown  # noqa: PLC0415  (as above, and the next ones too)
 
+    message = _LOGIN.sub("://…@", message)
+    message = _LONG_WORD.sub(r"\1…", message)
     lines = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in message.splitlines())
     sys.stderr.write(shown("\n".join(lines), sys.stderr) + "\n")
     if wants_json(arguments):

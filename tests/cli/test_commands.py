@@ -472,3 +472,14 @@ def test_status_and_history_without_a_run_name_the_state(console: Console, of: t
     assert status.err == history.err
     assert "/state.db" in history.err
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("line", ["explain {}", "{}", "status --output {}", "plan --cluster lab --bogus={}"])
+def test_no_message_repeats_a_login_or_fills_the_screen(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in ("https://ann:hunter2@es1:9200", "x" * 100_000):
+        assert run(line.format(word).split()) == ExitCode.USAGE
+        said = capsys.readouterr().err
+        assert "hunter2" not in said
+        assert len(said) < 2000

@@ -94,3 +94,15 @@ def test_without_readable_files_nothing_is_offered_or_printed(console: Console, 
     console.state.write_text("no database")
     assert tab(console, f"orchestrate {line}") == []
     assert console.state.read_text() == "no database"
+
+
+def test_an_option_given_twice_prints_nothing_at_a_tab(console: Console) -> None:
+    ended_run(console)
+    assert tab(console, "orchestrate status --output json --output json ") == [RUN]
+
+
+def test_no_nodes_are_offered_for_a_cluster_that_is_unreadable(console: Console) -> None:
+    ended_run(console)
+    (console.folder / "binary.yml").write_bytes(bytes(range(256)))
+    for file in ("./binary.yml", "./nowhere.yml", "./"):
+        assert tab(console, f"orchestrate restart --cluster {file} --only ") == []
