@@ -13,6 +13,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, require_segments
+from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
@@ -24,7 +25,7 @@ from orchestrator.runtime.identity import host_name
 from orchestrator.runtime.store import RunEntry
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
-from orchestrator.view.text import counted, duration, size, visible
+from orchestrator.view.text import counted, duration, one_line, size, visible
 
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",
@@ -80,11 +81,14 @@ def request(
         if run is None and name is None:
             confirm_run(wanted.name.lower(), entry, store.where, context, yes=yes)
         by = f"{context.operator}@{host_name()}"
+        before = replay(entry.run, store.replay(entry.run)).process
         leave_request(store, entry, wanted, by=by, at=context.clock.now())
-    message = (
-        f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}; "
-        f"`orchestrate status {entry.run}` shows it"
-    )
+    if entry.outcome is None and before.request is wanted:
+        first = one_line(before.requested_by)
+        message = f"run {entry.run} on {entry.cluster} was already asked by {first} to {_REQUESTS[wanted]}"
+    else:
+        message = f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}"
+    message += f"; `orchestrate status {entry.run}` shows it"
     if context.output.for_people:
         context.say(message)
     return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

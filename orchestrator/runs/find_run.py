@@ -150,7 +150,10 @@ def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
 def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[RunEntry]) -> UsageError:
     of = f" of cluster {cluster}" if cluster else ""
     text = f"there is no {wanted.value}{of} in {where}"
-    passed = next((entry for entry in entries if entry.unfinished and cluster in (None, entry.cluster)), None)
+    own = [entry for entry in entries if cluster in (None, entry.cluster)]
+    passed = next((entry for entry in own if entry.unfinished), None)
+    if passed is None and own and wanted is not Wanted.SHOW:
+        text += f": the latest, {own[0].run} on {own[0].cluster}, has ended ({state_in_words(own[0])})"
     if wanted is Wanted.RESUME and passed is not None:
         how = passed.outcome.value if passed.outcome else "killed"
         text += (

@@ -189,6 +189,10 @@ TERMS: Final[Mapping[str, str]] = {
     "second failure": (
         "Another node leaves, or a shard turns red, while a wave is down. The run stands down."
     ),
+    "epoch": (
+        "The number of a lease. Each process that takes the lease of a cluster from another one writes the "
+        "next number, so a process that was cut off detects the takeover."
+    ),
     "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
     "stand down": (
         "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "

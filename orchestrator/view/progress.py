@@ -13,7 +13,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import HealthView, Look, Recovery
-from orchestrator.model.phase import Phase
+from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
@@ -92,12 +92,19 @@ def half_done(state: RunState) -> str:
 
 
 def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
-    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none."""
+    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none.
+
+    A node that has rejoined is not restarted again: the run only waits for its copies.
+    """
     merges = len(state.merging.unfinished)
-    nodes = sum(name not in without for name in state.unfinished)
+    names = [name for name in state.unfinished if name not in without]
+    waited = sum(state.nodes[name].phase is NodePhase.REJOINED for name in names)
+    nodes = len(names) - waited
     parts = [counted(merges, "index", "indices")] if merges else []
     parts += [counted(nodes, "node")] if nodes else []
-    return " and ".join(parts)
+    parts += [f"the wait for {counted(waited, 'restarted node')}"] if waited else []
+    *first, last = parts or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def merges_in_words(state: RunState) -> str:

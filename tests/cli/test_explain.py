@@ -121,3 +121,10 @@ def test_an_unknown_name_is_refused_with_the_nearest(
 def test_terms_of_messages_are_explained(capsys: pytest.CaptureFixture[str], term: str) -> None:
     assert f"{term} (term) {TERMS[term]}" in _said(term, capsys)
     assert f"{term} (term)" in _said(f"{term.replace(' ', '-').upper()}", capsys)
+
+
+def test_words_on_the_screen_of_a_run_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cluster.routing.allocation.enable" in _said("set_allocation", capsys)
+    assert "for the whole run" in _said("raise_limits", capsys)
+    assert "for the whole run" not in _said("set_allocation", capsys)
+    assert _said("exit code 3", capsys) == _said("3", capsys)

@@ -15,7 +15,8 @@ from orchestrator.cli.program import run
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import RunStarted
+from orchestrator.model.event import Requested, RunStarted
+from orchestrator.model.phase import Request
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
@@ -87,6 +88,20 @@ def test_the_last_words_of_a_second_signal(output: Output) -> None:
 def test_a_request_that_was_left(command: str, ends: Ends) -> None:
     (only,) = ends(command)
     assert only["run"] == RUN
+    assert only["message"].startswith(f"asked run {RUN} on lab to ")
+    (again,) = ends(command)
+    assert again["message"].startswith(f"asked run {RUN} on lab to "), "the run has not read it yet"
+
+
+@pytest.mark.usefixtures("under_way")
+def test_a_request_that_the_run_has_read_already(ends: Ends, console: Console) -> None:
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    journal = store.journal(RUN)
+    journal.append([Requested(request=Request.PAUSE, by="anna@bastion1")], 1001.0)
+    store.close()
+    (only,) = ends("pause")
+    assert only["message"].startswith(f"run {RUN} on lab was already asked by anna@bastion1 to pause")
+    (only,) = ends("stop")
     assert only["message"].startswith(f"asked run {RUN} on lab to ")
 
 

@@ -56,7 +56,7 @@ def resume(
         if not yes:
             require_terminal(context, f"orchestrate status {entry.run}")
             left = left_to_do(past.state, without=skipped) or "0 nodes"
-            ask(f"Resume run {entry.run} on {visible(entry.cluster)}, {left} left?", context)
+            ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
         with context.connect(file or context.cluster(past.started.cluster_file), state) as connection:
             ended = resume_run(connection, store, past, retry_failed=retry_failed, skip=skipped)
         return int(exit_code(ended))

@@ -24,6 +24,7 @@ from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.action import Purpose
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
@@ -136,7 +137,7 @@ def show(name: str | None) -> int:
     if name is None:
         typer.echo(_overview(entries), nl=False)
         return ExitCode.DONE
-    wanted = name.casefold()
+    wanted = name.casefold().removeprefix("exit code ")
     found = [entry for entry in entries if wanted in {each.casefold() for each in entry.names}]
     if not found:
         close = difflib.get_close_matches(wanted, [each for entry in entries for each in entry.names], n=1)
@@ -226,14 +227,14 @@ def _cluster_settings() -> Iterator[Entry]:
         }
     )
     moments = (
-        ("while a node is down", settings.withhold_changes(view, policy)),
-        ("for the whole run", settings.limit_changes(view, policy)),
+        (Purpose.WITHHOLD, "while a node is down", settings.withhold_changes(view, policy)),
+        (Purpose.RAISE_LIMITS, "for the whole run", settings.limit_changes(view, policy)),
     )
-    for moment, changes in moments:
+    for purpose, moment, changes in moments:
         for change in changes:
             facts = (("during a run", f"{change.wanted} ({change.level.value}), {moment}"),)
             text = ("A run changes it, and restores the original value, or its absence, at each level.",)
-            yield Entry(names=(change.key,), kind="cluster setting", text=text, facts=facts)
+            yield Entry(names=(change.key, purpose.value), kind="cluster setting", text=text, facts=facts)
 
 
 def _keys() -> Iterator[Entry]:

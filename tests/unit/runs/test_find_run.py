@@ -172,3 +172,10 @@ def test_an_older_run_with_nodes_left_is_named(store: StateStore, fill: Fill) ->
     with pytest.raises(UsageError) as error:
         find_run(store, Wanted.RESTORE)
     assert "xxx1" not in str(error.value)
+
+
+@pytest.mark.parametrize("wanted", [Wanted.RESUME, Wanted.RESTORE, Wanted.REQUEST])
+def test_the_latest_run_is_named_if_all_are_done(store: StateStore, fill: Fill, wanted: Wanted) -> None:
+    fill("prod", Outcome.DONE)
+    with pytest.raises(UsageError, match=r"the latest, .* on prod, has ended \(done\)"):
+        find_run(store, wanted)

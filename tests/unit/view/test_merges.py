@@ -13,6 +13,7 @@ from rich.console import Console
 from orchestrator.engine.fold import replay
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
@@ -243,6 +244,9 @@ def test_what_was_done_by_halves_and_what_is_left(samples: Any) -> None:
     assert half_done(state) == "1 of 3 indices merged and 0 of 3 nodes restarted"
     assert left_to_do(state) == "2 indices and 3 nodes"
     assert left_to_do(state, without=("es1",)) == "2 indices and 2 nodes"
+    back = replace(state.nodes[NodeName("es1")], phase=NodePhase.REJOINED)
+    waits = replace(state, nodes={**state.nodes, back.name: back})
+    assert left_to_do(waits) == "2 indices, 2 nodes and the wait for 1 restarted node"
     assert half_done(state_after(samples)) == ""
     assert half_done(state_after(samples, *ALL_MERGED, nodes=0)) == ""
     phases = (NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.PENDING)
