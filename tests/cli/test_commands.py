@@ -162,6 +162,7 @@ def test_every_command_that_changes_something_takes_yes(
         ("demo --version 9.1.0 --version 8.19.0", "--version is given twice; give it once"),
         ("tune check --cluster a --profile x --profile y", "--profile is given twice; give it once"),
         ("init --endpoint a --endpoint b", "--endpoint is given twice; give it once"),
+        ("status -- --state --state", "Unexpected argument (--state); see `orchestrate status --help`"),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(
@@ -392,6 +393,15 @@ def test_completion_completes(console: Console) -> None:
     words = {"_ORCHESTRATE_COMPLETE": "complete_bash", "COMP_WORDS": "orchestrate res", "COMP_CWORD": "1"}
     said = Console(home=console.home, folder=console.folder, environment=words).run()
     assert said.out.split() == ["restart", "resume", "restore"], said.err
+
+
+@pytest.mark.parametrize("output", [["--output", "json"], ["--output=json"]])
+def test_a_wrong_command_line_ends_with_a_summary_in_json(
+    output: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", *output]) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert (said["event"], said["exit_code"]) == ("summary", 2)
 
 
 @pytest.mark.parametrize("line", ["--help", "restart --help", "history --output json"])

@@ -389,6 +389,10 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
         lambda s: s.plain("--api-key", "env:ES_PASSWORD", "--username", USER),
         "--api-key and --username exclude each other",
     ),
+    "a key and a password": (
+        lambda s: s.plain("--api-key", "env:ES_PASSWORD", "--password", "env:ES_PASSWORD"),
+        "--api-key and --password exclude each other",
+    ),
     "an authority and a fingerprint": (
         lambda s: s.plain("--ca", "ca.pem", "--fingerprint", "ab" * 32),
         "--ca and --fingerprint exclude each other",

@@ -201,7 +201,7 @@ def _looked(
             context.warn(in_options(visible(said)))
         if len(missing) < len(found.view.nodes) or not has_terminal(context):
             return draft, services
-        if not agreed("Look again, with another SSH user or key?", context):
+        if not agreed("Look again? SSH user and key are asked again", context):
             return draft, services
         draft = _with_ssh(draft, path, context, user=True, key=True)
 

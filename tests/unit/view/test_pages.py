@@ -235,6 +235,24 @@ def test_runs_of_one_day_have_columns_that_differ(samples: Any) -> None:
     assert len(set(head.replace("  ", "|").split("|")) - {""}) == 3
 
 
+def test_the_times_of_a_node_are_those_of_the_last_six_runs(samples: Any) -> None:
+    first = run_of(samples, 1, [("es1", 11.0)])
+    runs = [
+        replace(first, run=f"run-{n}", started=first.started + n * 86400.0, node_seconds={NodeName("es1"): n})
+        for n in range(11, 18)
+    ]
+    times = next(line for line in history_text(runs).splitlines() if line.startswith("es1 "))
+    assert times.split() == ["es1", *(f"{n}s" for n in range(12, 18))]
+
+
+def test_status_says_when_another_run_has_restored(samples: Any) -> None:
+    text = status_text(samples.run_state(), (), now=samples.t0, alive=False, restored=True)
+    assert "  not restored: nothing; another run has restored what it changed" in text.splitlines()
+    unseen = " (a restore from another state database is not shown)"
+    assert unseen in status_text(samples.run_state(), (), now=samples.t0, alive=False)
+    assert unseen not in status_text(samples.run_state(), (), now=samples.t0, alive=True)
+
+
 def test_no_history_says_so() -> None:
     assert history_text([]) == "no runs yet\n"
     assert past_run([]) is None
