@@ -51,13 +51,14 @@ from orchestrator.model.event import (
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
-from orchestrator.model.phase import Outcome
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
+from orchestrator.view.reporters import repeats
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import clock_time, visible
 from orchestrator.view.words import sentence
@@ -96,12 +97,14 @@ def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
 def scrolls(event: Event) -> bool:
     """Whether an event gets a line above the panel; the panel itself shows the others."""
     match event:
+        case _ if repeats(event):
+            return False
         case GoodReading(count=count):
             return count == 0
         case ActionConfirmed(output=output):
             return bool(output.strip())
-        case PhaseEntered(why=why):
-            return bool(why)
+        case PhaseEntered(to=to, why=why):
+            return bool(why) or to == NodePhase.REJOINED.value
         case HoldsCleared() | WritesRead() | GatesPassed():
             return False
         case _:

@@ -11,7 +11,7 @@ from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Recovery
 from orchestrator.model.overlap import WaveGaveWay
-from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.phrases import product
@@ -126,6 +126,7 @@ class Screen:
     withheld: Seconds | None
     unrestored: tuple[str, ...]
     request: Request
+    requested_by: str
     trouble: tuple[str, ...]
     merges: MergesCell | None = None
 
@@ -186,6 +187,7 @@ def screen_of(
         withheld=None if withheld_since is None else max(0.0, now - withheld_since),
         unrestored=unrestored(state),
         request=state.process.request,
+        requested_by=state.process.requested_by,
         trouble=_trouble(state),
         merges=_merges(state, now),
     )
@@ -232,7 +234,7 @@ def _merges(state: RunState, now: Instant) -> MergesCell | None:
 def _trouble(state: RunState) -> tuple[str, ...]:
     lines = []
     down = state.process.standing_down
-    if down is not None:
+    if down is not None and down.outcome is not Outcome.INTERRUPTED:  # the row of the request has it
         lines.append(f"Standing down ({down.outcome.value}): {down.reason}")
     if state.process.second_failure is not None:
         lines.append(f"Second failure: {state.process.second_failure}")

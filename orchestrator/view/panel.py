@@ -17,6 +17,7 @@ from rich.text import Text
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.view.model import NodeCell, RecoveryCell, Screen
+from orchestrator.view.phrases import second_signal
 from orchestrator.view.text import counted, duration, listed, one_line, size
 
 WIDE = 136
@@ -186,10 +187,13 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
     rows.append(("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)))
     if screen.request is not Request.NONE:
         after = "this wave" if screen.merges is None else "the current merges"
-        asked = {Request.PAUSE: f"pause after {after}", Request.STOP: "stand down now"}
-        rows.append(
-            ("Asked", Text(asked.get(screen.request, "interrupt: stand down now"), style="bold yellow"))
-        )
+        stopping = f"to stop, by {screen.requested_by}: nodes are started, settings are restored"
+        asked = {
+            Request.PAUSE: f"to pause after {after}",
+            Request.STOP: stopping,
+            Request.INTERRUPT: f"{stopping}; {second_signal(screen.requested_by)}",
+        }
+        rows.append(("Asked", Text(one_line(asked[screen.request]), style="bold yellow")))
     return rows
 
 

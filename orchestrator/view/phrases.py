@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from orchestrator.engine.state import RunState
+from orchestrator.model.action import Purpose
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
 from orchestrator.view.text import counted, listed, one_line
 
@@ -142,6 +143,38 @@ _SUBJECTS = 3
 
 _EVIDENCE = 700
 """Characters. Room for the owners of a preference list with long names, and the accepting flag."""
+
+_STANDS_DOWN: Final = "nodes that are down are started, settings are restored, then the run ends"
+
+
+def request_sentence(request: Request, by: str) -> str:
+    """A request to the run, and what happens now."""
+    match request:
+        case Request.NONE:
+            return f"no request now, by {by}"
+        case Request.PAUSE:
+            return f"asked to pause after the current wave or merges, by {by}"
+        case Request.STOP:
+            return f"asked to stop by {by}: {_STANDS_DOWN}"
+        case Request.INTERRUPT:
+            return f"interrupted by {by}: {_STANDS_DOWN}; {second_signal(by)}"
+        case _:
+            assert_never(request)
+
+
+def second_signal(first: str) -> str:
+    """What another signal does after the first, which has this name."""
+    again = "a second Ctrl-C" if first == "SIGINT" else "a second signal"
+    return f"{again} ends the program at once and restores nothing"
+
+
+PURPOSES: Final[Mapping[Purpose, str]] = {
+    Purpose.WITHHOLD: "while nodes are down",
+    Purpose.RAISE_LIMITS: "for faster recovery",
+    Purpose.REASSIGN: "for the recovery of the copies",
+    Purpose.PUT_BACK: "at the end",
+}
+"""Why a setting is changed, as the end of a line."""
 
 TERMS: Final[Mapping[str, str]] = {
     "run": (

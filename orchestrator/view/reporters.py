@@ -11,8 +11,9 @@ from typing import TextIO
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
-from orchestrator.model.event import Event, Record
-from orchestrator.model.phase import Outcome
+from orchestrator.model.action import WriteSettings
+from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, Record, StandingDown
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
@@ -84,6 +85,19 @@ class Pace:
         self._at = now
 
 
+def repeats(event: Event) -> bool:
+    """Whether the line of another event says the same to people: `Requested`, or the settings one by one."""
+    match event:
+        case StandingDown(outcome=Outcome.INTERRUPTED):
+            return True
+        case PhaseEntered(node=None, to=to):
+            return to == Phase.STANDING_DOWN.value
+        case ActionSent(action=WriteSettings()) | ActionConfirmed(action=WriteSettings(), output=""):
+            return True
+        case _:
+            return False
+
+
 def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
     """A journal record as one line: RFC 3339 time in UTC, then what happened."""
     return f"{stamp_seconds(record.at)} {sentence(record.event, kind)}"
@@ -126,10 +140,11 @@ class LineReporter:
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:
-        """Write one line per event."""
+        """Write one line per event, unless another event says the same."""
         for record in records:
             self._events.append(record.event)
-            self._out.line(record_line(record, self._kind))
+            if not repeats(record.event):
+                self._out.line(record_line(record, self._kind))
         if records:
             self._pace.reset(self._now())
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import ProcessState, RunState
-from orchestrator.model.event import Record
+from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.view.phrases import OUTCOMES, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
-from orchestrator.view.reporters import record_line
+from orchestrator.view.reporters import record_line, repeats
 from orchestrator.view.summary import hold_object, merge_object
 from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
 
@@ -36,16 +36,17 @@ def status_text(
 
     Args:
         state: the fold of the run's journal.
-        records: the run's records, or its last ones.
+        records: the run's records.
         now: the current time.
         alive: whether its process runs; None if unknown.
         restored: whether another run has restored its changes, which its own journal does not show.
     """
+    shown = [one for one in records if not repeats(one.event)][-LAST_RECORDS:]
     last = records[-1].at if records else state.in_phase.since
     kind = state.begun.policy.kind
     lines = [
         f"run {state.run} on {state.begun.cluster}: {_where(state)}",
-        f"  began {stamp_seconds(state.process.started)}, {duration(now - state.process.started)} ago",
+        f"  began {_began(state, records, now)}",
         f"  last event {duration(now - last)} ago{_alive(state, alive)}",
         f"  nodes: {_nodes(state)}",
     ]
@@ -68,8 +69,8 @@ def status_text(
     if len(left) > _LEFT_SHOWN:
         lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
     lines += _advice(state, left, alive)
-    if records:
-        lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in records[-LAST_RECORDS:])]
+    if shown:
+        lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in shown)]
     return "\n".join(map(visible, lines)) + "\n"
 
 
@@ -84,6 +85,7 @@ def status_object(
         "version": state.begun.version,
         "phase": state.phase.value,
         "phase_since": stamp(state.in_phase.since),
+        "run_started": stamp(_run_began(state, records)),
         "started": stamp(state.process.started),
         "seconds": round(max(0.0, now - state.process.started), 3),
         "alive": alive,
@@ -111,6 +113,18 @@ def status_object(
         "message": state.message,
         **({"merges": [merge_object(one) for one in merges]} if (merges := _merges(state)) else {}),
     }
+
+
+def _began(state: RunState, records: Sequence[Record], now: Instant) -> str:
+    """The run's begin; and that of its last attempt if there are several."""
+    attempt, run = state.process.started, _run_began(state, records)
+    again = f"; this attempt {stamp_seconds(attempt)}, {duration(now - attempt)} ago" if attempt > run else ""
+    return f"{stamp_seconds(run)}, {duration(now - run)} ago{again}"
+
+
+def _run_began(state: RunState, records: Sequence[Record]) -> Instant:
+    began = (one.at for one in records if isinstance(one.event, RunStarted))
+    return next(began, state.process.started)
 
 
 def _asked(process: ProcessState) -> list[str]:

@@ -23,11 +23,11 @@ from orchestrator.model.merge_event import (
 )
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.view.action_words import action_sentence
-from orchestrator.view.phrases import OUTCOMES, hold_sentence, product
+from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
 from orchestrator.view.text import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -187,7 +187,7 @@ def _frame(event: _Frame) -> str:
             said = f": {one_line(message)}" if message else ""
             return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
         case ev.Requested(request=request, by=by):
-            return f"{_REQUESTS[request]}, by {one_line(by)}"
+            return request_sentence(request, one_line(by))
         case ev.StandingDown(reason=reason, outcome=outcome):
             return f"standing down ({outcome.value}): {one_line(reason)}"
         case ev.StoodDown(outcome=outcome, left=left):
@@ -197,14 +197,6 @@ def _frame(event: _Frame) -> str:
             return f"stood down ({outcome.value}): {what}"
         case _:
             assert_never(event)
-
-
-_REQUESTS: dict[Request, str] = {
-    Request.NONE: "no request now",
-    Request.PAUSE: "asked to pause after the current wave or merges",
-    Request.STOP: "asked to stand down",
-    Request.INTERRUPT: "interrupted",
-}
 
 
 def _lease(event: LeaseEvent) -> str:
@@ -231,11 +223,11 @@ def _debt(event: _Debt) -> str:
         case ev.SettingChanged(level=level, key=key, found=found, wanted=wanted, purpose=purpose):
             return (
                 f"setting {key} ({level.value}): {setting(found)} -> {setting(wanted)} "
-                f"({purpose.value}); {setting(found)} will be restored"
+                f"{PURPOSES[purpose]}; {setting(found)} will be restored"
             )
         case ev.SettingRestored(level=level, key=key, value=value, note=note):
-            how = one_line(note) if note else "the original value"
-            return f"setting {key} ({level.value}): {setting(value)}, {how}"
+            how = f"{setting(value)}, {one_line(note)}" if note else f"restored to {setting(value)}"
+            return f"setting {key} ({level.value}): {how}"
         case ev.ReplicasAdded(index=index, found=found, wanted=wanted):
             return f"index {index}: {found} -> {counted(wanted, 'replica')} for the run"
         case ev.ReplicasRestored(index_uuid=index_uuid):
@@ -274,6 +266,8 @@ def _step(event: _Step) -> str:
             return _overlapping(event)
         case ev.PhaseEntered(node=node, from_=from_, to=to, why=why):
             where = node or "run"
+            if node is not None and to == NodePhase.REJOINED.value:
+                return f"{node}: rejoined the cluster" + (f": {one_line(why)}" if why else "")
             return f"{where}: {from_} -> {to}" + (f": {one_line(why)}" if why else "")
         case ev.GoodReading(count=count, why=why):
             if count == 0:

@@ -16,20 +16,41 @@ from rich.text import Text
 
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RecoveringWave
-from orchestrator.model.action import ActionResult, ClusterAction, Refused
+from orchestrator.model.action import (
+    ActionResult,
+    ClusterAction,
+    Purpose,
+    Refused,
+    SettingChange,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, NodeRecovered, StandingDown, WaveFinished
-from orchestrator.model.observation import Look
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    ActionSent,
+    Event,
+    NodeRecovered,
+    Requested,
+    SettingChanged,
+    StandingDown,
+    WaveFinished,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.observation import Level, Look
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import ClusterWatch, Watch
 from orchestrator.ports import ClusterReadings
-from orchestrator.view.live import LiveReporter, live_console, wants_live
+from orchestrator.view.live import LiveReporter, live_console, scrolls, wants_live
 from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.progress import ListeningCluster, Seen
+from orchestrator.view.reporters import LineReporter
+from orchestrator.view.words import sentence
 
 Golden = Callable[[str, str], None]
 
@@ -140,6 +161,47 @@ def test_trouble_comes_first(samples: Any) -> None:
     assert "es2 did not start" in lines[1]
     assert "es3 left" in lines[2]
     assert any("pause after this wave" in line for line in lines)
+
+
+def test_an_interruption_is_one_line_with_its_second_signal(samples: Any) -> None:
+    events: list[Event] = [
+        Requested(request=Request.INTERRUPT, by="SIGINT"),
+        StandingDown(reason="asked to stop by SIGINT", outcome=Outcome.INTERRUPTED),
+        run_phase(Phase.DOWN, Phase.STANDING_DOWN, why="asked to stop by SIGINT"),
+    ]
+    assert [one for one in events if scrolls(one)] == events[:1]
+    out = io.StringIO()
+    LineReporter(out, lambda: samples.t0).events(samples.records(events))
+    (line,) = out.getvalue().splitlines()
+    assert "settings are restored, then the run ends; a second Ctrl-C ends the program at once" in line
+    state = samples.run_state(
+        phase=Phase.STANDING_DOWN, standing_down=events[1], request=Request.INTERRUPT, requested_by="SIGINT"
+    )
+    shown = picture(screen_of(state, WAITS, now=samples.t0 + 120), 132)
+    words = " ".join(shown.replace("│", " ").split())
+    assert "a second Ctrl-C ends the program at once and restores nothing" in words
+    assert "asked to stop by SIGINT" not in shown
+    assert "a second signal ends" in sentence(Requested(request=Request.INTERRUPT, by="SIGTERM"))
+    assert scrolls(StandingDown(reason="es2 failed", outcome=Outcome.FAILED))
+
+
+def test_a_rejoined_node_and_each_setting_have_one_line(samples: Any) -> None:
+    change = SettingChange(
+        level=Level.PERSISTENT, key="cluster.routing.allocation.enable", found="all", wanted="primaries"
+    )
+    write = WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD)
+    changed = SettingChanged(
+        level=change.level, key=change.key, found="all", wanted="primaries", purpose=Purpose.WITHHOLD
+    )
+    joined = node_phase(NodeName("es2"), NodePhase.STARTING, NodePhase.REJOINED)
+    events: list[Event] = [changed, ActionSent(action=write), ActionConfirmed(action=write), joined]
+    assert [one for one in events if scrolls(one)] == [changed, joined]
+    out = io.StringIO()
+    LineReporter(out, lambda: samples.t0).events(samples.records(events))
+    first, second = out.getvalue().splitlines()
+    assert first.endswith("(persistent): all -> primaries while nodes are down; all will be restored")
+    assert second.endswith("es2: rejoined the cluster")
+    assert scrolls(ActionFailed(action=write, reason="timed out", in_doubt=True))
 
 
 @pytest.mark.parametrize("phase", list(Phase))

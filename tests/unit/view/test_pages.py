@@ -182,6 +182,20 @@ def test_history_as_json_has_the_same_numbers(samples: Any) -> None:
     assert line["outcome"] == "done"
 
 
+def test_status_shows_when_the_run_began_and_its_last_attempt(samples: Any) -> None:
+    begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
+    records = [Record(run="run-1", sequence=1, at=samples.t0 - 3600, event=begun)]
+    later = status_text(samples.run_state(), records, now=samples.t0 + 60)
+    assert "  began 2027-01-15T07:00:00Z, 1h 1m ago; this attempt 2027-01-15T08:00:00Z, 1m 0s ago\n" in later
+    assert status_object(samples.run_state(), records, now=samples.t0)["run_started"] == (
+        "2027-01-15T07:00:00.000Z"
+    )
+    first = [replace(records[0], at=samples.t0)]
+    assert (
+        "attempt" not in status_text(samples.run_state(), first, now=samples.t0 + 60).split("last event")[0]
+    )
+
+
 def test_a_run_that_lay_paused_over_night_did_not_take_the_night(samples: Any) -> None:
     begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
     paused = RunFinished(outcome=Outcome.PAUSED, exit_code=9, seconds=40)
