@@ -28,6 +28,7 @@ from orchestrator.lab.tally import LoadResult, Tally
 GREEN_SECONDS = 60
 _PAGE, _ONE_PAGE = 2000, 1_000_000
 _CREATED, _ALREADY_THERE = 201, 409
+_REFUSED_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,10 @@ class Rotation:
             if self._shunned_until[endpoint] <= now:
                 return endpoint
         return min(self._shunned_until, key=self._shunned_until.__getitem__)
+
+    def none_left(self, now: float) -> bool:
+        """Whether every endpoint is shunned."""
+        return all(until > now for until in self._shunned_until.values())
 
     def shun(self, endpoint: str, now: float) -> None:
         """Leave an endpoint out for a while."""
@@ -221,6 +226,9 @@ class Load:
             "indexing", rotation, f"/{self.profile.index}/{self.profile.bulk}", "\n".join([*lines, ""])
         )
         if answer is None:
+            if rotation.none_left(time.monotonic()):
+                # Before 2.0 a cluster without a master refuses a write at once: as below.
+                self._over.wait(_REFUSED_SECONDS)
             return ids
         outcomes = [next(iter(item.values())) for item in answer.body["items"]]
         done = {outcome["_id"] for outcome in outcomes if _status(outcome) in (_CREATED, _ALREADY_THERE)}
@@ -229,7 +237,7 @@ class Load:
         if left:
             refused = next(outcome for outcome in outcomes if outcome["_id"] not in done)
             self._tally.refused("indexing", f"document refused: {_kind(refused['error'])}")
-            self._over.wait(0.1)  # the cluster refused: no event announces that it accepts again
+            self._over.wait(_REFUSED_SECONDS)  # the cluster refused: no event announces that it accepts again
         return left
 
     def _search(self) -> None:

@@ -25,19 +25,24 @@ def reset(cluster: LabCluster) -> None:
     cluster.wait_ready()
     client = cluster.client
     try:
-        clear(client)
+        clear(client, voting=not cluster.distribution.before(7))
     finally:
         client.close()
     cluster.wait_ready(status="green")
 
 
-def clear(client: LabClient) -> None:
+def clear(client: LabClient, *, voting: bool = True) -> None:
     """Remove indices, settings, the program's templates and voting exclusions from a cluster with a master.
+
+    Args:
+        client: of the cluster.
+        voting: whether there may be voting exclusions (7.0).
 
     Raises:
         LabError: something could not be removed, so the cluster is not fit for another test.
     """
-    client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
+    if voting:
+        client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
     for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):
         client.ask("DELETE", f"/{name}", accept=(404,))
     client.ask("DELETE", "/_template/orchestrate-*", accept=(404,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,13 +49,13 @@ class LoadResult:
         acknowledged: documents that the cluster acknowledged.
         indexing: the bulk requests.
         searching: the searches.
-        reasons: why requests failed, the first few distinct ones.
+        reasons: why requests failed, the first few distinct ones, with how often.
     """
 
     acknowledged: int
     indexing: Requests
     searching: Requests
-    reasons: tuple[str, ...]
+    reasons: Mapping[str, int]
 
 
 def latencies(seconds: Iterable[float]) -> Latencies:
@@ -98,7 +98,7 @@ class Tally:
         self._lock = threading.Condition()
         self._acknowledged: set[str] = set()
         self._kinds = {"indexing": _Kind(), "searching": _Kind()}
-        self._reasons: dict[str, None] = {}
+        self._reasons: dict[str, int] = {}
         self._ledger = ledger.open("a", encoding="utf-8") if ledger else None
 
     def answered(self, kind: str, seconds: float, *, partial: int = 0) -> None:
@@ -121,8 +121,8 @@ class Tally:
 
     def _count_failure(self, kind: str, reason: str) -> None:
         self._kinds[kind].failed += 1
-        if len(self._reasons) < _KEPT_REASONS:
-            self._reasons[reason] = None
+        if reason in self._reasons or len(self._reasons) < _KEPT_REASONS:
+            self._reasons[reason] = self._reasons.get(reason, 0) + 1
 
     def abandoned(self, kind: str) -> None:
         """Count an operation that no endpoint completed."""
@@ -157,7 +157,7 @@ class Tally:
                 acknowledged=len(self._acknowledged),
                 indexing=self._kinds["indexing"].picture(),
                 searching=self._kinds["searching"].picture(),
-                reasons=tuple(self._reasons),
+                reasons=dict(self._reasons),
             )
 
     def close(self) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
-from orchestrator.lab.load import Rotation, Verification
+from orchestrator.lab.client import Access
+from orchestrator.lab.load import Load, LoadProfile, Rotation, Verification
 from orchestrator.lab.seed import SeedIndex, bulk_body
 from orchestrator.lab.settings import SettingChange, SettingsPicture, changes
 from orchestrator.lab.summary import DemoSummary
 from orchestrator.lab.tally import Latencies, Tally, latencies
+from tests.fakes.scripted_http import ScriptedServer, reply
 
 
 def test_turns_go_round_and_leave_out_who_failed() -> None:
@@ -25,6 +28,22 @@ def test_when_all_are_shunned_the_first_to_come_free_is_tried() -> None:
     rotation.shun("b", 0.0)
     rotation.shun("a", 0.5)
     assert rotation.choose(0.6) == "b"
+    assert rotation.none_left(0.6)
+    assert not rotation.none_left(1.1)
+
+
+def test_a_load_that_every_node_refuses_pauses() -> None:
+    """Elasticsearch 1.7 without a master answers a write at once: 900 a second were sent (seen)."""
+    with ScriptedServer() as server:
+        server.on("/load", reply({}, headers={}))
+        server.on("/_cluster/health/load", reply({"timed_out": False}, headers={}))
+        server.on("/load/_bulk", reply({"error": "no master"}, status=503, headers={}))
+        load = Load(Access(endpoints=(server.url,)), LoadProfile(searches_per_second=0.1))
+        load.start()
+        time.sleep(0.5)
+        indexing = load.stop().indexing
+    assert 1 <= indexing.failed <= 6
+    assert indexing.sent == indexing.failed
 
 
 def test_the_tally_counts_and_writes_the_ledger(tmp_path: Path) -> None:
@@ -44,7 +63,7 @@ def test_the_tally_counts_and_writes_the_ledger(tmp_path: Path) -> None:
     searching = result.searching
     assert (searching.sent, searching.failed, searching.abandoned, searching.partial) == (2, 1, 1, 1)
     assert (result.indexing.sent, result.indexing.failed) == (2, 2), "a refusal is no further request"
-    assert result.reasons == ("status 503", "document refused: unavailable_shards_exception")
+    assert result.reasons == {"status 503": 2, "document refused: unavailable_shards_exception": 1}
     assert tally.wait_acknowledged(2, 0.0)
     assert not tally.wait_acknowledged(3, 0.01)
 
