@@ -430,10 +430,7 @@ def commands() -> str:
     )
     parts = ["What `--help` prints.\n", _console(group.get_help(top))]
     for name, command in group.commands.items():
-        if not command.hidden:
-            parts += _help(command, name, top)
-    later = ", ".join(f"`{name}`" for name, command in group.commands.items() if command.hidden)
-    parts.append(f"## Not in this version\n\nRefused by name, with exit code 2: {later}.\n")
+        parts += _help(command, name, top)
     return _page("Commands", "orchestrator/cli/", *parts)
 
 

@@ -35,7 +35,6 @@ COMMANDS: Final = (
     "diagnose",
     "explain",
     "demo",
-    "report",
 )
 """The commands, in the order of the help."""
 

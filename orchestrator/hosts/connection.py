@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
@@ -56,15 +56,54 @@ class CommandResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownKey:
+    """A server's host key that is in none of these files.
+
+    Attributes:
+        name: of the server in these files; `host` and `port` are what is connected to.
+        shown: kind and fingerprint of the key.
+    """
+
+    name: str
+    host: str
+    port: int
+    shown: str
+    files: tuple[str, ...]
+
+
+def unknown_keys(keys: Sequence[UnknownKey]) -> str:
+    """What is the matter with servers whose keys are not known, and the remedy for all of them."""
+    shown = dict.fromkeys(f"{key.name} shows {key.shown}" for key in keys)
+    scans: dict[tuple[int, str], list[str]] = {}
+    for key in keys:
+        scans.setdefault((key.port, key.files[0]), []).append(key.host)
+    commands = [
+        f"`ssh-keyscan -p {port} {' '.join(dict.fromkeys(hosts))} >> {file}`"
+        for (port, file), hosts in scans.items()
+    ]
+    names = list(dict.fromkeys(key.name for key in keys))
+    subject = (
+        f"the host key of {names[0]} is" if len(names) == 1 else f"the host keys of {', '.join(names)} are"
+    )
+    return (
+        f"{subject} in none of {', '.join(keys[0].files)}: {'; '.join(shown)}. Compare that with"
+        f" `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host's console, then run"
+        f" {' and '.join(commands)}; `hosts.known_hosts` names another file"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unreachable:
     """The command was certainly not sent.
 
     Attributes:
         reason: the fault, the place and the remedy, for people.
+        key: the host key that is the matter, if it is only unknown.
     """
 
     trouble: Trouble
     reason: str
+    key: UnknownKey | None = None
 
     @property
     def passes(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import programs, script
-from orchestrator.hosts.connection import CommandResult, Unreachable
+from orchestrator.hosts.connection import CommandResult, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.managers.docker import DOCKER
 from orchestrator.hosts.managers.manager import SYSTEMCTL
@@ -43,6 +43,17 @@ class FoundService:
     unit: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAsked(Unknown):
+    """A host that was not asked: there is no connection to it.
+
+    Attributes:
+        key: the host key that is the matter, if it is only unknown.
+    """
+
+    key: UnknownKey | None
+
+
 def find_services(
     settings: Collection[HostSettings], pids: Mapping[NodeName, int], connections: Connections
 ) -> Mapping[NodeName, Reading[FoundService]]:
@@ -62,11 +73,11 @@ def find_services(
 def _find(settings: HostSettings, pid: int | None, connections: Connections) -> Reading[FoundService]:
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
-        return Unknown(reason=connection.reason)
+        return NotAsked(reason=connection.reason, key=connection.key)
     done = connection.run(script.shell(search_script(pid)), timeout=settings.limits.command)
     if isinstance(done, CommandResult):
         return read_search(done.stdout)
-    return Unknown(reason=done.reason)
+    return NotAsked(reason=done.reason, key=done.key if isinstance(done, Unreachable) else None)
 
 
 def search_script(pid: int | None) -> str:

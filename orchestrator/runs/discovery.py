@@ -139,7 +139,7 @@ class Discovery:
         finally:
             connections.close()
         return {
-            node: Unknown(reason=self._redact(one.reason)) if isinstance(one, Unknown) else one
+            node: replace(one, reason=self._redact(one.reason)) if isinstance(one, Unknown) else one
             for node, one in found.items()
         }
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from orchestrator.config.draft import Draft, Service, scalar
 from orchestrator.config.services import ELASTICSEARCH
-from orchestrator.hosts.find_service import FoundService
+from orchestrator.hosts.connection import UnknownKey
+from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
@@ -72,8 +73,8 @@ def with_services(
         for node, one in sorted(services.items())
         if not isinstance(one, Unknown)
     }
-    missing = {node: one.reason for node, one in sorted(services.items()) if isinstance(one, Unknown)}
-    remarks = with_reasons("Service not found on", missing)
+    missing = [node for node, one in sorted(services.items()) if isinstance(one, Unknown)]
+    remarks = tuple(f"{said[:1].upper()}{said[1:]}" for said in not_found(services))
     manager = ELASTICSEARCH.manager.value
     if not found:
         why = "no service was found on a host" if services else "the hosts were not read"
@@ -84,10 +85,10 @@ def with_services(
         return replace(draft, hosts=hosts)
     assumed = ()
     if missing and unit:
-        remarks = (f"The unit of {listed(list(missing))} was given to `init`.", *remarks)
+        remarks = (f"The unit of {listed(missing)} was given to `init`.", *remarks)
         found |= {node: Service(manager=manager, unit=unit) for node in missing}
     elif missing:
-        assumed = (f"the service of {listed(list(missing))} is that of the other nodes",)
+        assumed = (f"the service of {listed(missing)} is that of the other nodes",)
     seen = [node for node in found if node not in missing]
     usual = _usual(found)
     overrides: dict[str, Service] = {
@@ -133,6 +134,25 @@ def _zone_remarks(zones: Zones, nodes: int) -> tuple[str, ...]:
             f"zone_attribute: {scalar(zones.others[0])}",
         )
     return (first,)
+
+
+def not_found(services: Mapping[NodeName, Reading[FoundService]]) -> tuple[str, ...]:
+    """Why services were not found, in a few sentences: a host that was not asked is the matter itself."""
+    apart, unread, absent = {}, {}, {}
+    for node, one in sorted(services.items()):
+        match one:
+            case NotAsked(key=UnknownKey()):
+                apart[node] = "the host key is not known"
+            case NotAsked(reason=reason):
+                unread[node] = reason
+            case Unknown(reason=reason):
+                absent[node] = reason
+            case _:
+                pass
+    return (
+        *with_reasons("no connection to", apart | unread),
+        *with_reasons("service not found on", absent),
+    )
 
 
 def with_reasons(what: str, reasons: Mapping[NodeName, str]) -> tuple[str, ...]:

@@ -45,13 +45,12 @@ COMMANDS = (
     "explain",
     "demo",
 )
-LATER = ("report",)
 CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
 
 
 def test_the_commands_are_those_of_the_contract() -> None:
     group = typer.main.get_command(app)
-    assert set(group.commands) == {*COMMANDS, *LATER}  # type: ignore[attr-defined]  # a group has commands
+    assert set(group.commands) == set(COMMANDS)  # type: ignore[attr-defined]  # a group has commands
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,8 +71,6 @@ def test_the_script_alone_shows_what_there_is(console: Console) -> None:
     assert (said.code, said.err) == (0, "")
     for command in COMMANDS:
         assert f"\n  {command} " in said.out
-    for command in LATER:
-        assert command not in said.out
 
 
 OF_TUNE = ("tune check", "tune apply", "tune revert")
@@ -116,7 +113,7 @@ def test_every_command_that_changes_something_takes_yes(
         ("bogus", "No such command 'bogus'; see `orchestrate --help`"),
         (
             "restrt",
-            "No such command 'restrt'. Did you mean 'restart', 'restore', 'report'? See `orchestrate --help`",
+            "No such command 'restrt'. Did you mean 'restart', 'restore'? See `orchestrate --help`",
         ),
         ("restart", "Missing option '--cluster'; see `orchestrate restart --help`"),
         ("restart prod", "The cluster is an option: --cluster prod; see `orchestrate restart --help`"),
@@ -172,27 +169,6 @@ def test_a_wrong_command_line_is_told_in_one_line(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"orchestrate: {message}\n"
-
-
-@pytest.mark.parametrize("command", LATER)
-@pytest.mark.parametrize("arguments", ["", "--cluster prod --index 'x-*'", "check --cluster prod"])
-def test_commands_of_a_later_version_are_refused_as_such(
-    command: str, arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([command, *arguments.split()]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"orchestrate: {command}: not in this version\n")
-
-
-@pytest.mark.parametrize("command", LATER)
-def test_commands_of_a_later_version_have_help_that_says_so(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([command, "--help"]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(f"Usage: orchestrate {command} ")
-    assert "Not in this version" in said.out
-    assert said.err == ""
 
 
 def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[str, str]:
@@ -322,7 +298,7 @@ def test_wrong_flags_are_reported_before_a_missing_terminal(
     assert not console.state.exists()
 
 
-@pytest.mark.parametrize("line", ["bogus", "plan --cluster nope", "report r1", "status"])
+@pytest.mark.parametrize("line", ["bogus", "plan --cluster nope", "status"])
 def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) -> None:
     said = console.run(*line.split(), "--output", "json")
     assert said.code == 2

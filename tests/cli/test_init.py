@@ -10,7 +10,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,11 @@ import pytest
 from orchestrator.cli.program import run
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, load_cluster
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.connection import UnknownKey, unknown_keys
+from orchestrator.hosts.find_service import FoundService, NotAsked
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading
 from tests.cli.console import Console
 from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, Certificates, SecuredCluster
 from tests.cli.small_cluster import SmallCluster
@@ -188,7 +193,40 @@ def test_it_asks_for_trust_credentials_name_and_ssh(
     assert "'a/b' cannot be the name of a cluster file" in said
     assert "hunter2" not in text + said
     assert PASSWORD not in text + said + shown.getvalue()
-    assert "service not found on es1, es2, es3" in said
+    assert "no connection to es1, es2, es3" in said
+
+
+def test_unknown_host_keys_have_one_advice_and_own_question(
+    folder: Path,
+    secured: SecuredCluster,
+    terminal: Callable[[str], Terminal],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def look(settings: Collection[HostSettings], *_: object) -> Mapping[NodeName, Reading[FoundService]]:
+        keys = [
+            UnknownKey(name=one.node, host=one.node, port=22, shown="SHA256:x", files=("~/known",))
+            for one in settings
+        ]
+        found = {one.name: NotAsked(reason=unknown_keys([one]), key=one) for one in keys}
+        return {NodeName(name): one for name, one in found.items()}
+
+    monkeypatch.setattr("orchestrator.runs.discovery.find_services", look)
+    (folder / "configs" / "clusters").mkdir(parents=True)
+    (folder / "configs" / "clusters" / "lab.yml").touch()
+    shown = terminal("prod\n\n\ny\nn\n\n")
+    trust = ("--ca", str(secured._certificates.ca))
+    assert run(["init", "--endpoint", secured.url, *trust, *LOGIN]) == ExitCode.DONE
+    said = capfd.readouterr().err
+    assert said.count("ssh-keyscan -p 22 es1 es2 es3 >> ~/known") == said.count("ssh-keyscan") == 2
+    assert "service not found" not in said
+    assert "--known-hosts names another file" in said
+    assert said.count("looking on the hosts") == 2
+    asked = shown.getvalue()
+    assert asked.count("host keys are known?") == 2
+    assert asked.count("SSH user of the hosts") == 1
+    assert said.index("lab.yml: exists") < said.index("looking on the hosts")
+    assert "Name of the file, for --cluster: " in asked
 
 
 def test_a_refused_login_is_asked_for_again(

@@ -26,12 +26,20 @@ from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
 from orchestrator.config.reaching import check_endpoint
 from orchestrator.config.secrets import FORMS
 from orchestrator.errors import ConfigError, ExitCode, UsageError
-from orchestrator.hosts.find_service import FoundService
+from orchestrator.hosts.connection import unknown_keys
+from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Discovery, Found
-from orchestrator.runs.drafting import product, usual_unit, with_cluster, with_reasons, with_services
+from orchestrator.runs.drafting import (
+    not_found,
+    product,
+    usual_unit,
+    with_cluster,
+    with_reasons,
+    with_services,
+)
 from orchestrator.view.text import counted, listed, visible
 
 _NO_USER: Final = "as ~/.ssh/config says"
@@ -144,8 +152,14 @@ def _named(name: str, context: Context) -> Path:
     """
     if not has_terminal(context):
         return _place(name, None, context)
+    default = f" [{visible(name)}]"
+    try:
+        _place(name, None, context)
+    except ConfigError as error:
+        context.note(str(error))
+        default = ""
     while True:
-        answer = answered(f"Name of the file, for --cluster [{visible(name)}]", context) or name
+        answer = answered(f"Name of the file, for --cluster{default}", context) or name
         try:
             return _place(answer, None, context)
         except ConfigError as error:
@@ -196,11 +210,15 @@ def _looked(
         with naming_options():
             file = checked(draft, path=path, home=context.home)
         services = discovery.services(file, found.view)
-        missing = _missing(services)
-        for said in with_reasons("service not found on", missing):
+        keys = [one.key for one in services.values() if isinstance(one, NotAsked) and one.key is not None]
+        for said in (*not_found(services), *([unknown_keys(keys)] if keys else ())):
             context.warn(in_options(visible(said)))
-        if len(missing) < len(found.view.nodes) or not has_terminal(context):
+        if len(_missing(services)) < len(found.view.nodes) or not has_terminal(context):
             return draft, services
+        if len(keys) == len(services):  # another user or key for SSH would not help
+            if not agreed("Look again, now that the host keys are known?", context):
+                return draft, services
+            continue
         if not agreed("Look again? SSH user and key are asked again", context):
             return draft, services
         draft = _with_ssh(draft, path, context, user=True, key=True)

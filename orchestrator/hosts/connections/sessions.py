@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
-from orchestrator.hosts.connection import Trouble, Unreachable
+from orchestrator.hosts.connection import Trouble, UnknownKey, Unreachable
 from orchestrator.model.reading import Seconds
 
 SESSIONS_PER_CONNECTION: Final = 8
@@ -28,9 +28,9 @@ class LinkError(Exception):
         unreachable: the same error as data.
     """
 
-    def __init__(self, trouble: Trouble, reason: str) -> None:
+    def __init__(self, trouble: Trouble, reason: str, key: UnknownKey | None = None) -> None:
         super().__init__(reason)
-        self.unreachable = Unreachable(trouble=trouble, reason=reason)
+        self.unreachable = Unreachable(trouble=trouble, reason=reason, key=key)
 
 
 class SessionRefusedError(LinkError):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.config.draft import Draft, Service
-from orchestrator.hosts.find_service import FoundService
+from orchestrator.hosts.connection import UnknownKey, unknown_keys
+from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.hosts.settings import Manager
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
-from orchestrator.runs.drafting import with_cluster, with_reasons, with_services
+from orchestrator.runs.drafting import not_found, with_cluster, with_reasons, with_services
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
 
@@ -114,6 +116,28 @@ def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
             assert draft.endpoint_remarks == (
                 "Add those of other nodes: one must answer while this node is down.",
             )
+
+
+def test_an_unknown_host_key_is_not_a_service_that_is_not_found() -> None:
+    def unknown(node: str) -> NotAsked:
+        key = UnknownKey(name=node, host=node, port=22, shown=f"SHA256:{node}", files=("~/.ssh/known_hosts",))
+        return NotAsked(reason=unknown_keys([key]), key=key)
+
+    services = {**{node: unknown(node) for node in ("es1", "es2")}, "es3": NotAsked(reason="gone", key=None)}
+    services["es4"] = Unknown(reason="no unit")
+    assert not_found(named(services)) == (
+        "no connection to es1, es2: the host key is not known",
+        "no connection to es3: gone",
+        "service not found on es4: no unit",
+    )
+    keys = [one.key for one in services.values() if isinstance(one, NotAsked) and one.key is not None]
+    said = unknown_keys(keys)
+    assert "the host keys of es1, es2 are in none of ~/.ssh/known_hosts: es1 shows SHA256:es1; es2" in said
+    assert "then run `ssh-keyscan -p 22 es1 es2 >> ~/.ssh/known_hosts`;" in said
+    other = replace(keys[1], port=2222)
+    assert "-p 22 es1 >> ~/.ssh/known_hosts` and `ssh-keyscan -p 2222 es2 >>" in unknown_keys(
+        [keys[0], other]
+    )
 
 
 def test_nodes_with_one_reason_are_named_together() -> None:

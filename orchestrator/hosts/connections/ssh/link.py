@@ -18,7 +18,7 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 
-from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.connection import Trouble, UnknownKey, unknown_keys
 from orchestrator.hosts.connections.attempts import with_attempts
 from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedError
 from orchestrator.hosts.connections.ssh import known_hosts
@@ -252,7 +252,6 @@ class Link:
     def _check_key(self, shown: paramiko.PKey, known: tuple[KnownKey, ...]) -> None:
         key = HostKey(kind=shown.get_name(), blob=shown.asbytes())
         name = self.hop.key_names[0]
-        files = ", ".join(self.hop.known_hosts)
         match known_hosts.judge(known, key):
             case Verdict.TRUSTED:
                 return
@@ -265,14 +264,15 @@ class Link:
                         f" check certificates of hosts; {USE_OPENSSH}",
                     )
                 spoiled = ", ".join(line.where for line in known if line.key is None)
-                hint = f" ({spoiled} cannot be read: correct or delete it)" if spoiled else ""
-                raise LinkError(
-                    Trouble.UNKNOWN_KEY,
-                    f"the host key of {name} is in none of {files}{hint}. It shows {key.fingerprint}: compare"
-                    " that with `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host's console, then"
-                    f" `ssh-keyscan -p {self.hop.port} {self.hop.host} >> {self.hop.known_hosts[0]}`;"
-                    " `hosts.known_hosts` names another file",
+                hint = f"; {spoiled} cannot be read: correct or delete it" if spoiled else ""
+                unknown = UnknownKey(
+                    name=name,
+                    host=self.hop.host,
+                    port=self.hop.port,
+                    shown=key.fingerprint,
+                    files=self.hop.known_hosts,
                 )
+                raise LinkError(Trouble.UNKNOWN_KEY, unknown_keys([unknown]) + hint, unknown)
             case Verdict.CHANGED:
                 listed = ", ".join(
                     f"{line.key.fingerprint} ({line.where})"
