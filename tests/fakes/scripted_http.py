@@ -156,7 +156,7 @@ class ScriptedServer:
     def _serve(self, connection: socket.socket) -> None:
         try:
             if self.tls is not None:
-                connection = self.tls.wrap_socket(connection, server_side=True)
+                connection = _shaken(connection, self.tls)
                 self._open.append(connection)
             with connection, connection.makefile("rb") as incoming:
                 if incoming.peek(1)[:1] == b"\x16":  # a TLS greeting: what every HTTP server makes of it
@@ -171,6 +171,25 @@ class ScriptedServer:
                     answer(asked, Wire(connection, self._released))
         except OSError:
             return  # the client has had enough, which is what some tests are about
+
+
+def _shaken(connection: socket.socket, tls: ssl.SSLContext) -> socket.socket:
+    """TLS over the connection; a client that is refused gets the alert, even if its request is on the way.
+
+    A connection that is closed with bytes unread is reset, and the client may lose what was sent to it.
+    """
+    with connection.dup() as below:
+        secure = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        try:
+            secure.do_handshake()
+        except ssl.SSLError:
+            secure.close()
+            below.settimeout(5.0)
+            below.shutdown(socket.SHUT_WR)
+            while below.recv(65536):
+                pass
+            raise
+        return secure
 
 
 def cut(data: bytes) -> Answerer:

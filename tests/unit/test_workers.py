@@ -27,10 +27,12 @@ HERE = pathlib.Path(__file__).parent
 @pytest.fixture(scope="session")
 def server():
     pid = os.getpid()
-    (HERE / f"up-{pid}").touch()
-    yield pid
-    time.sleep(0.5)
-    (HERE / f"down-{pid}").touch()
+    try:  # it may be told to end while it starts
+        (HERE / f"up-{pid}").touch()
+        yield pid
+    finally:
+        time.sleep(0.5)
+        (HERE / f"down-{pid}").touch()
 
 
 def test_quick(): pass

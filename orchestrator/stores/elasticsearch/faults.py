@@ -139,6 +139,8 @@ def _tls_reason(cause: BaseException, url: str) -> str:
         return f"{url} does not speak TLS: is it http:// there?"
     if "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
         return f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"
+    if "eof occurred" in lower:  # how the refusal of a certificate reaches who is sending already
+        return f"{url} ended the connection during TLS ({text}): does it want `tls.client_cert`?"
     return f"TLS with {url} failed: {text}"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -68,6 +70,19 @@ def _demanding(file: Path) -> ssl.SSLContext:
     return context
 
 
+class _Ending(ssl.SSLContext):
+    """Reads the greeting and ends the connection without a word."""
+
+    def wrap_socket(self, sock: socket.socket, *_: Any, **__: Any) -> Any:
+        sock.recv(65536)
+        sock.close()
+        raise ConnectionError
+
+
+def _ending(_file: Path) -> ssl.SSLContext:
+    return _Ending(ssl.PROTOCOL_TLS_SERVER)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A server, how it is reached, and what is said; `{url}` is the endpoint."""
@@ -99,6 +114,9 @@ CASES = {
     # TLS 1.3: the refusal of a client's certificate may come after the request was sent.
     "a certificate of ours is wanted": Case(
         serve=_demanding, nothing_done=False, reason="{url} refused our certificate or wants one ("
+    ),
+    "the connection is ended without a word": Case(
+        serve=_ending, nothing_done=False, reason="{url} ended the connection during TLS ("
     ),
 }
 
