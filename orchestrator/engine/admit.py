@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
-from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
+from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, by_reason, holds
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.waves import machines_of, next_wave
@@ -322,10 +322,13 @@ def sentence(hold: Hold) -> str:
 
 
 def whole_sentence(hold: Hold) -> str:
-    """A hold in one line with its first subjects; the evidence is of the first."""
+    """A hold in one line with its first subjects; the evidence is of the first, or of each."""
     more = hold.count - len(hold.subjects)
-    subjects = f"{', '.join(hold.subjects)}{f' and {more} more' if more > 0 else ''}"
-    return f"{hold.predicate}: {subjects}: {hold.evidence}"
+    rest = f" and {more} more" if more > 0 else ""
+    *reasons, last = (f"{', '.join(subjects)}: {reason}" for reason, subjects in by_reason(hold).items())
+    if not reasons:
+        return f"{hold.predicate}: {', '.join(hold.subjects)}{rest}: {hold.evidence}"
+    return f"{hold.predicate}: {'; '.join([*reasons, last])}{f';{rest}' if rest else ''}"
 
 
 def _gates(closed: tuple[Hold, ...]) -> str:

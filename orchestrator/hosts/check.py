@@ -211,8 +211,20 @@ def _cut_off(
     return tuple(one(number, point) for number, point in enumerate(points))
 
 
-def missing_right(settings: HostSettings, right: Right) -> str:
-    """The right that the account lacks, and the remedy."""
+def missing_rights(settings: HostSettings, rights: Collection[Right]) -> list[str]:
+    """The rights that the account lacks, and the remedies; refusals of sudo in the same words together."""
+    groups: dict[tuple[str, str], list[Right]] = {}
+    for right in rights:
+        if not right.allowed:
+            apart = right.what if right.what in (LOCK, REBOOT) else ""
+            groups.setdefault((apart, right.said), []).append(right)
+    return [missing_right(settings, *group) for group in groups.values()]
+
+
+def missing_right(settings: HostSettings, right: Right, *others: Right) -> str:
+    """The right that the account lacks, and the remedy; the others lack for the same reason."""
+    commands = " and ".join(f"`{each.command}`" for each in (right, *others))
+    lines = "these lines" if others else "this line"
     said = f" ({right.said})" if right.said else ""
     if right.what == REBOOT and settings.connect is Connect.LOCAL:
         return "this machine is not rebooted under the run itself"
@@ -222,20 +234,20 @@ def missing_right(settings: HostSettings, right: Right) -> str:
             " has `flock`, and give the account a folder for its lock (docs/how-to/least-rights.md)"
         )
     if settings.sudo is not Sudo.OFF and sudo.is_missing(right.said):
-        return f"`{right.command}` cannot be run as root{said}: {sudo.advice(right.said)}"
+        return f"{commands} cannot be run as root{said}: {sudo.advice(right.said)}"
     match settings.sudo:
         case Sudo.OFF:
             return (
-                f"`{right.command}` is not allowed{said}: remove `hosts.sudo: false`, so that an account"
+                f"{commands} may not be run{said}: remove `hosts.sudo: false`, so that an account"
                 " other than root goes through sudo, or give the account the right on the host"
             )
         case Sudo.PASSWORDLESS | Sudo.AUTO:
             return (
-                f"sudo does not let the account run `{right.command}` without asking{said}: put this"
-                " line, word for word, into the host's sudoers file with NOPASSWD (the docs have one to copy)"
+                f"sudo does not let the account run {commands} without asking{said}: put {lines}, word for"
+                f" word, into the host's sudoers file with NOPASSWD ({sudo.PAGE} has one to copy)"
             )
         case Sudo.PASSWORD:
             return (
-                f"sudo does not let the account run `{right.command}` with the password given{said}: is it"
-                " the SSH user's password, and does the sudoers file allow this line, word for word?"
+                f"sudo does not let the account run {commands} with the password given{said}: is it the SSH"
+                f" user's password, and does the sudoers file allow {lines}, word for word ({sudo.PAGE})?"
             )

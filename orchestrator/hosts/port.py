@@ -31,7 +31,7 @@ from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, outcomes, script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
-from orchestrator.hosts.check import missing_right
+from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
@@ -58,7 +58,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.hosts import Connect
-from orchestrator.model.observation import HostView
+from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 
@@ -268,9 +268,10 @@ class Hosts:
             said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
         view = self._asked.seen_with(node, survey.view, survey.holder)
-        refused = [missing_right(settings, right) for right in survey.rights if not right.allowed]
+        refused = missing_rights(settings, survey.rights)
         refused += [survey.barred] if survey.barred else []
-        detail = f"{'; '.join(refused)} ({view.detail})" if refused else view.detail
+        shown = not refused or view.service is not ServiceState.RUNNING
+        detail = "; ".join([*refused, *([view.detail] if shown else [])])
         return replace(view, detail=self._redact(detail))
 
     def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:

@@ -23,6 +23,8 @@ _REFUSALS: Final = re.compile(
 
 _MISSING: Final = re.compile(r"sudo: (?:command )?not found")
 """A shell's message if sudo is missing."""
+PAGE: Final = "docs/how-to/least-rights.md"
+"""The page with the sudoers files to copy."""
 IS_ROOT: Final = '[ "$(id -u)" = 0 ]'
 """A shell line that succeeds where the account is root."""
 
@@ -46,7 +48,7 @@ def advice(refusal: str) -> str:
             "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
             " `hosts.sudo: auto`; where the account has the rights without sudo, set `hosts.sudo: false`"
         )
-    return "see the sudoers file in the reference"
+    return f"copy the sudoers file of {PAGE}"
 
 
 def prefix(sudo: Sudo) -> str:

@@ -249,6 +249,7 @@ class Hold:
         count: the number of subjects for which it is not met.
         subjects: the first five of them.
         also: predicates that are not met for the same reason and have no hold of their own.
+        reasons: the evidence of each of `subjects`; empty where that of the first is enough.
     """
 
     predicate: str
@@ -257,6 +258,7 @@ class Hold:
     count: int = 1
     subjects: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
 
 

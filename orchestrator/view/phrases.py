@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+from orchestrator.engine.kinds.predicates import by_reason
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
 from orchestrator.model.event import Hold
@@ -133,6 +134,14 @@ def holds_in_words(holds: tuple[Hold, ...]) -> str:
 def hold_sentence(hold: Hold) -> str:
     """A hold for people: the predicate's public name, its subject, the evidence."""
     # Evidence ends with the remedy, so it is cut later than other foreign text.
+    reasons = by_reason(hold)
+    if len(reasons) > 1:
+        said = [
+            f"{', '.join(one_line(each) for each in subjects)}: {one_line(reason, _EVIDENCE)}"
+            for reason, subjects in reasons.items()
+        ]
+        said += [f"and {hold.count - len(hold.subjects)} more"] if hold.count > len(hold.subjects) else []
+        return f"{hold.predicate}: {'; '.join(said)}"
     named = [one_line(subject) for subject in hold.subjects[:_SUBJECTS]] or [one_line(hold.subject)]
     where = ", ".join(named) + (f" and {hold.count - len(named)} more" if hold.count > len(named) else "")
     return f"{hold.predicate} ({where}): {one_line(hold.evidence, _EVIDENCE)}"

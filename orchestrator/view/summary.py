@@ -213,6 +213,7 @@ def hold_object(hold: Hold) -> dict[str, object]:
         "count": hold.count,
         "subjects": list(hold.subjects),
         "also": list(hold.also),
+        "reasons": list(hold.reasons),
     }
 
 

@@ -168,6 +168,10 @@ def _of_riak(event: Event) -> str | None:
             return None
 
 
+_BRIEF = 120
+"""Characters of a reason that the summary and the line of the hold have in full."""
+
+
 def _frame(event: _Frame) -> str:
     match event:
         case ev.RunStarted(repairs=str() as run):
@@ -184,12 +188,12 @@ def _frame(event: _Frame) -> str:
         case ev.RestoreBegun(operator=operator, host=host):
             return f"restore begun by {operator}@{host}: it restores what was changed and stops nothing"
         case ev.RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):
-            said = f": {one_line(message)}" if message else ""
+            said = f": {one_line(message, _BRIEF)}" if message else ""
             return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
         case ev.Requested(request=request, by=by):
             return request_sentence(request, one_line(by))
         case ev.StandingDown(reason=reason, outcome=outcome):
-            return f"standing down ({outcome.value}): {one_line(reason)}"
+            return f"standing down ({outcome.value}): {one_line(reason, _BRIEF)}"
         case ev.StoodDown(outcome=outcome, left=left):
             if left:
                 return f"stood down ({outcome.value}), NOT RESTORED: {one_line('; '.join(left), 1000)}"

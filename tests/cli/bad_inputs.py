@@ -182,7 +182,12 @@ def _changed_key_of_host(stage: Stage) -> tuple[str, ...]:
 @case(
     "sudo refused",
     code=3,
-    says=("selected_hosts_ready: host of es", "sudo does not let", "a password is required", "sudoers"),
+    says=(
+        "selected_hosts_ready: host of es",
+        "sudo does not let",
+        "a password is required",
+        "least-rights.md",
+    ),
 )
 def _sudo_refused(stage: Stage) -> tuple[str, ...]:
     folder = stage.folder / "bin"

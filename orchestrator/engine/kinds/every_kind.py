@@ -220,14 +220,17 @@ def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
     if isinstance(host, Unknown):
         yield host.reason.removeprefix(f"host of {name}: ")
         return
+    faults = []
     if host.may_control is False or (question.first_stop and host.may_control is None):
-        yield f"the account may not stop and start the service: {host.detail}"
+        faults.append("the account may not stop and start the service")
     if question.policy.reboot and (
         host.may_reboot is False or (question.first_stop and host.may_reboot is None)
     ):
-        yield f"the account may not reboot the host: {host.detail}"
+        faults.append("the account may not reboot the host")
     if host.service is not ServiceState.RUNNING:
-        yield f"the service does not run: {host.detail}"
+        faults.append("the service does not run")
+    if faults:
+        yield f"{', and '.join(faults)}: {host.detail}"
     if question.policy.reboot and host.boot_id is None:
         yield "its boot id cannot be read, so a reboot could not be proven"
 

@@ -6,9 +6,10 @@ reading before its stop, when allocation is disabled already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from orchestrator.engine.state import RunState
@@ -63,6 +64,7 @@ class Predicate:
         passes_with_time: False when only the operator can help, so that waiting at the start is idle.
         lasting: of one that passes with time, the refusals that do not; None where all may pass.
         about: the cluster, or the wave.
+        own_reasons: each subject has its own evidence, and a hold has all of them.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Predicate:
     passes_with_time: bool = True
     lasting: Callable[[Question], Iterator[Finding]] | None = None
     about: About = About.CLUSTER
+    own_reasons: bool = False
 
     @property
     def about_wave(self) -> bool:
@@ -97,20 +100,41 @@ def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ..
         ]
         if findings:
             fundamentals_passed = fundamentals_passed and predicate.may_be_disabled
-            found.append(_hold(predicate.name, findings))
+            found.append(_hold(predicate, findings))
     return tuple(found)
 
 
-def _hold(name: str, findings: list[Finding]) -> Hold:
-    subject, evidence = findings[0]
-    subjects = tuple(dict.fromkeys(subject for subject, _ in findings))
+def _hold(predicate: Predicate, findings: list[Finding]) -> Hold:
+    evidence: dict[str, str] = {}
+    for subject, said in findings:
+        evidence.setdefault(subject, said)
+    return _of_subjects(predicate.name, evidence, len(evidence), own_reasons=predicate.own_reasons)
+
+
+def _of_subjects(
+    name: str, evidence: Mapping[str, str], count: int, *, own_reasons: bool, also: tuple[str, ...] = ()
+) -> Hold:
+    named = dict(islice(evidence.items(), SUBJECTS))
+    subject = next(iter(named))
     return Hold(
         predicate=name,
         subject=subject,
-        evidence=evidence,
-        count=len(subjects),
-        subjects=subjects[:SUBJECTS],
+        evidence=named[subject],
+        count=count,
+        subjects=tuple(named),
+        also=also,
+        reasons=tuple(named.values()) if own_reasons else (),
     )
+
+
+def by_reason(hold: Hold) -> Mapping[str, Sequence[str]]:
+    """The subjects of a hold by their evidence; those with the same one together."""
+    if not hold.reasons:
+        return {hold.evidence: hold.subjects or (hold.subject,)}
+    found: dict[str, list[str]] = {}
+    for subject, reason in zip(hold.subjects, hold.reasons, strict=True):
+        found.setdefault(reason, []).append(subject)
+    return found
 
 
 def aggregated(found: Iterable[Hold]) -> tuple[Hold, ...]:
@@ -122,14 +146,16 @@ def aggregated(found: Iterable[Hold]) -> tuple[Hold, ...]:
 
 
 def _merged(same: list[Hold]) -> Hold:
-    first = same[0]
-    subjects = list(dict.fromkeys(subject for hold in same for subject in hold.subjects))
+    evidence: dict[str, str] = {}
+    for hold in same:
+        for reason, subjects in by_reason(hold).items():
+            for subject in subjects:
+                evidence.setdefault(subject, reason)
     unnamed = sum(hold.count - len(hold.subjects) for hold in same)
-    return Hold(
-        predicate=first.predicate,
-        subject=first.subject,
-        evidence=first.evidence,
-        count=len(subjects) + unnamed,
-        subjects=tuple(subjects[:SUBJECTS]),
+    return _of_subjects(
+        same[0].predicate,
+        evidence,
+        len(evidence) + unnamed,
+        own_reasons=any(hold.reasons for hold in same),
         also=tuple(dict.fromkeys(name for hold in same for name in hold.also)),
     )

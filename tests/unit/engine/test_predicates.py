@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
@@ -16,6 +17,7 @@ from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceSta
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import allocation, deciders
+from orchestrator.view.phrases import hold_sentence
 from tests.simulation.gated import QUEUE
 from tests.simulation.play import cluster
 from tests.unit.engine.asking import (
@@ -513,6 +515,26 @@ def test_one_hold_a_predicate_counts_and_names_the_first_few() -> None:
     again = replace(hold, subject="index bare-9", subjects=("index bare-9", *hold.subjects[:1]), count=2)
     (both,) = aggregated((hold, again))
     assert (both.count, both.subject, len(both.subjects)) == (8, "index bare-0", SUBJECTS)
+
+
+def test_a_hold_names_the_reason_of_each_host() -> None:
+    asked = question(cluster(9))
+    told = HostView(service=ServiceState.RUNNING, detail="no sudo", may_control=False)
+    faults = {f"es{n}": told if n < 4 else replace(told, detail=f"reason {n}") for n in range(2, 9)}
+    hosts = {**asked.observation.hosts, **{NodeName(name): view for name, view in faults.items()}}
+    (hold,) = holds(PREDICATES, seeing(asked, hosts=hosts))
+    may_not = "the account may not stop and start the service"
+    assert (hold.predicate, hold.count, len(hold.reasons)) == ("selected_hosts_ready", 7, SUBJECTS)
+    said = (
+        f"selected_hosts_ready: host of es2, host of es3: {may_not}: no sudo; "
+        f"host of es4: {may_not}: reason 4; host of es5: {may_not}: reason 5; "
+        f"host of es6: {may_not}: reason 6; and 2 more"
+    )
+    assert whole_sentence(hold) == hold_sentence(hold) == said
+    one = replace(hold, subjects=hold.subjects[:1], reasons=hold.reasons[:1], count=1)
+    other = replace(one, subject="host of es9", evidence="gone", subjects=("host of es9",), reasons=("gone",))
+    (both,) = aggregated((one, other))
+    assert (both.subjects, both.reasons) == (("host of es2", "host of es9"), (one.evidence, "gone"))
 
 
 @pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])

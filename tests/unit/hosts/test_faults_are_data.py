@@ -131,7 +131,7 @@ def test_a_spoiled_known_hosts_line_of_this_host_is_named(tmp_path: Path) -> Non
     with server(key) as port:
         known = f"[127.0.0.1]:1 ssh-rsa \u00e9\n[127.0.0.1]:{port} ssh-rsa \u00e9\n"
         reason = said(hosts_of(tmp_path, port=port, known=known))
-        assert f"({tmp_path / 'known_hosts'}:2 cannot be read: correct or delete it)" in reason
+        assert f"; {tmp_path / 'known_hosts'}:2 cannot be read: correct or delete it" in reason
         known += f"[127.0.0.1]:{port} {key.get_name()} {key.get_base64()}\n"
         assert "cannot be read" not in said(hosts_of(tmp_path, port=port, known=known))
 

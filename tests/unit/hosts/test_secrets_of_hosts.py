@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_reference, run_command
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.check import missing_right
+from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
@@ -147,5 +148,9 @@ def test_the_remedy_for_a_missing_right_is_not_redacted(sudo: Sudo, said: str) -
     right = Right(
         what="stop", command="/usr/bin/systemctl --no-block stop elasticsearch", allowed=False, said=said
     )
-    told = missing_right(settings, right)
+    start = replace(right, what="start", command=right.command.replace("stop", "start"))
+    (told,) = missing_rights(settings, [right, start, replace(right, allowed=True)])
     assert Redactor()(told) == told
+    assert f"`{right.command}` and `{start.command}`" in told
+    assert sudo is Sudo.OFF or "docs/how-to/least-rights.md" in told
+    assert len(missing_rights(settings, [right, replace(start, said="another answer")])) == 2

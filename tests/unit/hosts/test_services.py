@@ -256,7 +256,10 @@ def test_a_status_that_sudo_refuses_is_no_word_about_the_service() -> None:
     refused = Section(exit=1, text="sudo: a password is required")
     reading = services.read_state(settings, refused)
     assert isinstance(reading, Unknown)
-    assert "refused by sudo: sudo: a password is required; see the sudoers file" in reading.reason
+    assert (
+        "refused by sudo: sudo: a password is required; copy the sudoers file of docs/how-to/least-rights.md"
+        in reading.reason
+    )
     down = Section(exit=1, text="Node riak@riak1 is not responding to pings")
     assert services.read_state(settings, down) == ServiceReading(
         state=ServiceState.STOPPED, detail="Node riak@riak1 is not responding to pings"

@@ -211,7 +211,9 @@ def test_a_stop_of_the_operator_keeps_its_exit_code(code: int, text: str, kind: 
 def test_a_refusal_of_sudo_is_said_as_such() -> None:
     found = result(host(mode=Sudo.PASSWORDLESS), Verb.STOP, 1, "sudo: a password is required")
     assert isinstance(found, Refused)
-    assert found.reason.startswith("sudo refused: sudo: a password is required; see the sudoers file")
+    assert found.reason.startswith(
+        "sudo refused: sudo: a password is required; copy the sudoers file of docs/how-to/least-rights.md"
+    )
 
 
 # What runs on the host -----------------------------------------------------------------------------------

@@ -90,7 +90,15 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "why": "no data, so first",
         "predicted_seconds": {"low": 60, "likely": 75.3, "high": 140},
     }
-    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence", "count", "subjects", "also"}
+    assert set(plan["holds"][0]) == {
+        "predicate",
+        "subject",
+        "evidence",
+        "count",
+        "subjects",
+        "also",
+        "reasons",
+    }
     assert set(plan["steps"][0]) == {"wave", "order", "target", "action", "detail"}
     assert plan["settings_changed"]["cluster.routing.allocation.enable"] == {"from": None, "to": "primaries"}
 

@@ -222,6 +222,7 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "count": 1,
             "subjects": [],
             "also": [],
+            "reasons": [],
         }
     ]
     assert by_event["waiting"]["seconds_at_most"] is not None

@@ -110,6 +110,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=every_kind.selected_hosts_ready,
         lasting=every_kind.hosts_that_no_time_readies,
         about=About.WAVE,
+        own_reasons=True,
     ),
     Predicate(
         name="gates_open",
