@@ -64,7 +64,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
-from orchestrator.view.phrases import TERMS, awaited
+from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -320,13 +320,14 @@ def phases() -> str:
     rows = [
         (
             f"`{phase.value}`",
+            PHASES[phase],
             awaited(RunState(run="")) if phase is Phase.PREPARING else awaited(RunState(run="", phase=phase)),
             in_words(phase),
             "yes" if phase in MAY_WAIT_WITHHELD else "no",
         )
         for phase in Phase
     ]
-    waits = _table(("phase", "waits for", "at most (`deadlines`)", "allocation may be disabled"), rows)
+    waits = _table(("phase", "", "waits for", "at most (`deadlines`)", "allocation may be disabled"), rows)
     bound = (
         "`deadlines.withheld` limits the time with allocation disabled, over all phases together. Every "
         "phase\nexcept the last two can stand down; the diagram leaves out the arrows to `standing_down`.\n\n"
@@ -340,8 +341,9 @@ def phases() -> str:
         for old, steps in NODE_STEPS_BY_COMMAND.items()
         for new, command in steps.items()
     ]
+    of_nodes = _table(("phase", ""), [(f"`{phase.value}`", text) for phase, text in NODE_PHASES.items()])
     by_command = "Commands can make these steps too:\n\n" + _table(("from", "to", "command"), commanded)
-    return _page("Phases", source, head, run, waits, _reads(), bound, node, by_command, _moves())
+    return _page("Phases", source, head, run, waits, _reads(), bound, node, of_nodes, by_command, _moves())
 
 
 def _reads() -> str:

@@ -38,6 +38,21 @@ class Point(Enum):
     LEASE_DIRECTORY = "lease_directory"
 
 
+MEANINGS: Final = {
+    Point.RESOLVE: "The settings of the host can be used, and its name has an address.",
+    Point.CONNECT: "The host takes connections on its SSH port.",
+    Point.HOST_KEY: "The key that the host shows is the one in the known_hosts file.",
+    Point.LOG_IN: "The account of `hosts.user` logs in without a question.",
+    Point.SERVICE: "The service manager has the service of the node, and its state can be read.",
+    Point.RIGHT_STOP: "The account may stop the service, through sudo if it is not root.",
+    Point.RIGHT_START: "The account may start the service, through sudo if it is not root.",
+    Point.RIGHT_REBOOT: "The account may reboot the host. Checked with `--reboot`.",
+    Point.LOCK: "The host has `flock`, so that two commands for one node never run at once.",
+    Point.LEASE_DIRECTORY: "The folder for the lease of a Riak run takes files.",
+}
+"""Point to what it means that it is good."""
+
+
 class Grade(Enum):
     """The result of a point."""
 

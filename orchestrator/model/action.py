@@ -213,7 +213,7 @@ HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
 
 
-_NAMES: Final[Mapping[type[Action], str]] = {
+ACTION_NAMES: Final[Mapping[type[Action], str]] = {
     ProbeSettings: "probe_settings",
     Flush: "flush",
     RetryFailed: "retry_failed",
@@ -240,7 +240,7 @@ def action_name(action: Action) -> str:
         case RunHook(moment=moment):
             return f"hook_{moment.value}"
         case _:
-            return _NAMES[type(action)]
+            return ACTION_NAMES[type(action)]
 
 
 def action_target(action: Action) -> str:

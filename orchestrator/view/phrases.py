@@ -185,6 +185,34 @@ PURPOSES: Final[Mapping[Purpose, str]] = {
 }
 """Why a setting is changed, as the end of a line."""
 
+PHASES: Final[Mapping[Phase, str]] = {
+    Phase.PREPARING: "The run reads cluster and hosts, takes the lease and checks whether it can finish.",
+    Phase.MERGING: "Indices are merged to few segments, before any node is stopped.",
+    Phase.MERGED: "The merges are done; their copies settle before the first wave.",
+    Phase.GATED: "The next wave is chosen, and every predicate is checked for it. All its nodes run.",
+    Phase.WITHHELD: "Allocation is disabled, and everything is read once more. All nodes of the wave run.",
+    Phase.DOWN: "The nodes of the wave are stopped, worked on and started.",
+    Phase.REJOINED: "The nodes of the wave run again; several readings must show them as members.",
+    Phase.REASSIGNED: "Allocation has its original value; the copies of the restarted nodes recover.",
+    Phase.SETTLED: "The wave is complete; its last hooks run before the next wave is chosen.",
+    Phase.FINISHING: "Every selected node is restarted; the run restores the remaining settings.",
+    Phase.STANDING_DOWN: "The run ends early: it starts the nodes that are down and restores all settings.",
+    Phase.ENDED: "The run is over. `resume` continues it if nodes are left.",
+}
+"""Phase of a run to what it is."""
+
+NODE_PHASES: Final[Mapping[NodePhase, str]] = {
+    NodePhase.PENDING: "Its turn has not begun.",
+    NodePhase.STOPPING: "A stop has been sent; nothing says yet that the service has ended.",
+    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped` and tuning run now.",
+    NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
+    NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
+    NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
+    NodePhase.FAILED: "Its stop, start or a hook failed. A command continues, or it rejoins by itself.",
+    NodePhase.SKIPPED: "It is left out of this run.",
+}
+"""Phase of a node to what it is."""
+
 TERMS: Final[Mapping[str, str]] = {
     "run": (
         "One restart of a cluster, with an id and a journal. It ends when every selected node is restarted, "
@@ -193,6 +221,20 @@ TERMS: Final[Mapping[str, str]] = {
     "wave": (
         "The nodes that are restarted at the same time: one node with `--strategy node`, up to a whole zone "
         "with `--strategy zone`. A wave ends when its nodes and their copies have recovered."
+    ),
+    "phase": "What a run, or one of its nodes, does now. Each phase has its own limits.",
+    "zone": (
+        "A group of nodes that may fail together, such as a rack. It is the value of the node attribute "
+        "`zone_attribute`, or of the cluster's own awareness attribute. Copies of a shard are in several "
+        "zones, so a zone may be restarted at once."
+    ),
+    "copies": (
+        "The copies of a shard: one primary, and its replicas on other nodes. A search needs a started copy "
+        "of each shard. A copy is unassigned while no node has it, and on the way while it recovers or moves."
+    ),
+    "primaries": (
+        "The value of `cluster.routing.allocation.enable` while nodes are down: only primaries are allocated "
+        "and no replica is built elsewhere."
     ),
     "candidate": "A node that may go into the next wave. All predicates are checked for it before its stop.",
     "predicate": (
@@ -212,9 +254,20 @@ TERMS: Final[Mapping[str, str]] = {
         "The record that one run works on this cluster: in the state database and in the cluster, or on the "
         "hosts of a Riak cluster. A second run exits with code 6."
     ),
+    "holder": "The account and machine whose run holds the lease.",
     "baseline": (
         "The first reading of a run: the members, and the copies that were missing already. The run does not "
         "wait for those."
+    ),
+    "good reading": (
+        "A reading in which all nodes of the wave are members with a new process. Several in a row count."
+    ),
+    "to undo": (
+        "The panel's row of changes that the run has made and not restored yet. It restores them before it "
+        "ends; `orchestrate restore RUN` does if the run cannot."
+    ),
+    "disabled": (
+        "The panel's row that shows how long allocation has been disabled: at most `deadlines.withheld`."
     ),
     "owed work": (
         "Hooks, tuning, a reboot or a restart that a node of the run still needs. It is done in a later "
@@ -235,6 +288,7 @@ TERMS: Final[Mapping[str, str]] = {
         "The number of a lease. Each process that takes the lease of a cluster from another one writes the "
         "next number, so a process that was cut off detects the takeover."
     ),
+    "exit code": "The number with which the program ends. `orchestrate explain 3` explains the number 3.",
     "mishap": "A fault that `rehearse` simulates, such as a stop that never ends. Real runs have none.",
     "stand down": (
         "To stop a run safely: start the nodes that are down, restore all settings, and end. The run can be "

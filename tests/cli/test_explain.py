@@ -11,9 +11,11 @@ from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.check import Point
 from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.view.phrases import TERMS
+from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
 
@@ -53,9 +55,10 @@ def test_a_name_of_two_words_needs_no_quotes(capsys: pytest.CaptureFixture[str])
 
 def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     for phase in Phase:
-        assert f"{phase.value} (phase of a run) waits for" in _said(phase.value, capsys)
+        said = _said(phase.value, capsys)
+        assert f"{phase.value} (phase of a run) {PHASES[phase]} waits for" in said
     for node in NodePhase:
-        assert f"{node.value} (phase of a node) " in _said(node.value, capsys)
+        assert f"{node.value} (phase of a node) {NODE_PHASES[node]} " in f"{_said(node.value, capsys)} "
 
 
 def test_a_failed_node_is_explained_with_the_next_command(
@@ -128,3 +131,12 @@ def test_words_on_the_screen_of_a_run_are_explained(capsys: pytest.CaptureFixtur
     assert "for the whole run" in _said("raise_limits", capsys)
     assert "for the whole run" not in _said("set_allocation", capsys)
     assert _said("exit code 3", capsys) == _said("3", capsys)
+    for words in ("To undo", "Disabled", "zones", "primaries", "copies", "Phase", "good readings", "holder"):
+        assert " (term) " in _said(words, capsys), words
+
+
+def test_steps_of_a_plan_and_checks_of_a_host_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (*ACTION_NAMES.values(), *(purpose.value for purpose in Purpose)):
+        assert f"{name} (step of a run) " in _said(name, capsys)
+    for point in Point:
+        assert f"{point.value} (check of a host) " in _said(point.value, capsys)

@@ -23,12 +23,13 @@ from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
+from orchestrator.hosts.check import MEANINGS
 from orchestrator.merging.rules import OWN_RULES
-from orchestrator.model.action import Purpose
+from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.view.phrases import TERMS, awaited
+from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
 _WIDEST: Final = 100
 """Maximum line width of a text, even on a wider terminal."""
@@ -98,15 +99,16 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
 }
 """Exit code to its meaning and the operator's next step. The meanings are those of the contract."""
 
-_NODE_PHASES: Final[Mapping[NodePhase, str]] = {
-    NodePhase.PENDING: "Its turn has not begun.",
-    NodePhase.STOPPING: "A stop has been sent; nothing says yet that the service has ended.",
-    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped` and tuning run now.",
-    NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
-    NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
-    NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
-    NodePhase.FAILED: "Its stop, start or a hook failed. A command continues, or it rejoins by itself.",
-    NodePhase.SKIPPED: "It is left out of this run.",
+_PURPOSES: Final[Mapping[Purpose, str]] = {
+    Purpose.WITHHOLD: (
+        "Disable the allocation of replicas while nodes are down, so that the cluster does not build their "
+        "copies elsewhere."
+    ),
+    Purpose.RAISE_LIMITS: "Raise the limits of recovery, so that copies come back sooner.",
+    Purpose.REASSIGN: (
+        "Restore the original allocation once the nodes of the wave have rejoined, so their copies start."
+    ),
+    Purpose.PUT_BACK: "Restore the original values of all settings that the run has changed.",
 }
 
 
@@ -150,12 +152,13 @@ def show(name: str | None) -> int:
 @cache
 def all_entries() -> tuple[Entry, ...]:
     """Everything that can be explained, grouped by kind."""
-    return (*_terms(), *_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+    parts = (_terms, _predicates, _phases, _exit_codes, _steps, _checks, _cluster_settings, _keys)
+    return tuple(entry for part in parts for entry in part())
 
 
 def _terms() -> Iterator[Entry]:
     for term, meaning in TERMS.items():
-        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), term + "s")
+        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), term.removesuffix("s") + "s")
         yield Entry(names=names, kind="term", text=(meaning,))
 
 
@@ -189,10 +192,10 @@ def _phases() -> Iterator[Entry]:
             ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
             ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
         )
-        yield Entry(names=(phase.value,), kind="phase of a run", facts=facts)
+        yield Entry(names=(phase.value,), kind="phase of a run", text=(PHASES[phase],), facts=facts)
     for node in NodePhase:
         following = ", ".join(_following(node))
-        text = (_NODE_PHASES[node],)
+        text = (NODE_PHASES[node],)
         yield Entry(names=(node.value,), kind="phase of a node", text=text, facts=(("next", following),))
 
 
@@ -213,6 +216,19 @@ def _exit_codes() -> Iterator[Entry]:
         facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
         names = (f"{code.value}", code.name, *outcomes)
         yield Entry(names=names, kind=f"exit code, {code.name}", text=(meaning,), facts=facts)
+
+
+def _steps() -> Iterator[Entry]:
+    """The steps that a plan lists."""
+    texts = {name: paragraph(inspect.getdoc(action)) for action, name in ACTION_NAMES.items()}
+    texts |= {purpose.value: text for purpose, text in _PURPOSES.items()}
+    for name, text in texts.items():
+        yield Entry(names=(name,), kind="step of a run", text=(text,))
+
+
+def _checks() -> Iterator[Entry]:
+    for point, text in MEANINGS.items():
+        yield Entry(names=(point.value,), kind="check of a host", text=(text,))
 
 
 def _cluster_settings() -> Iterator[Entry]:
