@@ -125,6 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # what the tests started is being ended by then.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupted_once)
+        config.pluginmanager.register(Ending(), "ending")
         return
     # One that is told to end takes its servers down, as one that is interrupted does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -133,9 +134,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _interrupted_once(_number: int, _frame: FrameType | None) -> None:
+    _uninterrupted()
+    raise KeyboardInterrupt
+
+
+def _uninterrupted() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+
+
+class Ending:
+    """The end of a process that runs tests: it ends the servers there, and is not interrupted in it."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """Be left alone once the last test is over."""
+        if nextitem is None:
+            _uninterrupted()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Be left alone after an interruption too."""
+        _uninterrupted()
 
 
 class Workers:

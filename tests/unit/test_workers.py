@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ def server():
         (HERE / f"up-{pid}").touch()
         yield pid
     finally:
+        (HERE / f"ending-{pid}").touch()
         time.sleep(0.5)
         (HERE / f"down-{pid}").touch()
 
@@ -122,6 +124,19 @@ def test_one_that_is_told_to_end_ends_its_servers(tmp_path: Path, number: signal
             session.send_signal(number)
         else:  # which signals all of them
             os.killpg(session.pid, number)
+        said, _ = session.communicate(timeout=_SECONDS)
+    assert session.returncode == pytest.ExitCode.INTERRUPTED, said
+    assert _names(tmp_path, "down-") == _names(tmp_path, "up-") != []
+
+
+def test_one_that_is_ending_its_servers_is_not_interrupted_in_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with _session(tmp_path, FIFO=str(tmp_path / "fifo")) as session:
+        assert (tmp_path / "fifo").read_text() == "waiting"
+        while not _names(tmp_path, "ending-"):  # the process of the other tests has done them all
+            assert session.poll() is None
+            time.sleep(0.01)
+        os.killpg(session.pid, signal.SIGINT)
         said, _ = session.communicate(timeout=_SECONDS)
     assert session.returncode == pytest.ExitCode.INTERRUPTED, said
     assert _names(tmp_path, "down-") == _names(tmp_path, "up-") != []
