@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.hosts.settings import Sudo
+from orchestrator.hosts.tuning.boot_files import shell_text
 
 MADE: Final = 0
 """The change was made and read back."""
@@ -99,23 +100,9 @@ busy() {{
 """
 """A lock for one change at a time on the host; without `flock` (in util-linux and busybox) nothing waits."""
 
-FUNCTIONS: Final = r"""
+_FUNCTIONS: Final = r"""
 # Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,
 # 2: altered, but not as wanted. $why has the reason.
-
-# The current choice in a file of the kernel: the word in brackets where there is one.
-read_value() {
-    if [ ! -e "$1" ]; then why="there is no $1"; return 1; fi
-    value=$(head -c 4096 "$1" 2>&1) || { why="cannot be read: $value"; return 1; }
-    case $value in
-        *"["*"]"*) value=${value#*"["}; value=${value%%"]"*} ;;
-    esac
-    set -f
-    # shellcheck disable=SC2086  # blanks and tabs are one and the same to the kernel
-    set -- $value
-    set +f
-    value="$*"
-}
 
 # set_value PATH WANTED
 set_value() {
@@ -221,3 +208,5 @@ set_tuned() {
     return 2
 }
 """
+
+FUNCTIONS: Final = f"{shell_text('value.sh')}{_FUNCTIONS}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -279,7 +280,8 @@ def _end(path: Path, given: Given, found: Found, draft: Draft, services: Service
         )
         for one in draft.hosts.assumed:
             context.say(f"assumed: {one}. Correct `hosts.service` in the file if it is not so")
-        name = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
+        named = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
+        name = shlex.quote(named)
         context.say(f"next: orchestrate validate --cluster {name}")
         context.say(f"      orchestrate plan --cluster {name}")
         context.say(f"      orchestrate rehearse --cluster {name} --seed 7")

@@ -33,7 +33,7 @@ _TITLE: Final = f"""\
 # of profile of tuned. It may be run by hand, as root, at any time. Values that are already right are not
 # written. The values are in the files *.part beside this script. Exit code 1: a value could not be set.
 #
-# shellcheck disable=SC2034,SC2317,SC2329  # the parts call these functions
+# shellcheck disable=SC2317,SC2329  # lines of the parts name these functions
 set -u
 umask 022
 LC_ALL=C; export LC_ALL
@@ -41,14 +41,6 @@ PATH=${{PATH:-/usr/bin:/bin}}:/usr/sbin:/sbin; export PATH
 unset IFS
 newline='
 '
-"""
-_ALL_PARTS: Final = f"""\
-all_parts() {{
-    for part in "$root"{FOLDER}/*.part; do
-        # shellcheck disable=SC1090  # parts are written by the same program
-        if [ -r "$part" ]; then one_part . "$part"; fi
-    done
-}}
 """
 SERVICE_UNIT: Final = f"""\
 {HEADER}[Unit]
@@ -124,9 +116,8 @@ def part_path(name: str) -> str:
 
 def script_text(root: str) -> str:
     """The boot script; `root` is a folder used in place of `/`."""
-    files = ("kernel.sh", "find.sh", "disks.sh")
-    functions = (*map(shell_text, files), _ALL_PARTS, shell_text("main.sh"))
-    return f"{_TITLE}root={shlex.quote(root)}\n\n" + "\n".join(functions)
+    files = ("value.sh", "kernel.sh", "find.sh", "disks.sh", "main.sh")
+    return f"{_TITLE}root={shlex.quote(root)}\n\n" + "\n".join(map(shell_text, files))
 
 
 def part_text(unit: str, lines: Sequence[str], mounts: Mapping[str, str], kinds: Mapping[str, str]) -> str:

@@ -3,18 +3,20 @@
 
 T=''
 if timeout -s KILL 5 true 2>/dev/null; then T=1; fi
+apart=$(command -v setsid)
 
-# limited SECONDS COMMAND…: a path on a dead server never answers.
+# limited SECONDS COMMAND…: a path on a dead server never answers. Without `timeout`, a watchdog ends the command, with
+# the processes that it has started where there is `setsid`.
 limited() {
     seconds=$1
     shift
     if [ -n "$T" ]; then timeout -s KILL "$seconds" "$@"; return; fi
-    "$@" &
+    $apart "$@" </dev/null &
     work=$!
     (while [ "$seconds" -gt 0 ] && kill -0 "$work"; do sleep 1; seconds=$((seconds - 1)); done
-        [ "$seconds" -gt 0 ] || kill -9 "$work") >/dev/null 2>&1 &
+        [ "$seconds" -gt 0 ] || kill -9 "-$work" || kill -9 "$work") >/dev/null 2>&1 &
     watch=$!
-    wait "$work"
+    wait "$work" 2>/dev/null
     code=$?
     kill "$watch" 2>/dev/null
     return "$code"

@@ -11,28 +11,24 @@ log() {
 # skip SUBJECT WHY: a value that is not set, said once.
 skip() {
     if [ "$round" -eq 1 ]; then log "$1: NOT set: $2"; fi
-    failed=yes
+    result=1
 }
 
-# The current choice in a file of the kernel, in $value: the word in brackets where there is one.
-read_value() {
-    value=$(head -c 4096 "$1" 2>/dev/null) || return 1
-    case $value in *"["*"]"*) value=${value#*"["}; value=${value%%"]"*} ;; esac
-    set -f
-    # shellcheck disable=SC2086  # blanks and tabs are the same to the kernel
-    set -- $value
-    set +f
-    value="$*"
-}
-
-# want PATH VALUE
+# want PATH VALUE: unless a later part has set it.
 want() {
-    if ! read_value "$root$1"; then skip "$1" "it cannot be read"; return; fi
+    case $claimed in *" $1 "*) return ;; esac
+    claimed="$claimed$1 "
+    put "$1" "$2"
+}
+
+# put PATH VALUE
+put() {
+    if ! read_value "$root$1"; then skip "$1" "$why"; return; fi
     if [ "$value" = "$2" ]; then return; fi
     before=$value
     printf %s "$2" 2>/dev/null >"$root$1" || :
     read_value "$root$1" || value=nothing
-    if [ "$value" = "$2" ]; then log "$1: $before -> $2"; changed=yes
+    if [ "$value" = "$2" ]; then log "$1: $before -> $2"; moved=yes
     else skip "$1" "it reads $value, not $2"; fi
 }
 
@@ -89,11 +85,13 @@ is_number() {
 # at_least NAME VALUE [PERCENT]: a parameter that is never lowered; a value in kB, at most PERCENT of the memory.
 at_least() {
     least=$2
+    if ! is_number "$least" || ! is_number "${3-0}"; then skip "$1" "$* is not understood"; return; fi
     if [ -n "${3-}" ]; then
         memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "$root/proc/meminfo")
         if ! is_number "$memory"; then skip "$1" "the size of the memory cannot be read"; return; fi
         if [ "$least" -gt $((memory * $3 / 100)) ]; then least=$((memory * $3 / 100)); fi
     fi
-    if ! read_value "$root$(path_of "$1")" || ! is_number "$value"; then skip "$1" "it cannot be read"; return; fi
-    if [ "$value" -lt "$least" ]; then want "$(path_of "$1")" "$least"; fi
+    if ! read_value "$root$(path_of "$1")"; then skip "$1" "$why"; return; fi
+    if ! is_number "$value"; then skip "$1" "it reads $value, which is no number"; return; fi
+    if [ "$value" -lt "$least" ]; then put "$(path_of "$1")" "$least"; fi
 }

@@ -70,9 +70,9 @@ class Tree:
         text = boot_files.part_text("elasticsearch", lines, {host_kinds.DATA: at}, {})
         self.tree.write(boot_files.part_path(name), text)
 
-    def run(self) -> subprocess.CompletedProcess[str]:
+    def run(self, text: str = "") -> subprocess.CompletedProcess[str]:
         script = self.tree.at("/boot-under-test.sh")
-        script.write_text(boot_files.script_text(str(self.tree.path)))
+        script.write_text(text or boot_files.script_text(str(self.tree.path)))
         tools = f"{self.tree.path}/toolbox"
         return subprocess.run(  # noqa: S603  (our own script on a tree)
             ["/bin/sh", str(script)],
@@ -82,6 +82,12 @@ class Tree:
             check=False,
             timeout=60,
         )
+
+    def naps(self, body: str) -> None:
+        """What `sleep` does on the host."""
+        self.tree.program("sleep", body)
+        (self.tree.path / "toolbox" / "sleep").unlink()
+        (self.tree.path / "toolbox" / "sleep").symlink_to(self.tree.path / "bin" / "sleep")
 
     def read(self, path: str) -> str:
         return (self.tree.read(path) or "").strip()
@@ -214,6 +220,59 @@ def test_words_of_a_profile_and_of_a_host_are_quoted() -> None:
     ]
 
 
+def test_a_line_that_is_not_understood_is_left_out_alone(tree: Tree) -> None:
+    bad = (
+        "data '/data/es /data",
+        "parameter vm.swappiness",
+        "rm -rf /",
+        "$(touch $root/ran)",
+        "at_least x y",
+    )
+    lines = (
+        "parameter vm.zone_reclaim_mode 0",
+        *bad,
+        "parameter vm.swappiness 1",
+        "at_least vm.max_map_count 1",
+    )
+    tree.tree.write(PART, boot_files.HEADER + "\n".join(lines))
+    done = tree.run()
+    assert (done.returncode, done.stderr) == (1, "")
+    for line in bad[:4]:
+        assert f"NOT set: this line is not understood: {line}" in done.stdout
+    assert "x: NOT set: x y is not understood" in done.stdout
+    assert "NOT set: its last line is cut off: at_least vm.max_map_count 1" in done.stdout
+    assert [tree.read(f"/proc/sys/vm/{name}") for name in ("zone_reclaim_mode", "swappiness")] == ["0", "1"]
+
+
+VALUES = ("zone_reclaim_mode", "swappiness")
+
+
+def test_a_killed_boot_script_is_completed_by_the_next(tree: Tree) -> None:
+    tree.write_part(["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
+    script = boot_files.script_text(str(tree.tree.path))
+    for call in (1, 2):
+        tree.tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
+        kill = f"moved=yes; n=$((${{n:-0}} + 1)); [ $n -lt {call} ] || kill -9 $$\n"
+        killed = tree.run(script.replace("moved=yes\n", kill))
+        assert killed.returncode == -9
+        assert [tree.read(f"/proc/sys/vm/{name}") for name in VALUES] == ["0", "10" if call == 2 else "60"]
+        assert tree.run().returncode == 0
+        assert [tree.read(f"/proc/sys/vm/{name}") for name in VALUES] == ["0", "10"]
+
+
+def test_a_piece_of_a_part_sets_only_its_whole_lines(tree: Tree) -> None:
+    """A kill while it was written leaves one: `vm.swappiness 1` of 10 would be another value."""
+    tree.write_part(["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
+    whole = str(tree.tree.read(PART))
+    lines = whole.count("\n")
+    for length in range(whole.index("parameter"), len(whole)):
+        tree.tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
+        tree.tree.write(PART, whole[:length])
+        assert tree.run().stderr == ""
+        wanted = ["0" if whole[:length].count("\n") == lines - 1 else "1", "60"]
+        assert [tree.read(f"/proc/sys/vm/{name}") for name in VALUES] == wanted, length
+
+
 TUNED_LINES = {
     "starting": "tuned.daemon.daemon: starting tuning",
     "applied": "tuned.daemon.daemon: static tuning from profile 'balanced' applied",
@@ -233,15 +292,12 @@ def test_it_waits_until_tuned_has_applied_the_active_profile(tree: Tree, last: s
     host.write("/etc/tuned/active_profile", "balanced\n")
     host.write(LOG, f"{TUNED_LINES['applied']}\n{TUNED_LINES[last]}\n")
     # Each wait is a round; in the fourth, tuned writes its own value and ends its work.
-    host.program(
-        "sleep",
+    tree.naps(
         f"""n=$(($(cat "$root/.naps" 2>/dev/null || echo 0) + 1)); echo $n >"$root/.naps"
 [ $n -eq 4 ] || exit 0
 echo 60 >"$root/proc/sys/vm/swappiness"; echo "{TUNED_LINES["applied"]}" >>"$root{LOG}"
 """,
     )
-    (host.path / "toolbox" / "sleep").unlink()
-    (host.path / "toolbox" / "sleep").symlink_to(host.path / "bin" / "sleep")
     done = tree.run()
     assert done.returncode == 0
     naps = int(tree.read("/.naps") or 0)
@@ -254,11 +310,37 @@ def test_a_tuned_that_never_ends_its_work_does_not_hold_the_boot(tree: Tree) -> 
     host = tree.tree
     host.write("/run/tuned/tuned.pid", "1\n")
     host.write(LOG, f"{TUNED_LINES['starting']}\n")
-    (host.path / "toolbox" / "sleep").unlink()
-    host.program("sleep", "exit 0\n")
-    (host.path / "toolbox" / "sleep").symlink_to(host.path / "bin" / "sleep")
+    tree.naps("exit 0\n")
     assert tree.run().returncode == 0
     assert host.calls("sleep") == ("sleep 1",) * 19
+
+
+def fights(tree: Tree) -> tuple[subprocess.CompletedProcess[str], int]:
+    """A run of the script beside a tuned that has ended its work, and how often it slept."""
+    tree.tree.write("/run/tuned/tuned.pid", "1\n")
+    tree.tree.write("/etc/tuned/active_profile", "balanced\n")
+    tree.tree.write(LOG, f"{TUNED_LINES['applied']}\n")
+    return tree.run(), len(tree.tree.calls("sleep"))
+
+
+def test_parts_that_conflict_do_not_hold_the_boot(tree: Tree) -> None:
+    """Each wrote its own value over the other's, 20 times: 19 seconds before the node."""
+    tree.naps("exit 0\n")
+    tree.write_part(["parameter vm.swappiness 10", "disks scheduler mq-deadline bfq"], name="zz+es9")
+    tree.write_part(["parameter vm.swappiness 1", "disks scheduler none bfq"])
+    done, naps = fights(tree)
+    assert (done.returncode, naps) == (0, 3)
+    assert "/proc/sys/vm/swappiness: 60 -> 10" in done.stdout.splitlines()
+    assert tree.read("/proc/sys/vm/swappiness") == "10"
+    assert tree.read("/sys/block/nvme0n1/queue/scheduler") == "mq-deadline"
+
+
+def test_a_program_that_never_leaves_a_value_alone_is_named(tree: Tree) -> None:
+    tree.naps('echo 60 >"$root/proc/sys/vm/swappiness"\n')
+    done, naps = fights(tree)
+    assert (done.returncode, naps) == (1, 4)
+    assert "another program changes these values again and again" in done.stdout
+    assert tree.read("/proc/sys/vm/swappiness") == "1"
 
 
 def test_the_unit_is_bounded_ordered_and_started_with_tuned() -> None:

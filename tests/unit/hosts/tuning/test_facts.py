@@ -514,6 +514,23 @@ def test_a_data_path_that_hangs_costs_seconds_and_only_the_disks(
     assert facts.text("/proc/sys/vm/swappiness") == "60\n"
 
 
+@pytest.mark.parametrize("with_timeout", [True, False])
+def test_a_program_that_hangs_is_ended_with_its_children(
+    tree: HostTree, monkeypatch: pytest.MonkeyPatch, *, with_timeout: bool
+) -> None:
+    """A child that is left has the answer's pipe: the reading would wait for its end."""
+    tree.program("systemctl", "sleep 25 & wait\n")
+    if not with_timeout:
+        tree.without("timeout")
+    monkeypatch.setattr("orchestrator.hosts.facts_script.TOOL_SECONDS", 1)
+    began = time.monotonic()
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert time.monotonic() - began < 20
+    assert isinstance(facts.services["numad"], Unknown)
+    assert facts.text("/proc/sys/vm/swappiness") == "60\n"
+    assert isinstance(facts.devices, tuple)
+
+
 @pytest.mark.parametrize(
     ("output", "why"),
     [
