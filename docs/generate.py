@@ -58,12 +58,14 @@ from orchestrator.hosts.tunables.standing import shown as _shown
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.action import SettingChange
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.event import Event
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
+from orchestrator.stores.elasticsearch.file_values import file_values
 from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -502,8 +504,13 @@ def cluster_settings() -> str:
         settings.REBALANCE: "all",
     }
     fresh = SettingsView(files=defaults)
+    oldest = SettingsView(
+        files=file_values({}, "0.90.13"),
+        resets=False,
+        allocation_flags=True,
+    )
     lived_in = SettingsView(
-        persistent={settings.ALLOCATION: "all", settings.BANDWIDTH: "200mb"},
+        persistent={ALLOCATION: "all", settings.BANDWIDTH: "200mb"},
         transient={settings.CONCURRENT_RECOVERIES: "3"},
         files=defaults,
     )
@@ -516,6 +523,9 @@ def cluster_settings() -> str:
         "## On a cluster with settings of its own\n\nPersistent `allocation.enable: all` and "
         "`max_bytes_per_sec: 200mb`, transient `node_concurrent_recoveries: 3`:\n\n"
         + _changes(lived_in, policy),
+        "## On Elasticsearch 0.90\n\nBefore 1.0 flags disable allocation. Before 5 there is "
+        "`concurrent_streams`, and a setting that was absent\nis restored to its effective value.\n\n"
+        + _changes(oldest, policy),
         tail,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     QUICK_SECONDS,
@@ -29,6 +28,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
+from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
@@ -324,7 +324,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         )
     ]
     for debt in record.debts:
-        purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
+        purpose = Purpose.WITHHOLD if debt.key in DISABLING else Purpose.RAISE_LIMITS
         events.append(_changed(debt, purpose))
     events += [
         ReplicasAdded(index=r.index, index_uuid=r.index_uuid, found=r.found, wanted=r.wanted)

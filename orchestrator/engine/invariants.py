@@ -25,6 +25,7 @@ from orchestrator.model.action import (
     WriteSettings,
     action_name,
 )
+from orchestrator.model.allocation import withheld
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
@@ -70,12 +71,13 @@ def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
     state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.begun.policy.kind is Kind.RIAK:
         return  # Riak rebuilds nothing elsewhere while a node is away
-    wanted = state.begun.policy.allocation_while_down
+    while_down = state.begun.policy.allocation_while_down
+    wanted = {withheld(while_down, by_flags=flags) for flags in (False, True)}
     settings = state.unrestored.settings
     ours = [settings[key] for key in state.unrestored.withheld if key in settings]
     # Nothing of ours is right only where the operator switched the rule off that refuses such a find.
     found_so = any(rule.name == "no_other_maintenance" for rule in state.begun.policy.disabled_predicates)
-    if not found_so and not any(debt.wanted == wanted for debt in ours):
+    if not found_so and not any((debt.key, debt.wanted) in wanted for debt in ours):
         yield f"{action.node} is stopped and this run has not disabled allocation"
 
 

@@ -136,12 +136,14 @@ class SettingsView:
         files: value in elasticsearch.yml or built-in default, for the keys that the program reads.
         archived: names under `archived.`, which can block every later update.
         resets: whether a setting can be made absent again; not before Elasticsearch 5.
+        allocation_flags: whether flags disable allocation (`model.allocation`): before Elasticsearch 1.
     """
 
     persistent: Mapping[str, SettingValue] = field(default_factory=dict)
     transient: Mapping[str, SettingValue] = field(default_factory=dict)
     files: Mapping[str, SettingValue] = field(default_factory=dict)
     resets: bool = True
+    allocation_flags: bool = False
 
     @property
     def archived(self) -> tuple[str, ...]:

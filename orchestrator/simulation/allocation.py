@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
-    ALLOCATION,
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
     INITIAL_PRIMARIES,
     bytes_of,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds

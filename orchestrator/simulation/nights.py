@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.riak.settings import limit_key
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.simulation import mishaps, riak_mishaps

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from random import Random
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.policy import Hooks

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, FORCED_AWARENESS
+from orchestrator.engine.kinds.elasticsearch.settings import FORCED_AWARENESS
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,
@@ -24,6 +24,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from tests.conformance.stages import Stage, Wanted, loaded, perform, view

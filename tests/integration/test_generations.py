@@ -36,7 +36,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
 
-VERSIONS = ("1.7.6", "2.4.6", "5.6.16", "6.8.23", "7.5.2", "7.17.28", "opensearch-1.3.20", "opensearch-3.1.0")
+VERSIONS = (
+    "0.90.13",
+    "1.7.6",
+    "2.4.6",
+    "5.6.16",
+    "6.8.23",
+    "7.5.2",
+    "7.17.28",
+    "opensearch-1.3.20",
+    "opensearch-3.1.0",
+)
 NEW = ("9.1.0", "8.19.0", "opensearch-2.19.0")
 """Other tests restart nodes of these in `make test` already."""
 

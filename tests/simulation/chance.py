@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, BANDWIDTH, EXCLUSIONS
+from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, EXCLUSIONS
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from orchestrator.engine import admit, changes, fold, node, recover, run, tuning, waves
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.node import Turn
@@ -32,6 +31,7 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, Zone
 from orchestrator.model.event import (
     ActionSent,

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from orchestrator.engine.kinds.elasticsearch.settings import (
-    ALLOCATION,
-    AWARENESS,
-    BANDWIDTH,
-    FORCED_AWARENESS,
-)
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, BANDWIDTH, FORCED_AWARENESS
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, Role
 from orchestrator.model.observation import Level
 from orchestrator.simulation import allocation, deciders, segments

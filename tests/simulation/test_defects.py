@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.fold import replay
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.merging import decide
 from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent
 from orchestrator.model.observation import Observation

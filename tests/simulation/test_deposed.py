@@ -14,9 +14,9 @@ import pytest
 
 from orchestrator.engine.changes import from_record
 from orchestrator.engine.fold import evolve, replay
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, StartNode
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.event import Deposed, Event, LeaseTaken, Record, RunResumed, RunStarted
 from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request

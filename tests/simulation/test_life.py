@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, IndexTaken, NotWaitedFor, PhaseEntered, TakenDown, WaveStarted
 from orchestrator.model.observation import Level, MissingCopy, ServiceState

@@ -12,7 +12,8 @@ from itertools import product
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, NotWaitedFor, PhaseEntered, WaveStarted
 from orchestrator.model.observation import HealthView, Level, Look

@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
@@ -18,6 +17,7 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, HookUnproven, LeaseLost, StandingDown, StoodDown
 from orchestrator.model.observation import Look

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import (
     Moment,
     Purpose,
@@ -16,6 +15,7 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.policy import Hook, Hooks

@@ -8,9 +8,10 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
+from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.event import (
     ActionSent,

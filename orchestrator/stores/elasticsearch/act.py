@@ -57,6 +57,8 @@ OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 def request_for(action: IndexAction, dialect: Dialect) -> Request:
     """The request for this action."""
     waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
+    # Before 1.0 an update of an index's settings takes other parameters for settings.
+    only_named = {"expand_wildcards": "none"} if dialect.path_parts else {}
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
     match action:
         case ProbeSettings():
@@ -78,7 +80,7 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
             return Request(
                 method="PUT",
                 path=f"/{quoted(index)}/_settings",
-                params={"expand_wildcards": "none"} | waits,
+                params=only_named | waits,
                 body={"index": {"number_of_replicas": wanted}},
                 silence=silence,
             )
@@ -95,7 +97,7 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
             return Request(
                 method="PUT",
                 path=f"/{quoted(index)}/_settings",
-                params={"expand_wildcards": "none"} | waits,
+                params=only_named | waits,
                 body=dict(settings),
                 silence=silence,
             )

@@ -130,7 +130,7 @@ class BulkReader:
         segments = body_of(self._client, calls.segments(names))
         if isinstance(segments, Unknown):
             return segments
-        writes = body_of(self._client, calls.writes(names))
+        writes = body_of(self._client, calls.writes(dialect, names))
         if isinstance(writes, Unknown):
             return writes
         found: list[BulkIndex] = []

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.model.reading import Seconds
+from orchestrator.stores.elasticsearch import before_one
 from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
 from orchestrator.stores.elasticsearch.parse import (
@@ -103,37 +104,45 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """Members, metadata and routing, and on request the snapshots in progress."""
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
     fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
+    return _state(dialect, limits, metrics, filtered(*dict.fromkeys(fields)))
+
+
+def _state(
+    dialect: Dialect, limits: Limits, metrics: str, more: dict[str, str], named: str | None = None
+) -> Request:
+    """The cluster state, of some indices or of all.
+
+    Before 1.0 a part is left out by a parameter. An answer without templates would lack the indices too
+    (seen on 0.90), so only the blocks are always left out.
+    """
+    wait = {dialect.master_timeout: seconds(limits.elected_master)}
+    if dialect.path_parts:
+        return get(f"/_cluster/state/{metrics}" + (f"/{named}" if named else ""), params=wait | more)
+    parts = {f"filter_{part}": "true" for part in ("nodes", "routing_table") if part not in metrics}
     return get(
-        f"/_cluster/state/{metrics}",
-        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*dict.fromkeys(fields)),
+        "/_cluster/state",
+        params=wait | {"filter_blocks": "true"} | parts | ({"filter_indices": named} if named else {}),
+        accept=frozenset({404}) if named else frozenset(),
+        reshape=before_one.state,
     )
 
 
 def snapshots(dialect: Dialect, limits: Limits) -> Request:
     """Only the snapshots in progress."""
-    return get(
-        "/_cluster/state/customs",
-        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*SNAPSHOT_FIELDS),
-    )
+    return _state(dialect, limits, "customs", filtered(*SNAPSHOT_FIELDS))
 
 
 def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
     """Uuids of some indices, without deleted ones; of all indices if the names do not fit a request line."""
     named = _named(names)
-    return get(
-        "/_cluster/state/metadata" + (f"/{named}" if named else ""),
-        params={dialect.master_timeout: seconds(limits.elected_master)}
-        | ({"ignore_unavailable": "true", "expand_wildcards": "none"} if named else {})
-        | filtered("cluster_name", "metadata.indices.*.settings.index.uuid"),
-    )
+    only = {"ignore_unavailable": "true", "expand_wildcards": "none"} if named else {}
+    fields = filtered("cluster_name", "metadata.indices.*.settings.index.uuid")
+    return _state(dialect, limits, "metadata", only | fields, named)
 
 
 def names(dialect: Dialect, limits: Limits) -> Request:
     """All names of all indices: the answer is small, and a glob may match any index."""
-    return get(
-        "/_cluster/state/metadata",
-        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*RESOLVE_FIELDS),
-    )
+    return _state(dialect, limits, "metadata", filtered(*RESOLVE_FIELDS))
 
 
 def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
@@ -142,9 +151,23 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
     by_count = masters if dialect.voting is VotingExclusions.NONE else ()
     attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
     own_name = () if dialect.ephemeral_ids else ("nodes.*.settings.node.name",)
+    recovery = "nodes.*.settings.indices.recovery"
+    files_of_recovery = (
+        (f"{recovery}.max_bytes_per_sec",)
+        if dialect.null_resets
+        else (recovery, "nodes.*.settings.index.shard.recovery")
+    )
     files = () if dialect.null_resets else ("nodes.*.settings.cluster.routing",)
+    nodes = _named(node_ids) or "_all"
+    if not dialect.path_parts:
+        parts = dict.fromkeys(("jvm", "http", "settings"), "true")
+        return get(
+            f"/_nodes/{nodes}",
+            params={"timeout": "5s", "clear": "true"} | parts,
+            reshape=before_one.node_facts,
+        )
     return get(
-        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
+        f"/_nodes/{nodes}/jvm,http,settings",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
@@ -153,7 +176,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
             "nodes.*.build_type",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
-            "nodes.*.settings.indices.recovery.max_bytes_per_sec",
+            *files_of_recovery,
             "nodes.*.settings.node.bandwidth.recovery",
             *by_count,
             *own_name,
@@ -211,10 +234,15 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
     )
 
 
-def recoveries(*, active_only: bool) -> Request:
-    """Recoveries in progress, or also finished ones since the nodes' last start."""
+def recoveries(dialect: Dialect, *, active_only: bool) -> Request:
+    """Recoveries in progress, or also finished ones since the nodes' last start.
+
+    `_status` always has the finished ones, and ids of nodes in place of names (`before_one.recoveries`).
+    """
+    if dialect.recovery_call == "_status":
+        return get("/_status", params={"recovery": "true"})
     only = {"active_only": "true"} if active_only else {}
-    return get("/_recovery", params=only | filtered(*RECOVERY_FIELDS))
+    return get(f"/{dialect.recovery_call}", params=only | filtered(*RECOVERY_FIELDS))
 
 
 def tasks() -> Request:
@@ -244,14 +272,13 @@ def task(task_id: str, *, patience: Seconds) -> Request:
 
 def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
     """Routing and settings of some indices, closed ones too. Deleted ones are left out."""
-    return get(
-        f"/_cluster/state/nodes,metadata,routing_table/{_listed(names)}",
-        params={
-            dialect.master_timeout: seconds(limits.elected_master),
-            "ignore_unavailable": "true",
-            "expand_wildcards": "none",
-        }
-        | filtered(*BULK_STATE_FIELDS),
+    only = {"ignore_unavailable": "true", "expand_wildcards": "none"}
+    return _state(
+        dialect,
+        limits,
+        "nodes,metadata,routing_table",
+        only | filtered(*BULK_STATE_FIELDS),
+        _listed(names),
     )
 
 
@@ -266,8 +293,11 @@ def segments(names: Sequence[str]) -> Request:
     )
 
 
-def writes(names: Sequence[str]) -> Request:
+def writes(dialect: Dialect, names: Sequence[str]) -> Request:
     """Write counters and running merges of every copy of some open indices."""
+    if not dialect.path_parts:
+        parts = {"clear": "true", "indexing": "true", "merge": "true", "level": "shards"}
+        return get(f"/{_listed(names)}/_stats", params=parts)
     return get(
         f"/{_listed(names)}/_stats/indexing,merge",
         params={"level": "shards", "expand_wildcards": "none"} | filtered(*WRITE_FIELDS),

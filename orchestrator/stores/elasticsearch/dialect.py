@@ -1,6 +1,6 @@
 """The differences between versions of Elasticsearch and OpenSearch: one frozen value per family.
 
-The table has every version since 1.0, to show what older versions need. This version of the program supports
+The table has every version since 0.90, to show what older versions need. This version of the program supports
 only the families with `accepted`. Sources: the field notes of real nodes, and the breaking-changes pages of
 the versions named in the comments.
 """
@@ -79,6 +79,15 @@ class Dialect:
             2.7, opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
         task_list: Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its
             node, and nothing shows its indices.
+        path_parts: Whether the path names the parts of the cluster state, of nodes and of statistics that are
+            read (1.0). Before, query parameters do, settings come back flat, and an update of an index's
+            settings takes query parameters for settings.
+        allocation_enable: Whether `cluster.routing.allocation.enable` exists (1.0). Before, there are the
+            flags `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of
+            `none`; the flags of an index are shown as its `enable`.
+        recovery_call: The API that lists recoveries (1.1). Before, `_status` shows them, with ids of nodes.
+        lease_in_alias: Whether a template keeps aliases (1.1), with the lease in one. Before, the lease is in
+            a setting of the template.
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
     """
 
@@ -101,6 +110,10 @@ class Dialect:
     merge_call: str = "_forcemerge"
     merge_task: bool = True
     task_list: bool = True
+    path_parts: bool = True
+    allocation_enable: bool = True
+    recovery_call: str = "_recovery"
+    lease_in_alias: bool = True
     sequence_numbers: bool = True
 
 
@@ -136,6 +149,15 @@ _ES_1_6: Final = replace(
     _ES_2, family="Elasticsearch 1.6", accepted=True, cluster_uuid=ClusterUuid.NONE, queue_times=False
 )
 _ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", accepted=False, flush=Flush.PLAIN)
+_ES_0_90: Final = replace(
+    _ES_1,
+    family="Elasticsearch 0.90",
+    accepted=True,
+    path_parts=False,
+    allocation_enable=False,
+    recovery_call="_status",
+    lease_in_alias=False,
+)
 _OS_2_7: Final = Dialect(
     family="OpenSearch 2", accepted=True, master_timeout="cluster_manager_timeout", roles_in_state=False
 )
@@ -159,6 +181,7 @@ FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
         ((2, 0), _ES_2),
         ((1, 6), _ES_1_6),
         ((1, 0), _ES_1),
+        ((0, 90), _ES_0_90),
     ),
     OPENSEARCH: (((3, 0), _OS_3), ((2, 7), _OS_2_7), ((2, 0), _OS_2), ((1, 0), _OS_1)),
 }

@@ -6,30 +6,48 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS
 from orchestrator.model.observation import SettingsView
 from orchestrator.stores.elasticsearch.dialect import parse_version
 
-_ALLOCATION: Final = "cluster.routing.allocation."
+_FIRST_WITH_ENABLE: Final = (1, 0, 0)
+_PREFIX: Final = "cluster.routing.allocation."
 _REBALANCE: Final = "cluster.routing.rebalance.enable"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
 _DEFAULTS: Final[Mapping[str, str]] = {
-    f"{_ALLOCATION}enable": "all",
+    ALLOCATION: "all",
     _REBALANCE: "all",
-    f"{_ALLOCATION}node_initial_primaries_recoveries": "4",
-    f"{_ALLOCATION}node_concurrent_recoveries": "2",
-    f"{_ALLOCATION}disk.threshold_enabled": "true",
-    f"{_ALLOCATION}disk.watermark.low": "85%",
-    f"{_ALLOCATION}disk.watermark.high": "90%",
+    f"{_PREFIX}node_initial_primaries_recoveries": "4",
+    f"{_PREFIX}node_concurrent_recoveries": "2",
+    f"{_PREFIX}disk.threshold_enabled": "true",
+    f"{_PREFIX}disk.watermark.low": "85%",
+    f"{_PREFIX}disk.watermark.high": "90%",
     "indices.recovery.max_bytes_per_sec": "40mb",
+    "indices.recovery.concurrent_streams": "3",
 }
 """Elasticsearch 1.6 to 2.4 (`ThrottlingAllocationDecider`, `DiskThresholdDecider`, `RecoverySettings`)."""
 _SLOW_RECOVERY: Final = {"indices.recovery.max_bytes_per_sec": "20mb"}
 """Before 1.6."""
+_OLD_DISKS: Final = {
+    f"{_PREFIX}disk.threshold_enabled": "false",
+    f"{_PREFIX}disk.watermark.low": "0.7",
+    f"{_PREFIX}disk.watermark.high": "0.85",
+}
+"""Before 1.3 (seen in 0.90.13)."""
+_FIRST_WITH_DISKS: Final = (1, 3, 0)
+_FLAGS: Final = dict.fromkeys((DISABLE_NEW, *FLAGS.values()), "false")
+"""Before 1.0, in place of `enable`."""
+_EARLIER_NAMES: Final = {
+    "indices.recovery.max_bytes_per_sec": "indices.recovery.max_size_per_sec",
+    "indices.recovery.concurrent_streams": "index.shard.recovery.concurrent_streams",
+    f"{_PREFIX}node_concurrent_recoveries": f"{_PREFIX}concurrent_recoveries",
+}
+"""Names of settings in elasticsearch.yml that a server before 5 reads where the later name is absent."""
 _FIRST_AT_40_MB: Final = (1, 6, 0)
 _FIRST_VOTING: Final = (7, 0, 0)
 """The first version with a voting configuration instead of `minimum_master_nodes`."""
 _FIRST_WITH_REBALANCE: Final = (2, 0, 0)
-_READ: Final = (_ALLOCATION, "cluster.routing.rebalance.", "indices.recovery.", "discovery.zen.")
+_READ: Final = (_PREFIX, "cluster.routing.rebalance.", "indices.recovery.", "discovery.zen.")
 
 
 def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
@@ -41,10 +59,14 @@ def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
     """
     numbers = parse_version(version)
     slow = _SLOW_RECOVERY if numbers < _FIRST_AT_40_MB else {}
+    disks = _OLD_DISKS if numbers < _FIRST_WITH_DISKS else {}
+    earlier = {key: settings[name] for key, name in _EARLIER_NAMES.items() if name in settings}
     own = {key: value for key, value in settings.items() if key.startswith(_READ)}
-    found = {**_DEFAULTS, **slow, **own}
+    found = {**_DEFAULTS, **slow, **disks, **earlier, **own}
     if numbers < _FIRST_WITH_REBALANCE:
         del found[_REBALANCE]
+    if numbers < _FIRST_WITH_ENABLE:
+        found = {**_FLAGS, **{key: value for key, value in found.items() if key != ALLOCATION}}
     return found
 
 

@@ -6,7 +6,7 @@ master below 7.8 does not keep them.
 
 Index templates are in cluster state. So the lease needs no shard, which a restart could make unavailable, and
 it survives until the last node is gone. The elected master refuses to create a template that exists (seen on
-2.4, 7.5, 8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
+0.90, 2.4, 7.5, 8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
 
 Limit: a heartbeat first *reads* that there is no higher epoch, then replaces the record of our own epoch. A
 takeover between the reading and the write is seen only at the next heartbeat. The record stays correct, since
@@ -27,7 +27,7 @@ from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import NEWEST, Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.fields import Malformed, mapping, reading, within
+from orchestrator.stores.elasticsearch.fields import Malformed, given, mapping, reading, within
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import decode, encode
 
@@ -42,13 +42,18 @@ def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST) -> dict[str, Any]
     """The template. Its pattern matches no index: their names cannot begin with a hyphen.
 
     The record is the text in the filter of an alias, which every version keeps as it is. (A template has no
-    `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.)
+    `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.) A template before 1.1
+    has no aliases: there the text is a setting.
     """
-    pattern, content = f"-{PREFIX}{record.epoch}", encode(record)
+    pattern, content = f"-{PREFIX}{record.epoch}", json.dumps(encode(record))
     return {
         dialect.lease_pattern: [pattern] if dialect.lease_pattern == "index_patterns" else pattern,
         "order": 0,
-        "aliases": {META_KEY: {"filter": {"term": {META_KEY: json.dumps(content)}}}},
+        **(
+            {"aliases": {META_KEY: {"filter": {"term": {META_KEY: content}}}}}
+            if dialect.lease_in_alias
+            else {"settings": {META_KEY: content}}
+        ),
     }
 
 
@@ -167,7 +172,10 @@ def _records(answer: Answer) -> dict[int, Any]:
         match = _NAME.fullmatch(name)
         if match is None:
             raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
-        written = within(value, "aliases", META_KEY, "filter", "term", META_KEY)
+        written = given(
+            within(value, "aliases", META_KEY, "filter", "term", META_KEY),
+            within(value, "settings", f"index.{META_KEY}"),  # 0.90 answers so
+        )
         try:
             found[int(match[1])] = json.loads(written)
         except (TypeError, ValueError):

@@ -28,7 +28,7 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
-from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, parse_version
 from orchestrator.stores.elasticsearch.faults import Fault
@@ -67,6 +67,7 @@ class Observer:
         self._client = client
         self._lives: dict[str, Life] = {}
         self._uuids: dict[str, str] = {}
+        self._names: dict[str, NodeName] = {}
         self._memory: dict[str, int] = {}
         self._patience = Patience()
         self._present: frozenset[str] = frozenset()
@@ -140,6 +141,7 @@ class Observer:
         view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
         if not isinstance(view, Unknown):
             self._uuids = {index.name: index.uuid for index in view.indices}
+            self._names = {node.node_id: node.name for node in view.nodes}
             present = {node.incarnation.ephemeral_id for node in view.nodes}
             self._lives = {key: life for key, life in self._lives.items() if key in present}
             self._memory = {key: size for key, size in self._memory.items() if key in present}
@@ -200,6 +202,8 @@ class Observer:
             if isinstance(read, Unknown)
             else parse_settings(read[0], old_files=None if dialect.null_resets else self._old_files())
         )
+        if not isinstance(settings, Unknown):
+            settings = replace(settings, allocation_flags=not dialect.allocation_enable)
         if not isinstance(settings, Unknown) and dialect.voting is VotingExclusions.NONE:
             lives = [life for key in self._present if (life := self._lives.get(key)) is not None]
             nodes = [(each.server.version, each.settings) for each in lives]
@@ -222,10 +226,15 @@ class Observer:
         return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
 
     def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
-        read = self._body(calls.recoveries(active_only=not restarted))
+        read = self._body(calls.recoveries(dialect, active_only=not restarted))
         if isinstance(read, Unknown):
             return read
-        names = recovering_indices(read[0])
+        body = read[0]
+        if dialect.recovery_call == "_status":
+            body = reading("recoveries", lambda: before_one.recoveries(read[0], self._names))
+            if isinstance(body, Unknown):
+                return body
+        names = recovering_indices(body)
         if isinstance(names, Unknown):
             return names
         if new := [name for name in names if name not in self._uuids]:
@@ -234,7 +243,7 @@ class Observer:
             if isinstance(uuids, Unknown):
                 return uuids
             self._uuids |= uuids
-        return parse_recoveries(read[0], uuids=self._uuids, finished_on=restarted)
+        return parse_recoveries(body, uuids=self._uuids, finished_on=restarted)
 
     def _snapshots(self, dialect: Dialect) -> Reading[tuple[str, ...]]:
         read = self._body(calls.snapshots(dialect, self._client.limits))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from orchestrator.model.cluster import DATA_ROLES, Role
 from orchestrator.model.observation import Level, SettingsView
-from orchestrator.stores.elasticsearch.fields import Malformed, mapping, number, parse_size, within
+from orchestrator.stores.elasticsearch.fields import Malformed, given, mapping, number, parse_size, within
 
 BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
 UNLIMITED: Final = 0
@@ -54,7 +54,9 @@ def parse_own_rate(settings: Any, where: str) -> OwnRate:
     Raises:
         Malformed: the value is not a size.
     """
-    written = within(settings, "indices", "recovery", "max_bytes_per_sec")
+    recovery = within(settings, "indices", "recovery")
+    # The second name is read before 5, where the first is absent.
+    written = given(within(recovery, "max_bytes_per_sec"), within(recovery, "max_size_per_sec"))
     by_hardware = within(settings, "node", "bandwidth", "recovery") is not None
     if written is None:
         return OwnRate(by_hardware=by_hardware)

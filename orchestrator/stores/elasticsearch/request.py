@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +18,7 @@ class Request:
         params: the query; values are quoted when sent.
         body: JSON, None for no body.
         accept: statuses of 300 and above that are an answer, not an error, to this request.
+        reshape: turns the answer of an old version into the form of later versions.
         silence: seconds until the server must answer; None for the client's own limit.
     """
 
@@ -26,6 +27,7 @@ class Request:
     params: Mapping[str, str] = field(default_factory=dict)
     body: Any | None = None
     accept: frozenset[int] = frozenset()
+    reshape: Callable[[Any], Any] | None = None
     silence: float | None = None
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, MINIMUM_MASTERS
+from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision
 from orchestrator.model.action import WriteSettings
+from orchestrator.model.allocation import ALLOCATION, DISABLING
 from orchestrator.model.event import SettingRestored
 from orchestrator.model.observation import Level, Observation, SettingsView
 from tests.states import state_with
@@ -54,6 +55,20 @@ def test_an_unknown_effective_value_is_not_written() -> None:
     decision = _restoring(replace(OLD, files={}))
     assert _writes(decision) == []
     assert not [event for event in decision.events if isinstance(event, SettingRestored)]
+
+
+def test_a_flag_that_others_set_holds_the_run() -> None:
+    """Before 1.0 flags disable allocation; on 1.x they still do."""
+    asked = question()
+    settings = asked.observation.settings
+    assert isinstance(settings, SettingsView)
+    for key in sorted(DISABLING - {ALLOCATION}):
+        for value, held in [("true", True), ("1", True), ("false", False), ("off", False)]:
+            seen: Question = seeing(asked, settings=replace(settings, transient={key: value}))
+            said = [subject for subject, _ in findings(seen, "no_other_maintenance")]
+            assert (key in said) is held, (key, value)
+            seen = seeing(asked, settings=replace(settings, files={**settings.files, key: value}))
+            assert (key in [subject for subject, _ in findings(seen, "no_other_maintenance")]) is held
 
 
 def test_before_seven_minimum_master_nodes_decides_on_a_stop() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
-    ALLOCATION,
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
     INITIAL_PRIMARIES,
@@ -21,6 +20,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     withhold_changes,
 )
 from orchestrator.model.action import SettingChange
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue
 from orchestrator.model.policy import Awareness, RecoveryLimits

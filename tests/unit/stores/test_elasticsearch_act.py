@@ -272,7 +272,7 @@ def test_what_is_accepted(subtests: pytest.Subtests) -> None:
         ("elasticsearch", "2.2.0", False),
         ("elasticsearch", "1.7.6", True),
         ("elasticsearch", "1.5.2", False),
-        ("elasticsearch", "0.90.13", False),
+        ("elasticsearch", "0.90.13", True),
         ("elasticsearch", "10.0.0", False),
         ("opensearch", "2.0.0", True),
         ("opensearch", "1.3.20", True),

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import limit_changes
-from orchestrator.model.action import Done, Flush, SettingChange
+from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, withhold_changes
+from orchestrator.model.action import Done, Flush, SetIndexSettings, SettingChange
 from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, SettingsView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.access import Limits, published_places
-from orchestrator.stores.elasticsearch.act import outcome_of
+from orchestrator.stores.elasticsearch.act import outcome_of, request_for
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.dialect import Dialect, family_of
 from orchestrator.stores.elasticsearch.faults import Answer, error_fault
+from orchestrator.stores.elasticsearch.fields import Malformed, NotYetReported
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
 from orchestrator.stores.elasticsearch.lease import _records, lease_body
 from orchestrator.stores.elasticsearch.parse import (
@@ -33,6 +34,7 @@ from orchestrator.stores.elasticsearch.parse import (
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, attributed_roles, parse_lives, process_of
+from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import encode
 
 RECORD = LeaseRecord(
@@ -49,11 +51,22 @@ RECORD = LeaseRecord(
 )
 DATA = Path(__file__).parents[2] / "data" / "elasticsearch-old"
 VERSIONS = sorted(folder.name for folder in DATA.iterdir())
-BEFORE_SEVEN = ("1.7.6", "2.4.6", "5.6.16", "6.8.23")
+BEFORE_SEVEN = ("0.90.13", "1.7.6", "2.4.6", "5.6.16", "6.8.23")
 
 
 def body(version: str, name: str) -> Any:
-    return json.loads((DATA / version / f"{name}.json").read_text())["body"]
+    """The answer as it is read: that of 0.90 in the form of later versions."""
+    answer = json.loads((DATA / version / f"{name}.json").read_text())["body"]
+    _, dialect = dialect_of(version)
+    asked: dict[str, Request] = {
+        "state": calls.state(dialect, Limits(), with_snapshots=False),
+        "lives": calls.lives(["x"], dialect),
+    }
+    reshape = asked[name].reshape if name in asked else None
+    if name == "recoveries" and dialect.recovery_call == "_status":
+        names = {node_id: node["name"] for node_id, node in body(version, "state")["nodes"].items()}
+        return before_one.recoveries(answer, names)
+    return answer if reshape is None else reshape(answer)
 
 
 def dialect_of(version: str) -> tuple[str, Dialect]:
@@ -156,10 +169,11 @@ def test_a_lease_comes_back_as_it_went(version: str) -> None:
     _, dialect = dialect_of(version)
     sent = lease_body(RECORD, dialect)
     # What a node answers: the template by its name, with the alias as it was sent (seen on each version).
-    answer = Answer(status=200, body={"orchestrate-lease-3": {**sent, "settings": {}, "mappings": {}}})
+    flat = {f"index.{key}": value for key, value in sent.get("settings", {}).items()}
+    answer = Answer(status=200, body={"orchestrate-lease-3": {**sent, "settings": flat, "mappings": {}}})
     assert _records(answer) == {3: encode(RECORD)}
     assert _records(Answer(status=404, body={})) == {}
-    assert ("index_patterns" in sent) is (version not in ("5.6.16", "2.4.6", "1.7.6"))
+    assert ("index_patterns" in sent) is (version not in BEFORE_SEVEN[:-1])
 
 
 def test_what_1_7_lacks_is_read_otherwise() -> None:
@@ -173,6 +187,76 @@ def test_what_1_7_lacks_is_read_otherwise() -> None:
     assert {node.address for node in view_of("1.7.6").nodes} == {"127.0.0.1"}
     assert published_places("inet[/127.0.0.1:9200]") == (("127.0.0.1", 9200),)
     assert published_places("inet[es1/127.0.0.1:9200]") == (("es1", 9200), ("127.0.0.1", 9200))
+
+
+def test_what_0_90_lacks_is_read_otherwise() -> None:
+    view = view_of("0.90.13")
+    assert {index.filters for index in view.indices} == {'{"require": {"zone": "*"}}'}, "settings are flat"
+    recoveries = parse_recoveries(
+        body("0.90.13", "recoveries"), uuids={"posts": "x"}, finished_on=["es1", "es2", "es3"]
+    )
+    assert not isinstance(recoveries, Unknown)
+    assert len(recoveries) == len(view.copies)
+    assert {(each.target, each.shard.number) for each in recoveries} == {
+        (copy.node, copy.shard.number) for copy in view.copies
+    }
+    primaries = {copy.shard.number: copy.node for copy in view.copies if copy.primary}
+    for each in recoveries:
+        local = each.target == primaries[each.shard.number]
+        assert each.source == (None if local else primaries[each.shard.number])
+    answer = json.loads((DATA / "0.90.13" / "recoveries.json").read_text())["body"]
+    with pytest.raises(NotYetReported):
+        before_one.recoveries(answer, {})
+    health = parse_health({**body("0.90.13", "health"), "timed_out": True}, waited=5.0)
+    assert isinstance(health, HealthView)
+    assert health.pending_tasks == 1, "it does not list them"
+
+
+def test_flags_of_an_index_of_0_90_are_its_enable() -> None:
+    for flags, enable in [
+        ({}, None),
+        ({"disable_allocation": "false"}, None),
+        ({"disable_replica_allocation": "true"}, "primaries"),
+        ({"disable_allocation": "1", "disable_replica_allocation": "true"}, "none"),
+        ({"disable_new_allocation": "true"}, None),
+    ]:
+        settings = {f"index.routing.allocation.{key}": value for key, value in flags.items()}
+        answer = before_one.state({"metadata": {"indices": {"posts": {"settings": settings}}}})
+        read = answer["metadata"]["indices"]["posts"]["settings"]
+        assert read == ({} if enable is None else {"index": {"routing": {"allocation": {"enable": enable}}}})
+
+
+def test_0_90_is_asked_in_its_own_words() -> None:
+    _, dialect = dialect_of("0.90.13")
+    limits = Limits()
+    of_state = "/_cluster/state?master_timeout=5s&filter_blocks=true"
+    for request, said in [
+        (
+            calls.state(dialect, limits, with_snapshots=True),
+            of_state,
+        ),
+        (
+            calls.lives(["a", "b"], dialect),
+            "/_nodes/a,b?timeout=5s&clear=true&jvm=true&http=true&settings=true",
+        ),
+        (calls.recoveries(dialect, active_only=True), "/_status?recovery=true"),
+        (calls.writes(dialect, ["p"]), "/p/_stats?clear=true&indexing=true&merge=true&level=shards"),
+        (
+            calls.index_uuids(dialect, limits, ["p"]),
+            f"{of_state}&filter_nodes=true&filter_routing_table=true&filter_indices=p",
+        ),
+    ]:
+        assert request.target == said
+    gone = calls.index_uuids(dialect, limits, ["p"])
+    assert 404 in gone.accept
+    assert gone.reshape is not None
+    assert gone.reshape({"error": "nested: IndexMissingException[[p] missing]"})["metadata"] == {
+        "indices": {}
+    }
+    with pytest.raises(Malformed):
+        gone.reshape({"error": "another error"})
+    wanted = SetIndexSettings(index="p", index_uuid="u", found={}, wanted={"index.refresh_interval": "1s"})
+    assert "expand_wildcards" not in request_for(wanted, dialect).params, "it would be a setting"
 
 
 @pytest.mark.parametrize("version", ["1.7.6", "2.4.6"])
@@ -204,9 +288,35 @@ def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
 
 def test_1_7_has_no_setting_for_rebalance() -> None:
     policy = Policy(kind="elasticsearch", cluster="lab", rebalance_while_running="none")
-    for version, written in [("1.7.6", False), ("2.4.6", True)]:
+    for version, written in [("0.90.13", False), ("1.7.6", False), ("2.4.6", True)]:
         changes = limit_changes(settings_of(version), policy)
         assert any(change.key == "cluster.routing.rebalance.enable" for change in changes) is written
+
+
+def test_before_five_streams_are_raised_and_restored() -> None:
+    policy = Policy(kind="elasticsearch", cluster="lab")
+    key = "indices.recovery.concurrent_streams"
+    for version, wanted in [("0.90.13", ["5"]), ("2.4.6", ["5"]), ("6.8.23", [])]:
+        settings = settings_of(version)
+        assert [change.wanted for change in limit_changes(settings, policy) if change.key == key] == wanted
+    settings = settings_of("0.90.13")
+    assert settings.restored(key, None) == "3"
+    more = replace(settings, persistent={key: "8"})
+    assert key not in {change.key for change in limit_changes(more, policy)}, "never lowered"
+    none = replace(policy, recovery_limits=replace(policy.recovery_limits, concurrent_streams=None))
+    assert key not in {change.key for change in limit_changes(settings, none)}
+    assert file_values({"index.shard.recovery.concurrent_streams": "9"}, "0.90.13")[key] == "9"
+
+
+def test_before_one_allocation_is_disabled_by_flags() -> None:
+    settings = replace(settings_of("0.90.13"), allocation_flags=True)
+    assert "cluster.routing.allocation.enable" not in settings.files
+    for while_down, flag in [("primaries", "disable_replica_allocation"), ("none", "disable_allocation")]:
+        policy = Policy(kind="elasticsearch", cluster="lab", allocation_while_down=while_down)
+        changes = withhold_changes(settings, policy)
+        key = f"cluster.routing.allocation.{flag}"
+        assert [(each.key, each.found, each.wanted) for each in changes] == [(key, None, "true")]
+        assert settings.restored(key, None) == "false"
 
 
 def test_errors_before_two_have_their_later_types() -> None:

@@ -16,9 +16,10 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     red_shards,
     version_key,
 )
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours, listed
+from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import Health, Node
 from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
@@ -55,13 +56,14 @@ def _indices_that_would_not_return(question: Question, view: ClusterView) -> Ite
 
 
 def _foreign_settings(question: Question, settings: SettingsView, view: ClusterView) -> Iterator[Finding]:
-    for level in Level:
-        value = settings.at(level, ALLOCATION)
-        if value not in (None, "all") and not is_ours(question.state, settings, level, ALLOCATION):
-            yield ALLOCATION, f"is {value} ({level.value}): not set by this run"
-    from_file = settings.files.get(ALLOCATION)
-    if settings.effective(ALLOCATION) == from_file and from_file not in (None, "all"):
-        yield ALLOCATION, f"is {from_file} in elasticsearch.yml"
+    for key in sorted(DISABLING):
+        for level in Level:
+            value = settings.at(level, key)
+            if disables(key, value) and not is_ours(question.state, settings, level, key):
+                yield key, f"is {value} ({level.value}): not set by this run"
+        from_file = settings.files.get(key)
+        if settings.effective(key) == from_file and disables(key, from_file):
+            yield key, f"is {from_file} in elasticsearch.yml"
     for key in sorted({*settings.persistent, *settings.transient}):
         value = settings.effective(key)
         if key.startswith(EXCLUSIONS) and value and _meets_a_member(key, value, view):

@@ -12,17 +12,19 @@ from typing import Final
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
+from orchestrator.model.allocation import withheld
 from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue
 from orchestrator.model.policy import Awareness, Policy
 from orchestrator.model.reading import Unknown
 
-ALLOCATION: Final = "cluster.routing.allocation.enable"
 REBALANCE: Final = "cluster.routing.rebalance.enable"
 AWARENESS: Final = "cluster.routing.allocation.awareness.attributes"
 FORCED_AWARENESS: Final = "cluster.routing.allocation.awareness.force."
 EXCLUSIONS: Final = "cluster.routing.allocation.exclude."
 INITIAL_PRIMARIES: Final = "cluster.routing.allocation.node_initial_primaries_recoveries"
+CONCURRENT_STREAMS: Final = "indices.recovery.concurrent_streams"
+"""Before Elasticsearch 5: how many files a node sends at a time. A version that has it has a value of it."""
 CONCURRENT_RECOVERIES: Final = "cluster.routing.allocation.node_concurrent_recoveries"
 BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
 MINIMUM_MASTERS: Final = "discovery.zen.minimum_master_nodes"
@@ -101,7 +103,7 @@ def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChang
 
 def withhold_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
     """The changes that disable allocation of replicas while a node is down."""
-    return _change(settings, ALLOCATION, policy.allocation_while_down)
+    return _change(settings, *withheld(policy.allocation_while_down, by_flags=settings.allocation_flags))
 
 
 def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
@@ -116,6 +118,7 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     counts = (
         (INITIAL_PRIMARIES, limits.node_initial_primaries_recoveries),
         (CONCURRENT_RECOVERIES, limits.node_concurrent_recoveries),
+        *(((CONCURRENT_STREAMS, limits.concurrent_streams),) if _has(settings, CONCURRENT_STREAMS) else ()),
     )
     for key, count in counts:
         now = count_of(settings.effective(key))
@@ -129,10 +132,15 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
         changes += _change(settings, BANDWIDTH, size_of(wanted))
     rebalance = policy.rebalance_while_running
     # Elasticsearch 1 has no such setting: it acknowledges the change and stores nothing (seen on 1.7).
-    has_it = settings.resets or settings.effective(REBALANCE) is not None
+    has_it = settings.resets or _has(settings, REBALANCE)
     if rebalance is not None and has_it and settings.effective(REBALANCE) != rebalance:
         changes += _change(settings, REBALANCE, rebalance)
     return tuple(changes)
+
+
+def _has(settings: SettingsView, key: str) -> bool:
+    """Whether a setting of old versions has a value, if only its default."""
+    return settings.effective(key) is not None
 
 
 def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
