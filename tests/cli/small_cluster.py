@@ -96,39 +96,57 @@ class SmallCluster(ScriptedServer):
     def _roles_in_state(self) -> bool:
         return min(int(version.partition(".")[0]) for version in self.versions.values()) >= 8
 
+    def _there(self) -> dict[str, str]:
+        """The members of this moment: names by id."""
+        return self.nodes
+
+    def _life(self, name: str) -> int:
+        return self.lives.get(name, 1)
+
+    def _roles(self, name: str) -> list[str]:
+        del name
+        return ["master", "data"]
+
+    def _attributes(self, name: str) -> dict[str, str]:
+        del name
+        return {}
+
     def _http(self) -> dict[str, Any]:
         return {
             node: {
                 "name": name,
                 "version": self.versions[name],
                 "build_type": "tar",
-                "roles": ["master", "data"],
+                "roles": self._roles(name),
                 "jvm": {"start_time_in_millis": self.started},
                 "http": {"publish_address": f"127.0.0.1:{self.port}"},
             }
-            for node, name in self.nodes.items()
+            for node, name in self._there().items()
         }
 
     def _state(self) -> dict[str, Any]:
         def facts(name: str) -> dict[str, Any]:
-            return {"roles": ["master", "data"], "version": self.versions[name]}
+            return {"roles": self._roles(name), "version": self.versions[name]}
 
+        there = self._there()
         nodes = {
             node: {
                 "name": name,
-                "ephemeral_id": f"life-{self.lives.get(name, 1)}-{node}",
+                "ephemeral_id": f"life-{self._life(name)}-{node}",
                 "transport_address": f"127.0.0.1:{9300 + number}",
-                "attributes": {},
+                "attributes": self._attributes(name),
                 **(facts(name) if self._roles_in_state else {}),
             }
             for number, (node, name) in enumerate(self.nodes.items())
+            if node in there
         }
-        voters = {"last_committed_config": list(self.nodes), "voting_config_exclusions": []}
+        votes = [node for node, name in self.nodes.items() if "master" in self._roles(name)]
+        voters = {"last_committed_config": votes, "voting_config_exclusions": []}
         return {
             "cluster_name": "lab",
             "cluster_uuid": "uuid",
             "version": 7,
-            "master_node": next(iter(self.nodes)),
+            "master_node": next(iter(nodes)),
             "nodes": nodes,
             "metadata": {"cluster_uuid": "uuid", "cluster_coordination": voters, "indices": {}},
             "routing_table": {"indices": {}},
