@@ -173,7 +173,8 @@ def prepared_run(
         playbook: `--playbook`.
         overrides: selection and policy flags.
         state: `--state`.
-        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read.
+        asks: whether a question follows. If so, a missing terminal is reported before the cluster is read;
+            with names of nodes after that, because a wrong one is what has to be corrected first.
         restarts: False for a bulk load that only merges indices and restarts no nodes.
 
     Raises:
@@ -181,7 +182,7 @@ def prepared_run(
     """
     with context.connect(file, state) as connection:
         source = connection.ports.policy(playbook, overrides)
-        if asks:
+        if asks and not (overrides.only or overrides.exclude):
             require_terminal(context)
         yield prepare(connection, source, restarts=restarts)
 

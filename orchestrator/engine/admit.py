@@ -295,7 +295,7 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     """Why the run no longer waits; None while it may wait."""
     lease = situation.seen.lease
     if isinstance(lease, LeaseView) and lease.gone:
-        return f"the lease does not come back during this run: held by {lease.holder}"
+        return f"the lease does not come back during this run: {lease.holder}"
     state, now = situation.state, situation.now
     others = of_predicates(refused)
     limit = limits.hold(state)

@@ -319,6 +319,7 @@ class LeaseView:
 
     Attributes:
         held: True if this run holds the lease, by the last write or read that succeeded.
+        holder: who holds it; if this run does not, all that is known, as a clause.
         refreshed: seconds since that success.
         successor: the process whose record was read in place of ours. A failed refresh or a missing record
             sets none.

@@ -114,12 +114,11 @@ class Lease:
                 held=False, holder=worst.lost, refreshed=age, successor=successor, gone=successor is None
             )
         if age > self._terms.lost_after:
-            trouble = worst.trouble or "no answer"
-            return LeaseView(
-                held=False,
-                holder=f"an unknown run: {worst.place.name} not refreshed for {age:.0f} s ({trouble})",
-                refreshed=age,
+            known = (
+                f"this run could not refresh it in {worst.place.name} for {age:.0f} s"
+                f" ({worst.trouble or 'no answer'}), and has read no other run's lease there"
             )
+            return LeaseView(held=False, holder=known, refreshed=age)
         return LeaseView(held=True, holder=self._claim.owner, refreshed=age)
 
     def confirm(self) -> Reading[LeaseView]:
@@ -214,7 +213,7 @@ class _Hold:
     def publish(self, state: RunState) -> ActionResult:
         """Write the record of this state if the written one differs."""
         if self.lost is not None:
-            return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
+            return Refused(reason=f"the lease in {self.place.name} is lost: {self.lost}")
         self.wanted = record_of(state, self.wanted)
         if self.wanted == self.confirmed:
             return Done()
@@ -223,7 +222,7 @@ class _Hold:
     def write(self, record: LeaseRecord) -> ActionResult:
         """Write it with the next count. The lease's age counts from before the call, not from the answer."""
         if self.lost is not None:
-            return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
+            return Refused(reason=f"the lease in {self.place.name} is lost: {self.lost}")
         before = self._clock.now()
         unsure = self._unsure(before)
         if unsure:
@@ -280,7 +279,7 @@ class _Hold:
             # Before the expiry no run may have taken it over.
             overslept = self._clock.now() - self.refreshed > self._terms.expiry
             who = "another run took it over and released it, or somebody" if overslept else "somebody"
-            self.lost = self.lost or f"no run: its record is gone from {self.place.name} ({who} removed it)"
+            self.lost = self.lost or f"its record is gone from {self.place.name} ({who} removed it)"
         elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
             self.successor = Successor(
                 run=found.run,
@@ -288,7 +287,7 @@ class _Hold:
                 epoch=found.epoch,
                 in_hand=tuple(node.node for node in found.in_hand),
             )
-            self.lost = f"run {found.run} of {found.owner} in {self.place.name}"
+            self.lost = f"held by run {found.run} of {found.owner} in {self.place.name}"
         return self.lost
 
 

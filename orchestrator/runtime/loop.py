@@ -255,7 +255,7 @@ class Loop:
             self._journal_is_ours = False  # another event of ours would block the successor's events
         news: list[Event] = []
         if not lease.held and self.state.process.lease_lost is None:
-            news.append(LeaseLost(reason=f"the lease is lost to {lease.holder}"))
+            news.append(LeaseLost(reason=f"the lease is lost: {lease.holder}"))
         if lease.held and self.state.process.lease_lost is not None:
             news.append(LeaseRegained(holder=lease.holder))
         if successor is not None and self.state.process.deposed is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.observation import Level, ServiceState, SettingValue
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
@@ -24,12 +24,14 @@ class Aftermath:
         by_others: settings that somebody else has changed since the run began, in the same form.
         down: nodes that do not run.
         apart: nodes that run, and that are not in the cluster.
+        stopping: nodes whose stop has not ended.
     """
 
     not_as_found: tuple[str, ...]
     by_others: tuple[str, ...]
     down: tuple[NodeName, ...]
     apart: tuple[NodeName, ...]
+    stopping: tuple[NodeName, ...]
 
 
 def settings(world: World) -> Settings:
@@ -55,6 +57,7 @@ def aftermath(world: World, before: Settings) -> Aftermath:
         by_others=tuple(words for at, words in changed.items() if at in others),
         down=tuple(name for name, node in world.nodes.items() if not node.process),
         apart=tuple(n for n, node in world.nodes.items() if node.process and node.member_life is None),
+        stopping=tuple(n for n, node in world.nodes.items() if node.service is ServiceState.STOPPING),
     )
 
 

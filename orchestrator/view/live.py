@@ -58,7 +58,7 @@ from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
-from orchestrator.view.reporters import repeats
+from orchestrator.view.reporters import Fresh, repeats
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import clock_time, visible
 from orchestrator.view.words import sentence
@@ -182,6 +182,7 @@ class LiveReporter:
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self._events: tuple[Event, ...] = tuple(record.event for record in past)
         self._latest: tuple[RunState, Decision | None] | None = None
+        self._fresh = Fresh()
         self._to_scroll: deque[_Line] = deque()
         self._scrolled: deque[_Line] = deque(maxlen=_REPEATED_LINES)
         self._size = console.size
@@ -211,7 +212,7 @@ class LiveReporter:
                 style=tone(record.event),
             )
             for record in records
-            if scrolls(record.event)
+            if scrolls(record.event) and self._fresh(record.event)
         )
         self._news.set()
 

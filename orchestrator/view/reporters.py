@@ -12,7 +12,15 @@ from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import WriteSettings
-from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, Record, StandingDown
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    ActionSent,
+    Event,
+    PhaseEntered,
+    Record,
+    StandingDown,
+)
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
@@ -98,6 +106,23 @@ def repeats(event: Event) -> bool:
             return False
 
 
+class Fresh:
+    """Leaves out an action that is only sent again, as every few seconds while a stop does not end."""
+
+    def __init__(self) -> None:
+        self._actions: list[Event] = []
+
+    def __call__(self, event: Event) -> bool:
+        """Whether the event gets a line: not if the same was said since the last event of another kind."""
+        if repeats(event) or event in self._actions:
+            return False
+        if isinstance(event, ActionSent | ActionConfirmed | ActionFailed):
+            self._actions.append(event)
+        else:
+            self._actions.clear()
+        return True
+
+
 def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
     """A journal record as one line: RFC 3339 time in UTC, then what happened."""
     return f"{stamp_seconds(record.at)} {sentence(record.event, kind)}"
@@ -136,14 +161,14 @@ class LineReporter:
         self._out = Outlet(stream)
         self._kind, self._simulated = kind, simulated
         self._now = now
-        self._pace = pace or Pace()
+        self._pace, self._fresh = pace or Pace(), Fresh()
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
         for record in records:
             self._events.append(record.event)
-            if not repeats(record.event):
+            if self._fresh(record.event):
                 self._out.line(record_line(record, self._kind))
         if records:
             self._pace.reset(self._now())
@@ -287,6 +312,7 @@ class Rehearsed:
         not_as_found: settings that differ from before the run.
         by_others: settings that somebody else has changed since the run began.
         down: nodes that do not run; `apart`: nodes that run, and that are not in the cluster.
+        stopping: nodes whose stop has not ended: they still run.
         against_rules: actions of the run against the program's rules, of which some are disabled.
     """
 
@@ -299,6 +325,7 @@ class Rehearsed:
     down: tuple[str, ...]
     by_others: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
+    stopping: tuple[str, ...] = ()
     against_rules: tuple[str, ...] = ()
 
 
@@ -315,6 +342,7 @@ def rehearsed_object(end: Rehearsed) -> dict[str, object]:
         "settings_changed_by_others": list(end.by_others),
         "nodes_down": list(end.down),
         "nodes_not_in_cluster": list(end.apart),
+        "nodes_stopping": list(end.stopping),
         "against_rules": list(end.against_rules),
     }
 
@@ -333,6 +361,7 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
         *(["  settings that others changed during the run (new values kept):"] if end.by_others else ()),
         *(f"    {each}" for each in end.by_others),
         f"  nodes down: {listed(end.down) if end.down else 'none'}",
+        *([f"  nodes whose stop has not ended: {listed(end.stopping)}"] if end.stopping else ()),
         *([f"  nodes that run and are not in the cluster: {listed(end.apart)}"] if end.apart else ()),
         *([against] if end.against_rules else ()),
         *(f"    {each}" for each in end.against_rules),

@@ -14,7 +14,7 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.view.phrases import OUTCOMES, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
-from orchestrator.view.reporters import record_line, repeats
+from orchestrator.view.reporters import Fresh, record_line
 from orchestrator.view.summary import hold_object, merge_object
 from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
 
@@ -41,7 +41,8 @@ def status_text(
         alive: whether its process runs; None if unknown.
         restored: whether another run has restored its changes, which its own journal does not show.
     """
-    shown = [one for one in records if not repeats(one.event)][-LAST_RECORDS:]
+    fresh = Fresh()
+    shown = [one for one in records if fresh(one.event)][-LAST_RECORDS:]
     last = records[-1].at if records else state.in_phase.since
     kind = state.begun.policy.kind
     lines = [

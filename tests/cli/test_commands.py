@@ -24,6 +24,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import ended_run, entry
+from tests.cli.small_cluster import SmallCluster
 
 COMMANDS = (
     "restart",
@@ -307,6 +308,18 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) ->
     assert (summary["outcome"], summary["exit_code"], summary["run"]) == ("refused", 2, None)
     assert summary["message"] == said.message
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", summary["ts"])
+
+
+def test_a_wrong_name_of_a_node_comes_before_the_question(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SmallCluster() as cluster:
+        file = cluster.write_file(console.folder)
+        state = f"sqlite:///{console.state}"
+        for words, says in (("--only es9", "no node is called es9"), ("--only es1", "there is no terminal")):
+            line = ["restart", "--cluster", file, *words.split(), "--state", state]
+            assert run(line) == ExitCode.USAGE
+            assert says in capsys.readouterr().err
 
 
 WITHOUT_IT = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"

@@ -72,7 +72,12 @@ def test_a_night_that_goes_wrong_exits_as_the_run_would(
     file = cluster.write_file(console.folder)
     assert run(["rehearse", "--cluster", file, "--seed", str(_FAILS)]) == ExitCode.FAILED
     said = capsys.readouterr().out
-    assert re.search(r"Z MISHAP: a stop of es\d will never end", said)
+    stopped = re.search(r"Z MISHAP: a stop of (es\d) will never end", said)
+    assert stopped is not None
+    name = stopped[1]
+    assert f"  nodes down: none\n  nodes whose stop has not ended: {name}\n" in said
+    assert f"NOT RESTORED: node {name}: failed" in said
+    assert said.count(f"Z {name}: start the service\n") <= 2, "it is sent again every few seconds"
     assert "a real run would be continued by: orchestrate restore RUN" in said
     assert "orchestrate restore rehearsal" not in said, "nobody can take up a rehearsal"
 

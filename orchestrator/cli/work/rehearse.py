@@ -98,6 +98,7 @@ def _play(
             by_others=left.by_others,
             down=left.down,
             apart=left.apart,
+            stopping=left.stopping,
             against_rules=rehearsal.against_rules,
         )
         if text:

@@ -99,7 +99,7 @@ def lease_is_held(question: Question) -> Iterator[Finding]:
     if isinstance(lease, Unknown):
         yield "lease", lease.reason
     elif not lease.held:
-        yield "lease", f"held by {lease.holder}"
+        yield "lease", lease.holder
     elif question.state.process.lease_lost is not None:
         yield "lease", question.state.process.lease_lost
 

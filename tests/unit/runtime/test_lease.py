@@ -278,6 +278,19 @@ def test_a_lease_out_of_reach_is_given_up_after_its_patience() -> None:
     assert 60 <= sum(bench.clock.waits) <= 70
 
 
+def test_a_lease_that_is_not_refreshed_names_no_other_run() -> None:
+    port = FakeLeasePort()
+    bench = Bench(port)
+    bench.lease.acquire(bench.watcher)
+    port.offline = "no route"
+    bench.clock.time += 61
+    assert not bench.lease.beat()
+    view = bench.lease.view()
+    assert not view.held
+    assert view.holder.startswith("this run could not refresh it in ")
+    assert "61 s (no route), and has read no other run's lease there" in view.holder
+
+
 def test_missing_rights_are_not_somebody_else() -> None:
     bench = Bench(FakeLeasePort(forbidden="403, manage_index_templates is missing"))
     with pytest.raises(LeaseUnreachable, match="manage_index_templates is missing"):

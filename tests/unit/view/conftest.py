@@ -99,7 +99,7 @@ def examples() -> list[event.Event]:
         ),
         event.LeaseTaken(epoch=3, holder="ops@bastion1"),
         event.LeaseTaken(epoch=4, holder="ops@bastion2", takeover=True),
-        event.LeaseLost(reason="the lease is lost to run run-2 of ops@bastion2 in the cluster"),
+        event.LeaseLost(reason="the lease is lost: held by run run-2 of ops@bastion2 in the cluster"),
         event.LeaseRegained(holder="ops@bastion1"),
         event.BaselineRecorded(missing=(), incarnations={ES[0]: Incarnation()}),
         event.BaselineRecorded(missing=(missing,), incarnations={name: Incarnation() for name in ES}),

@@ -55,12 +55,18 @@ def _indices_that_would_not_return(question: Question, view: ClusterView) -> Ite
             yield f"index {index.name}", why
 
 
+_WHOSE: Final = (
+    "not set by this run: enable allocation again when the work that needs this is done"
+    " (docs/how-to/repair-by-hand.md)"
+)
+
+
 def _foreign_settings(question: Question, settings: SettingsView, view: ClusterView) -> Iterator[Finding]:
     for key in sorted(DISABLING):
         for level in Level:
             value = settings.at(level, key)
             if disables(key, value) and not is_ours(question.state, settings, level, key):
-                yield key, f"is {value} ({level.value}): not set by this run"
+                yield key, f"is {value} ({level.value}), {_WHOSE}"
         from_file = settings.files.get(key)
         if settings.effective(key) == from_file and disables(key, from_file):
             yield key, f"is {from_file} in elasticsearch.yml"
