@@ -1,6 +1,8 @@
 """One suite for all ways to a machine: the same command has the same result, and faults are data.
 
 `local` is this machine; `ssh` (paramiko) and `openssh` (the operator's own) reach a real sshd on loopback.
+`docker` is a service in a container, which is read, stopped and started through a real engine on this
+machine. It runs no commands of ours and has no keys of hosts, so it takes part where a service does.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +37,9 @@ from orchestrator.hosts.settings import HostSettings, Limits, Sudo
 from orchestrator.model.action import Done, InDoubt, Refused, StartNode, StopNode
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.reading import Unknown
+from tests.integration.engine import ContainedService, Engine
+from tests.integration.hostlab import docker
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import SSHD, Sshd, make_key, tool
 
@@ -41,6 +47,8 @@ if not Path(SSHD).exists():
     pytest.fail("these tests need a real sshd: apt-get install openssh-server", pytrace=False)
 
 REMOTE = (Connect.SSH, Connect.OPENSSH)
+DOCKER = "docker"
+Service = ScriptService | ContainedService
 MEGABYTES = 100 * 1024 * 1024
 
 
@@ -51,6 +59,7 @@ class Way:
     Attributes:
         folder: of its own.
         servers: those that were started, the target first.
+        engine: the one by which the service is reached; None = it is no container.
     """
 
     connect: Connect
@@ -58,6 +67,7 @@ class Way:
     client_key: Path
     servers: list[Sshd] = field(default_factory=list)
     connections: Connections = field(default_factory=Connections)
+    engine: Engine | None = None
 
     @property
     def known_hosts(self) -> Path:
@@ -82,7 +92,11 @@ class Way:
 
     def settings(self, node: str = "es1", **changes: object) -> HostSettings:
         if self.connect is Connect.LOCAL:
-            changes.pop("limits", None)
+            if self.engine is None:
+                changes.pop("limits", None)
+            else:
+                given: Any = changes.pop("environment", {})
+                changes["environment"] = {**self.engine.variables, **given}
             values = {"node": node, "address": "localhost", "connect": Connect.LOCAL}
             return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
         return self.server.settings(node, self.known_hosts, connect=self.connect, **changes)
@@ -95,8 +109,42 @@ class Way:
     def run(self, command: str, timeout: float = 20.0, **changes: object) -> Outcome:
         return self.to(self.settings(**changes)).run(command, timeout=timeout)
 
+    def cut(self) -> None:
+        """End the connections under what is at work."""
+        if self.engine is not None:
+            self.engine.cut()
+        else:
+            self.server.signal_sessions(signal.SIGKILL)
+
+    def vanish(self) -> None:
+        """Let there be no server any more."""
+        if self.engine is not None:
+            self.engine.close()
+        else:
+            self.server.stop()
+
+    def hang(self) -> None:
+        """Let the peer take what it is sent and say nothing."""
+        if self.engine is not None:
+            self.engine.answer = silence
+            return
+        assert self.server.process is not None
+        self.server.process.send_signal(signal.SIGSTOP)
+        self.server.signal_sessions(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on."""
+        if self.engine is not None:
+            self.engine.answer = None
+            return
+        assert self.server.process is not None
+        self.server.process.send_signal(signal.SIGCONT)
+        self.server.signal_sessions(signal.SIGCONT)
+
     def close(self) -> None:
         self.connections.close()
+        if self.engine is not None:
+            self.engine.close()
         for server in self.servers:
             server.signal_sessions(signal.SIGCONT)
             server.stop()
@@ -109,18 +157,31 @@ def client_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest, tmp_path: Path, client_key: Path) -> Iterator[Way]:
-    made = Way(connect=request.param, folder=tmp_path, client_key=client_key)
+    if request.param == DOCKER and docker.unwanted():
+        pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
+    engine = Engine(path=tmp_path / "engine").start() if request.param == DOCKER else None
+    connect = Connect.LOCAL if engine else request.param
+    made = Way(connect=connect, folder=tmp_path, client_key=client_key, engine=engine)
     yield made
     made.close()
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[ScriptService]:
-    made = ScriptService(folder=tmp_path / "service").install()
-    yield made
-    made.end()
+def service(way: Way, tmp_path: Path) -> Iterator[Service]:
+    made = ContainedService() if way.engine else ScriptService(folder=tmp_path / "service")
+    try:
+        yield made.install()
+    finally:
+        made.end()
 
 
+def names(way: Connect | str) -> str:
+    return way if isinstance(way, str) else way.value
+
+
+in_docker = pytest.param(DOCKER, marks=pytest.mark.docker)
+every_service = pytest.mark.parametrize("way", [*Connect, in_docker], indirect=True, ids=names)
+remote_services = pytest.mark.parametrize("way", [*REMOTE, in_docker], indirect=True, ids=names)
 every_way = pytest.mark.parametrize("way", list(Connect), indirect=True, ids=lambda way: way.value)
 remote_ways = pytest.mark.parametrize("way", REMOTE, indirect=True, ids=lambda way: way.value)
 openssh_alone = pytest.mark.parametrize("way", [Connect.OPENSSH], indirect=True, ids=["openssh"])
@@ -237,33 +298,42 @@ def test_ctrl_c_ends_no_command(way: Way) -> None:
 # -- verbs
 
 
-@every_way
-def test_a_service_is_stopped_and_started(way: Way, service: ScriptService) -> None:
-    hosts = Hosts(
-        {"es1": way.settings(service=service.settings(), sudo=Sudo.OFF)}, connections=way.connections
-    )
-    for action, state in ((StartNode, ServiceState.RUNNING), (StopNode, ServiceState.STOPPED)):
-        assert isinstance(hosts.perform(action(node="es1")), Done)
+def hosts_of(way: Way, service: Service, **changes: object) -> Hosts:
+    values: dict[str, object] = {"service": service.settings(), "sudo": Sudo.OFF, **changes}
+    return Hosts({"es1": way.settings(**values)}, connections=way.connections)
+
+
+def until(hosts: Hosts, state: ServiceState) -> HostView:
+    deadline = time.monotonic() + 60
+    while True:
         view = hosts.observe(["es1"], rights=True)["es1"]
         assert isinstance(view, HostView), view
-        assert (view.service, view.may_control) == (state, True)
+        if view.service is state:
+            return view
+        assert time.monotonic() < deadline, f"{view.service} and not {state}"
+        hosts.watch(["es1"], 5.0)
 
 
-@every_way
-def test_a_refused_sudo_is_refused_and_not_in_doubt(way: Way, service: ScriptService, tmp_path: Path) -> None:
+@every_service
+def test_a_service_is_stopped_and_started(way: Way, service: Service) -> None:
+    hosts = hosts_of(way, service)
+    for action, state in ((StartNode, ServiceState.RUNNING), (StopNode, ServiceState.STOPPED)):
+        assert isinstance(hosts.perform(action(node="es1")), Done)
+        assert until(hosts, state).may_control is True
+
+
+@every_service
+def test_a_refused_sudo_is_refused_and_not_in_doubt(way: Way, service: Service, tmp_path: Path) -> None:
     sudo = tmp_path / "bin" / "sudo"
     sudo.parent.mkdir()
     sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2; exit 1\n")
     sudo.chmod(0o755)
-    path = f"{sudo.parent}:{os.environ['PATH']}"
-    if way.connect is Connect.LOCAL:
-        settings = way.settings(
-            service=service.settings(), sudo=Sudo.PASSWORDLESS, environment={"PATH": path}
-        )
-    else:
-        way.start(environment={"PATH": path})
-        settings = way.settings(service=service.settings(), sudo=Sudo.PASSWORDLESS)
-    hosts = Hosts({"es1": settings}, connections=way.connections)
+    path = {"PATH": f"{sudo.parent}:{os.environ['PATH']}"}
+    local = way.connect is Connect.LOCAL
+    if not local:
+        way.start(environment=path)
+    changes = {"environment": path} if local else {}
+    hosts = hosts_of(way, service, sudo=Sudo.PASSWORDLESS, **changes)
     result = hosts.perform(StopNode(node="es1"))
     assert isinstance(result, Refused), result
     assert "sudo refused: sudo: a password is required" in result.reason
@@ -289,14 +359,13 @@ def test_a_connection_lost_under_a_command_is_in_doubt(way: Way) -> None:
     assert connection.run("echo again", timeout=20.0) == CommandResult(exit=0, stdout="again\n")
 
 
-@remote_ways
-def test_a_stop_whose_connection_is_lost_is_in_doubt_and_goes_on(way: Way, service: ScriptService) -> None:
-    hosts = Hosts(
-        {"es1": way.settings(service=service.settings(), sudo=Sudo.OFF)}, connections=way.connections
-    )
+@remote_services
+def test_a_stop_whose_connection_is_lost_is_in_doubt_and_goes_on(way: Way, service: Service) -> None:
+    hosts = hosts_of(way, service)
     assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    until(hosts, ServiceState.RUNNING)
     service.stop_takes(3)
-    cut = threading.Timer(0.8, way.server.signal_sessions, (signal.SIGKILL,))
+    cut = threading.Timer(0.8, way.cut)
     cut.start()
     result = hosts.perform(StopNode(node="es1"))
     cut.join()
@@ -305,6 +374,55 @@ def test_a_stop_whose_connection_is_lost_is_in_doubt_and_goes_on(way: Way, servi
     while service.stops("es1") != ["begun", "ended"]:
         assert time.monotonic() < deadline, service.stops("es1")
         time.sleep(0.1)
+
+
+@remote_services
+def test_a_stop_that_reaches_no_server_is_refused(way: Way, service: Service) -> None:
+    hosts = hosts_of(way, service)
+    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    way.vanish()
+    result = hosts.perform(StopNode(node="es1"))
+    assert isinstance(result, Refused), result
+    assert isinstance(hosts.observe(["es1"], rights=True)["es1"], Unknown)
+    assert service.stops("es1") == []
+
+
+@remote_services
+def test_a_service_behind_a_peer_that_hangs_is_unknown(way: Way, service: Service) -> None:
+    limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
+    hosts = hosts_of(way, service, limits=limits)
+    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    until(hosts, ServiceState.RUNNING)
+    way.hang()
+    began = time.monotonic()
+    view = hosts.observe(["es1"], rights=True)["es1"]
+    assert isinstance(view, Unknown), view
+    assert time.monotonic() - began < 40
+    way.wake()
+    deadline = time.monotonic() + 40
+    while isinstance(hosts.observe(["es1"], rights=True)["es1"], Unknown):
+        assert time.monotonic() < deadline
+
+
+def flood(connection: socket.socket) -> None:
+    """Answer with an error of 100 MB."""
+    connection.recv(65536)
+    head = f"HTTP/1.1 500 So\r\nContent-Type: application/json\r\nContent-Length: {MEGABYTES}\r\n\r\n"
+    connection.sendall(head.encode())
+    banner_in_one_line(connection)
+
+
+@pytest.mark.parametrize("way", [in_docker], indirect=True, ids=names)
+def test_an_engine_that_floods_is_unknown_in_a_few_words(way: Way, service: Service) -> None:
+    hosts = hosts_of(way, service)
+    assert way.engine is not None
+    way.engine.answer = flood
+    view = hosts.observe(["es1"], rights=True)["es1"]
+    assert isinstance(view, Unknown), view
+    assert len(view.reason) < 1000
+    result = hosts.perform(StopNode(node="es1"))
+    assert isinstance(result, InDoubt | Refused), result
+    assert len(result.reason) < 2 * KEPT_BYTES
 
 
 @remote_ways
@@ -325,16 +443,13 @@ def test_a_peer_that_hangs_ends_in_the_limit(way: Way) -> None:
     limits = Limits(connect=2.0, banner=2.0, auth=2.0, command=3.0, keepalive=2.0)
     connection = way.to(way.settings(limits=limits))
     assert isinstance(connection.run("true", timeout=20.0), CommandResult)
-    assert way.server.process is not None
-    way.server.process.send_signal(signal.SIGSTOP)
-    way.server.signal_sessions(signal.SIGSTOP)
+    way.hang()
     began = time.monotonic()
     result = connection.run("true", timeout=3.0)
     assert isinstance(result, Unreachable | Lost), result
     assert not isinstance(result, Lost) or result.timed_out
     assert time.monotonic() - began < 40
-    way.server.process.send_signal(signal.SIGCONT)
-    way.server.signal_sessions(signal.SIGCONT)
+    way.wake()
     deadline = time.monotonic() + 40
     while not isinstance(connection.run("true", timeout=10.0), CommandResult):
         assert time.monotonic() < deadline
