@@ -26,11 +26,13 @@ class Operator:
     Attributes:
         folder: of the operator's own; holds the cluster file, playbook and state.
         cluster: the hosts.
+        before: a command that is to start the program (`unshare …`).
     """
 
     folder: Path
     cluster: HostCluster
     reboot: bool = False
+    before: tuple[str, ...] = ()
 
     def write(
         self,
@@ -83,7 +85,7 @@ class Operator:
     def orchestrate(self, *words: str, seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run the program to its end."""
         return subprocess.run(  # noqa: S603  (the program under test)
-            [*PROGRAM, *words],
+            [*self.before, *PROGRAM, *words],
             env=self.environment,
             cwd=self.folder,
             capture_output=True,
@@ -96,7 +98,7 @@ class Operator:
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start the program and let it run."""
         return subprocess.Popen(  # noqa: S603  (the program under test)
-            [*PROGRAM, *words],
+            [*self.before, *PROGRAM, *words],
             env=self.environment,
             cwd=self.folder,
             stdout=subprocess.PIPE,
