@@ -18,10 +18,11 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.hostlab import docker
-from tests.simulation.whole_runs import GROUP
 
 ON_SERVERS: Final = {"real": "nodes", "airflow": "nodes", "docker": "hosts"}
 """The mark of a test on servers, and its group."""
+WHOLE_RUNS: Final = "whole-runs"
+"""The group of the whole simulated runs."""
 SLOW: Final = (
     "tests/cli/test_bulk.py",
     "tests/cli/test_init.py",
@@ -107,7 +108,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _turn(item: pytest.Item) -> int:
     mark = item.get_closest_marker("xdist_group")
-    order = (*dict.fromkeys(ON_SERVERS.values()), GROUP)
+    order = (*dict.fromkeys(ON_SERVERS.values()), WHOLE_RUNS)
     return order.index(mark.args[0]) if mark and mark.args[0] in order else len(order)
 
 

@@ -21,8 +21,9 @@ from orchestrator.simulation.mishaps import GateShut
 from orchestrator.simulation.program_mishaps import TakenOver
 from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
-from tests.simulation.whole_runs import GROUP, PARTS, RUNS, part, together
+from tests.simulation.whole_runs import PARTS, RUNS, part, together
 from tests.simulation.wide import Life, live
+from tests.workers import WHOLE_RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENOUGH_FOR_EVERY_MISHAP = 1000
@@ -83,7 +84,7 @@ def lived() -> Tally:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.parametrize("first", PARTS)
 def test_whole_runs_break_no_property(first: int) -> None:
     tally = part(first)
@@ -91,7 +92,7 @@ def test_whole_runs_break_no_property(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
 def test_every_kind_of_mishap_came_about(lived: Tally) -> None:
     assert sorted(EVERY_MISHAP - set(lived.happened)) == []
@@ -112,7 +113,7 @@ def test_the_world_is_read_in_both_orders() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
     assert lived.overlapped >= RUNS // 10
@@ -120,7 +121,7 @@ def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
     assert lived.together >= RUNS // 30
@@ -128,7 +129,7 @@ def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_gates_were_closed_in_enough_of_them(lived: Tally) -> None:
     assert lived.waited >= RUNS // 30

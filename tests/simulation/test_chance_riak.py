@@ -23,9 +23,10 @@ from tests.simulation.chance_riak import FIRST, chance_riak, without_gates
 from tests.simulation.play import run
 from tests.simulation.ringed import FIVE, FOUR, ONE, TWO, riak_policy, ringed
 from tests.simulation.soak import ON_RINGS, report
-from tests.simulation.whole_runs import GROUP, PARTS_ON_RINGS, part, together
 from tests.simulation.whole_runs import ON_RINGS as RUNS
+from tests.simulation.whole_runs import PARTS_ON_RINGS, part, together
 from tests.simulation.wide_riak import RiakLife
+from tests.workers import WHOLE_RUNS
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -52,7 +53,7 @@ def test_seeds_that_once_broke_a_property_break_none(subtests: pytest.Subtests) 
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.parametrize("first", PARTS_ON_RINGS)
 def test_whole_runs_break_no_property(first: int) -> None:
     tally = part(first)
@@ -60,7 +61,7 @@ def test_whole_runs_break_no_property(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group(GROUP)
+@pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
 def test_every_kind_of_mishap_befell_a_ring() -> None:
     lived_on_rings = together(PARTS_ON_RINGS)

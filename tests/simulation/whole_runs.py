@@ -23,7 +23,6 @@ PART: Final = 100
 PARTS: Final = tuple(range(0, RUNS, PART))
 """The first seed of each part."""
 PARTS_ON_RINGS: Final = tuple(range(FIRST, FIRST + ON_RINGS, PART))
-GROUP: Final = "whole-runs"
 
 
 def part(first: int) -> Tally:
