@@ -70,6 +70,7 @@ class LabCluster:
         nodes: its nodes.
         name: the cluster's name.
         access: how to connect to it.
+        ports: of each node, by its name.
         client: a client of the lab's own.
     """
 
@@ -95,10 +96,10 @@ class LabCluster:
         self._security = security
         self._account = account()
         self._servers: dict[str, _Server] = {}
-        self._ports = dict(zip((node.name for node in nodes), free_ports(len(self.nodes)), strict=True))
+        self.ports = dict(zip((node.name for node in nodes), free_ports(len(self.nodes)), strict=True))
         scheme = "http" if security is None else "https"
         self.access = Access(
-            endpoints=tuple(f"{scheme}://{LOOPBACK}:{ports.http}" for ports in self._ports.values()),
+            endpoints=tuple(f"{scheme}://{LOOPBACK}:{ports.http}" for ports in self.ports.values()),
             user=None if security is None else security.users[0].name,
             password=None if security is None else security.users[0].password,
             ca=None if security is None else str(directory / "ca.crt"),
@@ -185,7 +186,7 @@ class LabCluster:
 
     def endpoint(self, node: str) -> str:
         """The URL of one node."""
-        return self.endpoints[list(self._ports).index(node)]
+        return self.endpoints[list(self.ports).index(node)]
 
     @property
     def client(self) -> LabClient:
@@ -278,7 +279,7 @@ class LabCluster:
             "uid": self._account.uid,
             "gid": self._account.gid,
             "http_host": LOOPBACK,
-            "http_port": self._ports[node].http,
+            "http_port": self.ports[node].http,
         }
         written, text = folder / "launch.json", json.dumps(launch, indent=1)
         changed = not written.exists() or written.read_text(encoding="utf-8") != text
@@ -293,7 +294,7 @@ class LabCluster:
             cluster=self.name,
             node=node,
             nodes=self.nodes,
-            ports=self._ports,
+            ports=self.ports,
             folder=folder,
         )
 
@@ -385,9 +386,8 @@ class LabCluster:
     def write_cluster_file(self, path: Path) -> Path:
         """Write a cluster file for this cluster; returns the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            json.dumps(self.cluster_document(), indent=2) + "\n", encoding="utf-8"
-        )  # JSON is YAML
+        text = json.dumps(self.cluster_document(), indent=2)  # JSON is YAML
+        path.write_text(f"{text}\n", encoding="utf-8")
         return path
 
     def close(self) -> None:

@@ -88,8 +88,8 @@ class OldCluster(LabCluster):
         return cluster
 
     def _settings(self, node: LabNode, folder: Path) -> dict[str, str]:
-        seeds = ",".join(f"{LOOPBACK}:{self._ports[each.name].transport}" for each in self.nodes)
-        ports = self._ports[node.name]
+        seeds = ",".join(f"{LOOPBACK}:{self.ports[each.name].transport}" for each in self.nodes)
+        ports = self.ports[node.name]
         return {
             "cluster.name": self.name,
             "node.name": node.name,

@@ -16,10 +16,12 @@ from typing import Any, Final
 from orchestrator.lab.bulk import BulkLoad, Dialect, numbered
 from orchestrator.lab.bulk import load as bulk_load
 from orchestrator.lab.client import LabClient
+from orchestrator.lab.layout import LOOPBACK
 from orchestrator.lab.load import Load, LoadProfile
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.lab.segments import count_segments, told
+from tests.integration.killing import Described
 from tests.integration.restarting import Begun, orchestrate
 
 FOUND: Final[Mapping[str, Mapping[str, str]]] = {
@@ -122,8 +124,55 @@ def assert_settings(lab: LabCluster, before: Mapping[str, Mapping[str, Any]], st
     story.add(f"settings: equal, {json.dumps(after)}")
 
 
+class Nameless:
+    """A lab without `node.name`: its nodes are started and stopped by their addresses."""
+
+    def __init__(self, lab: LabCluster) -> None:
+        self._lab = lab
+
+    def names(self) -> dict[str, str]:
+        """The random name of each node, by its address."""
+        client = self._lab.client
+        try:
+            nodes = client.ask("GET", "/_nodes/transport")["nodes"].values()
+        finally:
+            client.close()
+        return {_address(str(node["transport_address"])): str(node["name"]) for node in nodes}
+
+    def node_at(self, address: str) -> str:
+        """The lab's own name of the node at this address."""
+        return self._by_address()[address]
+
+    def _by_address(self) -> dict[str, str]:
+        return {f"{LOOPBACK}:{ports.transport}": name for name, ports in self._lab.ports.items()}
+
+    def cluster_document(self) -> dict[str, Any]:
+        """The lab's cluster file, with commands that take an address."""
+        document: dict[str, Any] = self._lab.cluster_document()
+        service = document["hosts"]["service"]
+        translated = " ".join(f"{address}) node={name};;" for address, name in self._by_address().items())
+        script = self._lab.directory / "by-address"
+        script.write_text(
+            f'#!/bin/sh\nverb=$1\ncase "$2" in {translated} esac\n'
+            + "".join(
+                f'[ "$verb" = {verb} ] && exec {command.replace("{node}", chr(36) + "node")}\n'
+                for verb, command in service.items()
+                if verb != "manager"
+            ),
+            encoding="utf-8",
+        )
+        script.chmod(0o755)
+        verbs = {verb: f"{script} {verb} {{node}}" for verb in service if verb != "manager"}
+        return {**document, "hosts": {**document["hosts"], "service": {"manager": "command", **verbs}}}
+
+
+def _address(published: str) -> str:
+    """`127.0.0.1:9300` of `inet[/127.0.0.1:9300]`."""
+    return published.removeprefix("inet[/").removesuffix("]")
+
+
 def run(
-    lab: LabCluster, folder: Path, story: Story, command: str, *words: str, seconds: float = 600.0
+    lab: Described, folder: Path, story: Story, command: str, *words: str, seconds: float = 600.0
 ) -> dict[str, Any]:
     """One command to its end; returns its summary."""
     began = time.monotonic()

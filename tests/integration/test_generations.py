@@ -22,6 +22,7 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.generations import (
+    Nameless,
     Story,
     assert_settings,
     everything,
@@ -70,6 +71,32 @@ def test_one_node_of_each_generation_is_restarted_under_load(
 
         under_load(lab, lambda: restarted_once(lab, story, one, ("es2",)), story)
         assert_settings(lab, before, story)
+    _print(capsys, story)
+
+
+def test_nodes_of_1_7_without_names_are_restarted_by_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names and ids are new at each start; every node is restarted once, and one of them is named by hand."""
+    story = Story("1.7.6 without node.name")
+    with LabCluster.start(version="1.7.6", heap_mb=256, settings={"node.name": ""}) as lab:
+        nameless = Nameless(lab)
+        names = nameless.names()
+        assert not set(names.values()) & {node.name for node in lab.nodes}
+        before = prepare(lab)
+
+        def all_of_them() -> None:
+            run(nameless, tmp_path, story, "restart")
+
+        under_load(lab, lambda: restarted_once(lab, story, all_of_them), story)
+        assert_settings(lab, before, story)
+        after = nameless.names()
+        assert set(after) == set(names)
+        assert all(after[address] != names[address] for address in names), (names, after)
+        first, *_ = names
+        one = lambda: run(nameless, tmp_path, story, "restart", "--only", first)  # noqa: E731  (said once)
+        restarted_once(lab, story, one, (nameless.node_at(first),))
+        story.add(f"names {sorted(names.values())}, then {sorted(after.values())}")
     _print(capsys, story)
 
 

@@ -29,6 +29,11 @@ _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
 LEASE_TEMPLATES: Final = "_template"
 """The kind of index template that every version has: each node of a cluster in an upgrade reads it."""
+NAME_FIELDS: Final = (
+    "nodes.*.transport_address",
+    "nodes.*.settings.node.name",
+    "nodes.*.settings.transport.tcp.port",
+)
 ANSWER_MARGIN_SECONDS: Final = 10.0
 """The server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
@@ -95,6 +100,11 @@ def members() -> Request:
     )
 
 
+def own_names() -> Request:
+    """Before 5.0: which nodes have a name of their own, and the addresses of the others."""
+    return get("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *NAME_FIELDS))
+
+
 def processes() -> Request:
     """The process id of each node, as its own machine or container counts."""
     return get("/_nodes/process", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.process.id"))
@@ -150,7 +160,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
     masters = ("nodes.*.settings.discovery.zen.minimum_master_nodes",)
     by_count = masters if dialect.voting is VotingExclusions.NONE else ()
     attributes = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    own_name = () if dialect.ephemeral_ids else ("nodes.*.settings.node.name",)
+    own_name = () if dialect.ephemeral_ids else NAME_FIELDS
     recovery = "nodes.*.settings.indices.recovery"
     files_of_recovery = (
         (f"{recovery}.max_bytes_per_sec",)

@@ -8,7 +8,7 @@ have done anything. This module does not wait for the *cluster* to become ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -25,7 +25,8 @@ from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_of
 from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import reading
-from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_members
+from orchestrator.stores.elasticsearch.naming import parse_names, renamed
+from orchestrator.stores.elasticsearch.parse_nodes import Member, ids_without_name, parse_members
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import Traffic
 
@@ -63,6 +64,7 @@ class ElasticsearchClient:
         self._connections: dict[Endpoint, Connection] = {}
         self._servers: dict[Endpoint, Server] = {}
         self._members: dict[NodeName, Member] | None = None
+        self._names: dict[str, NodeName] = {}
         self._spoken: Dialect | None = None
         self._refused = False
         for endpoint in self._book.configured:
@@ -88,7 +90,7 @@ class ElasticsearchClient:
             for endpoint in unknown:
                 self._identify(endpoint)
             if not peers_known:
-                self._learn_from(self._sent(calls.members(), retry_lost=True))
+                self._learn_members()
         with self._lock:
             self._book.avoid(nodes)
 
@@ -97,6 +99,15 @@ class ElasticsearchClient:
         with self._lock:
             self._members = {**(self._members or {}), **members}
             self._book.learn({name: each.http for name, each in members.items() if each.http is not None})
+
+    def call(self, names: Mapping[str, NodeName]) -> None:
+        """Know nodes before 5.0, by their ids, under these names: answers may have others (`naming`)."""
+        with self._lock:
+            self._names |= names
+            for endpoint, server in self._servers.items():
+                if server.node_id in names:
+                    self._servers[endpoint] = replace(server, name=names[server.node_id])
+                    self._book.names[endpoint] = names[server.node_id]
 
     def only(self, present: Collection[NodeName]) -> None:
         """Forget nodes that left the cluster, except nodes that are down for a restart and will return."""
@@ -133,7 +144,7 @@ class ElasticsearchClient:
         with self._lock:
             listed, refused = self._members is not None, self._refused
         if refused or not listed:  # a node that was refused may have left
-            wrong = self._learn_from(self._sent(calls.members(), retry_lost=True))
+            wrong = self._learn_members()
             if wrong is not None:
                 return wrong
         with self._lock:
@@ -251,7 +262,8 @@ class ElasticsearchClient:
             avoided = self._book.node_of(endpoint) in self._book.avoided
         if avoided:
             # An endpoint whose node was unknown answers: read the addresses of the other nodes from it.
-            self._learn_from(self._connection(endpoint).exchange(calls.members()))
+            connection = self._connection(endpoint)
+            self._learn_from(connection.exchange(calls.members()), connection.exchange)
             reason = f"{endpoint.url} is a node that goes down"
             return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
         outcome = self._connection(endpoint).exchange(request)
@@ -260,7 +272,7 @@ class ElasticsearchClient:
                 self._book.went_wrong(endpoint)
             else:
                 self._book.succeeded(endpoint)
-        return outcome
+        return outcome if isinstance(outcome, Fault) else self._with_names(outcome)
 
     def _identify(self, endpoint: Endpoint) -> Fault | None:
         """Read product and node of an endpoint. Returns its problem, or None."""
@@ -269,22 +281,52 @@ class ElasticsearchClient:
             if isinstance(server, Fault):
                 self._book.went_wrong(endpoint)
                 return server
+            server = replace(server, name=self._names.get(server.node_id, server.name))
             self._servers[endpoint] = server
             self._book.names[endpoint] = server.name
             if server.address is not None:
                 self._book.learn({server.name: server.address})
         return None
 
-    def _learn_from(self, outcome: Answer | Fault) -> Fault | None:
-        """Take note of all nodes; what is wrong if they are not listed."""
+    def _learn_members(self) -> Fault | None:
+        """Read the version and address of each node; what is wrong if that fails."""
+        return self._learn_from(self._sent(calls.members(), retry_lost=True))
+
+    def _learn_from(
+        self, outcome: Answer | Fault, send: Callable[[Request], Answer | Fault] | None = None
+    ) -> Fault | None:
+        """Take note of all nodes; what is wrong if they are not listed.
+
+        Args:
+            outcome: the answer that lists them.
+            send: sends a further read; by default to any endpoint.
+        """
         if isinstance(outcome, Fault):
             return outcome
-        members = reading("nodes", lambda: parse_members(outcome.body))
+        old = reading("nodes", lambda: ids_without_name(outcome.body))
+        if isinstance(old, Unknown):
+            return Fault(reason=old.reason, nothing_done=True)
+        with self._lock:
+            unnamed = old - self._names.keys()
+        if unnamed:
+            more = (send or self.read)(calls.own_names())
+            if isinstance(more, Fault):
+                return more
+            names = reading("names of nodes", lambda: parse_names(more.body))
+            if isinstance(names, Unknown):
+                return Fault(reason=names.reason, nothing_done=True)
+            self.call(names)
+        listed = self._with_names(outcome)
+        members = reading("nodes", lambda: parse_members(listed.body))
         if isinstance(members, Unknown):
             return Fault(reason=members.reason, nothing_done=True)
         self.learn(members)
         self.only(members)
         return None
+
+    def _with_names(self, answer: Answer) -> Answer:
+        with self._lock:
+            return replace(answer, body=renamed(answer.body, self._names)) if self._names else answer
 
     def _connection(self, endpoint: Endpoint) -> Connection:
         with self._lock:

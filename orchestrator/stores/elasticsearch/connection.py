@@ -34,12 +34,14 @@ class Server:
 
     Attributes:
         address: its `http.publish_address`, None if not in the answer.
+        node_id: before 5.0 new at each start.
     """
 
     distribution: str
     version: str
     name: NodeName
     address: str | None = None
+    node_id: str = ""
 
     @property
     def member(self) -> Member:
@@ -194,10 +196,11 @@ def parse_server(body: Any, said_product: str) -> Server:
     Raises:
         Malformed: this is not the answer of a node.
     """
-    nodes = list(mapping(within(body, "nodes"), "nodes").values())
+    nodes = list(mapping(within(body, "nodes"), "nodes").items())
     if len(nodes) != 1:
         raise Malformed(f"{len(nodes)} nodes say that they answered")
-    node = mapping(nodes[0], "the node")
+    node_id, value = nodes[0]
+    node = mapping(value, "the node")
     listed = parse_version_of(node, "the node")
     address = within(node, "http", "publish_address")
     return Server(
@@ -205,4 +208,5 @@ def parse_server(body: Any, said_product: str) -> Server:
         version=listed.version,
         name=NodeName(text(node.get("name"), "name")),
         address=address if isinstance(address, str) else None,
+        node_id=node_id,
     )

@@ -69,7 +69,8 @@ class Dialect:
         queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
             0 if the queue was drained, else the time that health waited for it.
         ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
-            each start, so it is used instead.
+            each start, so it is used instead; a node without `node.name` has a new name too, and is known by
+            its address, with its port if `transport.tcp.port` fixes it.
         in_sync: Whether index metadata lists the copies in sync (5.0). Before, every started copy counts.
         roles_in_nodes: Whether `_nodes` lists roles (5.0). Before, roles are node attributes.
         roles_in_state: Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch).

@@ -34,6 +34,7 @@ from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions,
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
+from orchestrator.stores.elasticsearch.naming import name_of
 from orchestrator.stores.elasticsearch.parse import (
     parse_health,
     parse_merge_pools,
@@ -170,13 +171,19 @@ class Observer:
         if isinstance(lives, Unknown):
             return
         members: dict[NodeName, Member] = {}
+        names: dict[str, NodeName] = {}
         for node_id, life in lives.items():
             match state["nodes"].get(node_id):
-                case {"name": str(name)} as node:
+                case {"name": str(name), "transport_address": str()} as node:
                     self._lives[process_of(node_id, node)] = life
-                    members[NodeName(name)] = Member(server=life.server, http=life.http)
+                    where = f"nodes.{node_id}"
+                    known = NodeName(name) if dialect.ephemeral_ids else name_of(node, life.settings, where)
+                    names[node_id] = known
+                    members[known] = Member(server=life.server, http=life.http)
                 case _:
                     continue  # it has left the cluster since
+        if not dialect.ephemeral_ids:
+            self._client.call(names)
         self._client.learn(members)
         self._weigh(state)
 

@@ -27,7 +27,9 @@ RECOVERY_FIELDS: Final = tuple(
     for name in (
         "id",
         "stage",
+        "source.id",
         "source.name",
+        "target.id",
         "target.name",
         "index.size.total_in_bytes",
         "index.size.reused_in_bytes",

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
-from orchestrator.stores.elasticsearch.access import bare_address
 from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
     OPENSEARCH,
     ServerVersion,
+    family_of,
     parse_version,
 )
 from orchestrator.stores.elasticsearch.fields import (
@@ -24,6 +24,7 @@ from orchestrator.stores.elasticsearch.fields import (
     text,
     within,
 )
+from orchestrator.stores.elasticsearch.naming import flattened, host_of, is_named, name_of
 from orchestrator.stores.elasticsearch.recovery_rates import OwnRate, parse_own_rate
 
 _FIRST_WITH_BUILD_TYPE: Final = 6
@@ -80,6 +81,21 @@ def parse_members(body: Any) -> dict[NodeName, Member]:
     if not found:
         raise Malformed("no node is listed")
     return found
+
+
+def ids_without_name(body: Any) -> frozenset[str]:
+    """Ids of the nodes in `_nodes/http` that may have no name of their own: accepted ones before 5.0.
+
+    Raises:
+        Malformed: the answer has another form.
+    """
+    found: set[str] = set()
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        server = parse_version_of(mapping(value, f"nodes.{node_id}"), f"nodes.{node_id}")
+        dialect = family_of(server.distribution, server.version)
+        if dialect is not None and dialect.accepted and not dialect.ephemeral_ids:
+            found.add(node_id)
+    return frozenset(found)
 
 
 def parse_version_of(node: Mapping[str, Any], where: str) -> ServerVersion:
@@ -140,17 +156,6 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
             rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
             settings=flattened(node.get("settings")),
         )
-    return found
-
-
-def flattened(settings: Any) -> dict[str, str]:
-    """A node's own settings by their dotted names; lists and other values are left out."""
-    found: dict[str, str] = {}
-    for key, value in settings.items() if isinstance(settings, dict) else ():
-        if isinstance(value, dict):
-            found |= {f"{key}.{inner}": one for inner, one in flattened(value).items()}
-        elif isinstance(value, str):
-            found[str(key)] = value
     return found
 
 
@@ -215,17 +220,21 @@ def parse_nodes(
         NotYetReported: a node has joined or was restarted, and has not reported its facts yet.
     """
     found: dict[str, Node] = {}
+    unnamed: frozenset[str] = frozenset()
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
         where = f"nodes.{node_id}"
         node = mapping(value, where)
-        name = text(node.get("name"), f"{where}.name")
         ephemeral = text(node.get("ephemeral_id") if ephemeral_ids else node_id, f"{where}.ephemeral_id")
         life = lives.get(ephemeral)
-        if not ephemeral_ids and life is not None and "node.name" not in life.settings:
-            raise Malformed(
-                f"node {name} has no `node.name` in its elasticsearch.yml, so its name changes at each "
-                "start: set one, which takes effect when the node starts"
-            )
+        name = text(node.get("name"), f"{where}.name")
+        if not ephemeral_ids and life is not None:
+            name = name_of(node, life.settings, where)
+            unnamed |= frozenset() if is_named(life.settings) else {name}
+            if name in unnamed and any(other.name == name for other in found.values()):
+                raise Malformed(
+                    f"several nodes without `node.name` share the address {name}: set `node.name`, or "
+                    "a fixed `transport.tcp.port`, on each, which takes effect when the node starts"
+                )
         if roles_in_state:
             roles = parse_roles(node.get("roles"), f"{where}.roles")
             version = text(node.get("version"), f"{where}.version")
@@ -241,17 +250,10 @@ def parse_nodes(
             ),
             roles=roles,
             version=version,
-            address=_host_of(text(node.get("transport_address"), f"{where}.transport_address")),
+            address=host_of(text(node.get("transport_address"), f"{where}.transport_address")),
             attributes={
                 key: text(attribute, f"{where}.attributes.{key}")
                 for key, attribute in mapping(node.get("attributes", {}), f"{where}.attributes").items()
             },
         )
     return found
-
-
-def _host_of(address: str) -> str:
-    """`10.1.0.1` from `10.1.0.1:9300`; `::1` from `[::1]:9300`; the name from `es1/10.1.0.1:9300`."""
-    bare = bare_address(address)
-    name, slash, _ = bare.partition("/")
-    return name if slash else bare.rpartition(":")[0].strip("[]")

@@ -59,6 +59,10 @@ def _through(first: str, nodes: dict[str, tuple[str, str | None]]) -> Dialect | 
         said = ELASTIC if version in ("7.17.28", "9.1.0", "10.0.0") else {}
         server.on(PROBE, reply(node(first, version=version, build=build), headers=said))
         server.on(MEMBERS, reply(listed, headers={}))
+        own = {
+            key: {**value, "settings": {"node.name": value["name"]}} for key, value in listed["nodes"].items()
+        }
+        server.on("/_nodes/settings", reply({"nodes": own}, headers={}))
         with _client(server) as client:
             return client.dialect()
 

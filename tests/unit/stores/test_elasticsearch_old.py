@@ -259,18 +259,6 @@ def test_0_90_is_asked_in_its_own_words() -> None:
     assert "expand_wildcards" not in request_for(wanted, dialect).params, "it would be a setting"
 
 
-@pytest.mark.parametrize("version", ["1.7.6", "2.4.6"])
-def test_a_node_whose_name_changes_at_a_start_is_named(version: str) -> None:
-    product, dialect = dialect_of(version)
-    lives = lives_of(version)
-    process = next(iter(lives))
-    lives[process] = replace(lives[process], settings={})
-    view = parse_cluster(body(version, "state"), lives, distribution=product, dialect=dialect)
-    assert isinstance(view, Unknown)
-    assert "has no `node.name` in its elasticsearch.yml" in view.reason
-    assert "nodes.*.settings.node.name" in calls.lives(["x"], dialect).params["filter_path"]
-
-
 def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
     answer = body("1.7.6", "pools")
     assert parse_merge_pools(answer, snapshots=()) == Activity(
