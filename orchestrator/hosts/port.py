@@ -78,6 +78,7 @@ class Hosts:
         settings: by node name, looked up at every use: addresses may be filled in while the program runs.
         redact: removes secrets from all command output.
         connections: made here if None.
+        owed: the subjects that the ledger of tuning still has of a node.
     """
 
     def __init__(
@@ -86,18 +87,17 @@ class Hosts:
         *,
         redact: Redactor | None = None,
         connections: Connections | None = None,
+        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
     ) -> None:
-        self._settings = settings
-        self._redact = redact or Redactor()
-        self._connections = connections or Connections()
-        self._lock = threading.Lock()
+        self._settings, self._redact = settings, redact or Redactor()
+        self._connections, self._lock = connections or Connections(), threading.Lock()
         self._marks: dict[NodeName, str | None] = {}
         self._away: set[NodeName] = set()
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
         self._learned = Learned()
-        self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root)
+        self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root, owed=owed)
 
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False

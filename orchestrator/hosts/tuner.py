@@ -25,6 +25,7 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tunables.registry import TUNABLES
 from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tuning import old_ways
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.tuning.boot_files import part_name
 from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
@@ -50,6 +51,7 @@ class Tuner:
         redact: removes secrets from the hosts' output.
         tunables: by name.
         as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
+        owed: the subjects that the cluster's ledger still has of a node.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class Tuner:
         tunables: Mapping[str, Tunable] = TUNABLES,
         *,
         as_root: Way | None = None,
+        owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
     ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
         self._as_root = as_root or way
+        self._owed = owed
         self._lock = threading.Lock()
         self._turns: dict[tuple[object, ...], threading.Lock] = {}
 
@@ -126,7 +130,8 @@ class Tuner:
         if isinstance(facts, Unknown):
             return facts
         settings, _ = cast("tuple[HostSettings, Connection]", self._way(node))
-        place = Place(part=part_name(settings.cluster, node), root=settings.root)
+        owed = frozenset(self._owed(node) if any(old_ways.removals(facts)) else ())
+        place = Place(part=part_name(settings.cluster, node), root=settings.root, owed=owed)
         return registry.compare(facts, profile, place, tunables=self._tunables, check=self._check)
 
     def _facts(self, node: NodeName, reads: tuple[Reads, ...]) -> Reading[HostFacts]:

@@ -111,12 +111,9 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
                 masks = ("mask", "unmask") if mode.masked or found_mode.masked else ()
                 verbs = ("stop", "disable", *masks, "enable", "start")
                 return tuple(f"systemctl {verb} {name}" for verb in verbs)
-            return (
-                f"service {name} stop",
-                f"service {name} start",
-                f"chkconfig {name} off",
-                f"chkconfig {name} on",
-            )
+            turned = () if mode.running == found_mode.running else ("stop", "start")
+            services = (f"service {name} {verb}" for verb in turned)
+            return (*services, f"chkconfig {name} off", f"chkconfig {name} on")
         case TunedChange(found=found, wanted=wanted):
             names = dict.fromkeys((wanted, found))
             return tuple(f"tuned-adm profile {name}" if name else "tuned-adm off" for name in names)

@@ -12,8 +12,9 @@ from typing import Final, TypeAlias, assert_never
 from orchestrator.hosts.blocks import block_in, has_stray_marks
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.hosts.tuning.boot import is_part, is_shared, other_parts
+from orchestrator.hosts.tuning.boot import is_of_boot, is_part, is_shared, other_parts
 from orchestrator.hosts.tuning.boot_files import PARTS
+from orchestrator.hosts.tuning_script import is_own_folder
 from orchestrator.model.host_facts import NOT_TEXT, HostFacts, ServiceFacts
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.tuning import (
@@ -24,6 +25,7 @@ from orchestrator.model.tuning import (
     ServiceMode,
     TunedChange,
     ValueChange,
+    subject_of,
 )
 
 
@@ -57,9 +59,17 @@ class Foreign:
     shows: str
 
 
-Standing: TypeAlias = Ours | Back | Foreign
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The host shows a value of this program, which stays with something else, for this reason."""
+
+    why: str
+
+
+Standing: TypeAlias = Ours | Back | Foreign | Kept
 
 NO_MORE: Final = "no longer exists"
+_ORIGINAL: Final = "it has its original value"
 _SCHEDULER: Final = "/queue/scheduler"
 
 
@@ -84,16 +94,22 @@ def rank(change: Change) -> int:
             return 2
 
 
-def again(change: Change, standing: Standing) -> Change | None:
-    """The change that keeps an original value after another undo has reset it; None if there is none.
+def again(change: Change, standing: Back, *, reset: bool) -> Change | None:
+    """The change that completes an undo whose subject has its original value; None if there is none.
 
     Args:
         change: the first change of this program, with the original value.
         standing: the host's state before.
+        reset: whether another undo may have reset a value since.
     """
-    if not isinstance(change, ValueChange) or not isinstance(standing, Back) or standing.why == NO_MORE:
-        return None
-    return ValueChange(path=change.path, found=change.wanted, wanted=change.found)
+    match change:
+        case ValueChange(path=path, found=original) if reset and standing.why != NO_MORE:
+            return ValueChange(path=path, found=change.wanted, wanted=original)
+        case FileChange(path=path, found=None) if standing.why == _ORIGINAL:
+            # A kill between the file and its folder leaves the empty folder.
+            if is_own_folder(path.rpartition("/")[0]):
+                return FileChange(path=path, found=None, wanted=None)
+    return None
 
 
 def reads_for(changes: Sequence[Change]) -> Reads:
@@ -117,7 +133,7 @@ def standing(
         parts: parts of the boot script that are undone as well; the script stays for any other.
     """
     if not undoing:
-        return Back(why="it has its original value")
+        return Back(why=_ORIGINAL)
     others = other_parts(facts, parts) if is_shared(undoing[0]) else ()
     if others:
         return Back(why=f"it stays for {', '.join(others)}")
@@ -130,8 +146,10 @@ def standing(
     if ours is not None:
         return Ours(change=ours)
     if shows == _plain(undoing[0], undoing[0].wanted):
-        return Back(why="it has its original value")
+        return Back(why=_ORIGINAL)
     for change in undoing:
+        if isinstance(change, FileChange) and isinstance(shows, str) and _is_piece(shows, change):
+            return Ours(change=replace(change, found=shows))
         if isinstance(change, ServiceChange) and shows in _halfway(change.wanted, change.found):
             return Ours(change=change)
     return Foreign(shows=_words(shows))
@@ -186,6 +204,29 @@ def _mode(facts: ServiceFacts) -> ServiceMode | Gone:
 def _plain(change: Change, value: str | ServiceMode | None) -> Shown:
     """A value as `shown` returns it: blanks do not count in a kernel value, and count in a file."""
     return " ".join(value.split()) if isinstance(change, ValueChange) and isinstance(value, str) else value
+
+
+def _is_piece(text: str, change: FileChange) -> bool:
+    """Whether a text is the beginning of one that this program wrote or restored: a kill leaves one."""
+    return any(isinstance(whole, str) and whole.startswith(text) for whole in (change.found, change.wanted))
+
+
+def whole(standings: Sequence[tuple[Change, Reading[Standing]]]) -> list[Reading[Standing]]:
+    """The same states of one machine; what sets values at boot is undone as a whole, or stays as a whole.
+
+    If a file of it was changed by a person, the script would set the values again, or a part would be left
+    without its script. So all of it stays, with the values that it sets.
+    """
+    held = [change for change, one in standings if is_of_boot(change) and isinstance(one, Foreign | Unknown)]
+    if not held:
+        return [one for _, one in standings]
+    names = ", ".join(map(subject_of, held))
+    why = f"it stays with {names}, changed by others or unreadable: `orchestrate tune apply`, then revert"
+    kept = Kept(why=why)
+    return [
+        kept if isinstance(one, Ours) and (is_of_boot(change) or isinstance(change, ValueChange)) else one
+        for change, one in standings
+    ]
 
 
 def _halfway(original: ServiceMode, ours: ServiceMode) -> set[ServiceMode]:

@@ -40,7 +40,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.listener import ThreadedListener
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.signals import Asked
-from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.view.progress import Seen
 
@@ -295,6 +295,18 @@ class Connection:
             yield store
         finally:
             store.close()
+
+    def owed(self, node: NodeName) -> Collection[str]:
+        """The subjects that the cluster's ledger of tuning still has of a node; none without a state.
+
+        Raises:
+            JournalError: the ledger cannot be read.
+        """
+        try:
+            with self.state(Access.READ) as store:
+                return [one.subject for one in store.ledger(self.ports.name).owed().get(node, ())]
+        except StateMissing:
+            return ()
 
     def close(self) -> None:
         """Close every connection to the cluster and its hosts. A run that is under way ends first."""

@@ -116,6 +116,7 @@ class FilePorts:
         file: the cluster file.
         resolver: where secrets come from.
         redact: takes every secret that was resolved out of what is shown or journalled.
+        owed: the subjects that the ledger of tuning still has of a node.
     """
 
     def __init__(self, file: ClusterFile, files: Files, clock: Clock) -> None:
@@ -132,6 +133,7 @@ class FilePorts:
         self._hosts: Hosts | None = None
         self._gates: Gates | None = None
         self._data: DataPaths = {}
+        self.owed: Callable[[NodeName], Collection[str]] = lambda _node: ()
 
     @cached_property
     def cluster(self) -> ElasticsearchCluster | RiakCluster:
@@ -235,16 +237,14 @@ class FilePorts:
         self._data = {**(data_paths or {}), **self._data}
         settings = host_settings(self.file, addresses, self.resolver)
         self._settings |= {name: self._with_data(one) for name, one in settings.items()}
-        if self._hosts is None:
-            self._hosts = Hosts(self._settings, redact=self.redact)
+        self._hosts = self._hosts or Hosts(self._settings, redact=self.redact, owed=self.owed)
         return self._hosts
 
     def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
         """Read where these nodes keep their data, unless the file names it for all of them."""
         if all(self.file.host(node).data for node in nodes):
             return self._data
-        found = self.cluster.data_paths()
-        if not isinstance(found, Unknown):
+        if not isinstance(found := self.cluster.data_paths(), Unknown):
             self._data = found
         return found
 
@@ -360,11 +360,13 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
         process: this process.
         state: URL of the state database; None looks in the usual places.
     """
-    return Connection(
+    connection = Connection(
         ports=ports,
         process=process,
         open_state=lambda access: open_store(state, files.environment, access=access, home=files.home),
     )
+    ports.owed = connection.owed
+    return connection
 
 
 def connect(
@@ -395,5 +397,4 @@ def connect(
         tell=said,
     )
     files = Files(environment=os.environ, home=Path.home(), warn=process.warn)
-    ports = FilePorts(files.cluster(str(cluster_file)), files, clock)
-    return connection_to(ports, files, process, state)
+    return connection_to(FilePorts(files.cluster(str(cluster_file)), files, clock), files, process, state)

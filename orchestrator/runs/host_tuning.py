@@ -11,10 +11,9 @@ from typing import Final
 from orchestrator.daemons import in_parallel
 from orchestrator.errors import JournalError
 from orchestrator.hosts.tuning.boot import is_part, is_shared
-from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing
+from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing, whole
 from orchestrator.model.action import ActionResult, Done, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
@@ -217,8 +216,13 @@ def look(where: TunedHosts, owed: Owed) -> list[Debt]:
     for machine, node in spokesmen.items():
         read = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"the host of {node} is unknown")
         in_order = sorted(owed[machine], key=lambda one: rank(one.wrote[0]))
-        parts = {one.subject for one in in_order if is_part(one.wrote[0])}
-        debts += [_debt(node, one, read, parts) for one in in_order]
+        if isinstance(read, Unknown):
+            debts += [Debt(node=node, owed=one, stands=read, reached=False) for one in in_order]
+            continue
+        # A part that another state database found stays with the text that it has there.
+        parts = {one.subject for one in in_order if is_part(first := one.wrote[0]) and first.found is None}
+        stands = whole([(one.wrote[0], standing(read, one.undoing, parts=parts)) for one in in_order])
+        debts += [Debt(node=node, owed=one, stands=each) for one, each in zip(in_order, stands, strict=True)]
     return debts
 
 
@@ -232,12 +236,6 @@ def selected(owed: Owed, nodes: Collection[NodeName]) -> Owed:
         if meant:
             found[machine] = tuple(meant)
     return found
-
-
-def _debt(node: NodeName, one: OwedChange, read: Reading[HostFacts], parts: Collection[str]) -> Debt:
-    if isinstance(read, Unknown):
-        return Debt(node=node, owed=one, stands=read, reached=False)
-    return Debt(node=node, owed=one, stands=standing(read, one.undoing, parts=parts))
 
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
@@ -295,7 +293,7 @@ def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | Non
         case Ours(change=change):
             pass
         case Back(why=why) as back:
-            kept = again(debt.owed.wrote[0], back) if set_anew else None
+            kept = again(debt.owed.wrote[0], back, reset=set_anew)
             if kept is None:
                 return Done(output=why)
             change = kept

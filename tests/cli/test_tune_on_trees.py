@@ -157,3 +157,138 @@ def test_a_riak_host_gets_schedulers_and_is_restored(tmp_path: Path, around: Con
         assert tree.files() == before
     finally:
         port.close()
+
+
+class Operating:
+    """`tune` on a host of files, from a machine with a state database of its own."""
+
+    def __init__(self, tree: HostTree, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.tree = tree
+        self.around = Context(
+            environment={},
+            home=folder,
+            clock=SystemClock(),
+            output=Output.TEXT,
+            out=io.StringIO(),
+            err=io.StringIO(),
+        )
+        self.store = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
+        self.ledger = self.store.ledger("prod")
+        self.port = Hosts({ES1: tree.settings(cluster="prod")})
+        self.where = TunedHosts(
+            clock=self.around.clock,
+            cluster="prod",
+            port=self.port,
+            nodes=(ES1,),
+            addresses={ES1: "10.0.0.1"},
+            machines={},
+        )
+
+    def apply(self, wanted: TuningProfile) -> tuple[ExitCode, str]:
+        self._forget()
+        code = apply(self.where, wanted, lambda: self.ledger, self.around, operator="anna", yes=True)
+        return code, _said(self.around)
+
+    def revert(self) -> tuple[ExitCode, str]:
+        self._forget()
+        code = revert(self.where, self.ledger, self.ledger.owed(), self.around, operator="ben", yes=True)
+        return code, _said(self.around)
+
+    def _forget(self) -> None:
+        assert isinstance(self.around.out, io.StringIO)
+        self.around.out.seek(0)
+        self.around.out.truncate()
+
+    def close(self) -> None:
+        self.port.close()
+        self.store.close()
+
+
+PART = "/etc/orchestrate-tuning/prod+es1.part"
+SCRIPT = "/etc/orchestrate-tuning/boot.sh"
+SWAPPINESS = "/proc/sys/vm/swappiness"
+
+
+def wanting(value: str, *, persist: bool = True) -> TuningProfile:
+    settings = (TuningSetting(tunable="vm.swappiness", wanted=value),)
+    return TuningProfile(name="test", applies_to="elasticsearch", settings=settings, persist=persist)
+
+
+@pytest.fixture
+def operators(tmp_path: Path) -> Iterator[list[Operating]]:
+    tree = host_kinds.debian(tmp_path / "host")
+    made = [Operating(tree, tmp_path / name) for name in ("anna", "ben")]
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_a_part_of_two_operators_is_neither_lost_nor_half(operators: list[Operating]) -> None:
+    anna, ben = operators
+    tree, before = anna.tree, anna.tree.files()
+    assert anna.apply(wanting("10"))[0] is ExitCode.DONE
+    first = tree.read(PART)
+    code, said = ben.apply(wanting("1"))
+    assert (code, tree.read(SWAPPINESS)) == (ExitCode.DONE, "1\n")
+    found = tree.files()
+    code, said = anna.revert()
+    assert code is ExitCode.HELD
+    assert f"{PART}: NOT RESTORED" in said
+    assert f"{SCRIPT}: NOT RESTORED: it stays with {PART}" in said
+    assert tree.files() == found
+    assert ben.revert()[0] is ExitCode.DONE
+    assert (tree.read(PART), tree.read(SWAPPINESS)) == (first, "10\n")
+    assert tree.read(SCRIPT) is not None
+    assert anna.revert()[0] is ExitCode.DONE
+    assert tree.files() == before
+
+
+@pytest.mark.parametrize("path", [PART, SCRIPT])
+def test_a_boot_that_a_person_edited_is_kept_as_a_whole(operators: list[Operating], path: str) -> None:
+    anna, tree = operators[0], operators[0].tree
+    before = tree.files()
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    tree.write(path, f"{tree.read(path)}parameter vm.max_map_count 1\n")
+    edited = tree.files()
+    code, said = anna.revert()
+    assert code is ExitCode.HELD
+    assert f"{path}: NOT RESTORED: it shows another text" in said
+    assert f"{SWAPPINESS}: NOT RESTORED: it stays with {path}" in said
+    assert tree.files() == edited
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    assert anna.revert()[0] is ExitCode.DONE
+    assert tree.files() == before
+
+
+def test_a_profile_that_stops_persisting_leaves_nothing_at_boot(operators: list[Operating]) -> None:
+    anna, tree = operators[0], operators[0].tree
+    before = tree.files()
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    code, said = anna.apply(wanting("1", persist=False))
+    assert code is ExitCode.DONE, said
+    left = {
+        path for path, text in tree.files().items() if before.get(path) != text and "/.state/" not in path
+    }
+    assert left == {SWAPPINESS}
+    assert anna.revert()[0] is ExitCode.DONE
+    assert {p: t for p, t in tree.files().items() if "/.state/" not in p} == {
+        p: t for p, t in before.items() if "/.state/" not in p
+    }
+
+
+def test_an_init_script_switched_off_by_hand_is_enabled(tmp_path: Path) -> None:
+    tree = host_kinds.rhel6(tmp_path / "host")
+    tree.folder("/etc/security/limits.d")
+    before, anna = tree.files(), Operating(tree, tmp_path / "anna")
+    try:
+        assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+        link = next(path for path in tree.files() if "/etc/rc3.d/S" in path and "orchestrate" in path)
+        tree.connection().run("chkconfig orchestrate-tuning off", timeout=20.0)
+        assert link not in tree.files()
+        assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+        assert link in tree.files()
+        assert anna.revert()[0] is ExitCode.DONE
+        assert tree.files() == before
+    finally:
+        anna.close()

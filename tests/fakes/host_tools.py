@@ -138,7 +138,11 @@ esac
 """
 
 CHKCONFIG: Final = """[ "$1" = --list ] && shift
-[ "$1" = --add ] && { shift; set -- "$1" on; }
+if [ "$1" = --add ]; then
+  shift
+  for at in "$root/etc/rc3.d/"[SK][0-9][0-9]"$1"; do [ -L "$at" ] && exit 0; done
+  set -- "$1" on
+fi
 name=$1
 if [ ! -e "$root/etc/init.d/$name" ]; then
   echo "error reading information on service $name: No such file or directory" >&2; exit 1

@@ -123,6 +123,8 @@ class HostTree:
                 kept[name] = f"-> {at.readlink()}"
             elif at.is_file():
                 kept[name] = at.read_bytes().decode(errors="backslashreplace")
+            elif name.startswith("/etc/"):
+                kept[name] = "a folder"
         return kept
 
     # Programs.

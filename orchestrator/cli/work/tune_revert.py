@@ -10,7 +10,7 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
 from orchestrator.cli.work.tune_show import show_rows
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.undoing import Back, Foreign, Ours
+from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
 from orchestrator.model.action import Done
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.host_tuning import Debt, Owed, Undone, look, still_agreed, undo
@@ -76,6 +76,8 @@ def _left(debt: Debt) -> str:
         case Foreign(shows=shows):
             shown = one_line(shows)
             return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, which this program did not write"
+        case Kept(why=why):
+            return f"{debt.owed.subject}: NOT RESTORED: {why}"
         case Unknown(reason=reason):
             return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
         case _:

@@ -42,6 +42,7 @@ from orchestrator.model.tuning import (
     TunableState,
     TuningProfile,
     Verdict,
+    subject_of,
 )
 
 FILES: Final = (
@@ -64,10 +65,13 @@ class Place:
     Attributes:
         part: name of the node's part.
         root: a folder used in place of `/`.
+        owed: subjects that the cluster's ledger still has of the node. What an earlier version wrote carries
+            no cluster: it is removed if it is among them, and belongs to another cluster if not.
     """
 
     part: str
     root: str = ""
+    owed: frozenset[str] = frozenset()
 
 
 def lines_at_boot(facts: HostFacts, place: Place) -> tuple[str, ...]:
@@ -76,6 +80,21 @@ def lines_at_boot(facts: HostFacts, place: Place) -> tuple[str, ...]:
     service = facts.services.get(NAME)
     runs = isinstance(service, ServiceFacts) and service.enabled and isinstance(script, str)
     return tuple(part.splitlines()) if runs and isinstance(part, str) else ()
+
+
+def _words(line: str) -> list[str]:
+    """The words of a part's line; empty if a person has edited it to something that is none."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
+
+
+def _found_lines(facts: HostFacts, place: Place) -> list[str]:
+    """The lines of the node's part as it is on the host, without comments."""
+    text = facts.text(part_path(place.part))
+    lines = text.splitlines() if isinstance(text, str) else []
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def later_part(facts: HostFacts, place: Place, line: str) -> str:
@@ -98,11 +117,10 @@ def later_part(facts: HostFacts, place: Place, line: str) -> str:
 
 def data_moved(facts: HostFacts, place: Place) -> str:
     """Why a data path is not the data now: it was on another file system when the part was written."""
-    part = facts.text(part_path(place.part))
-    if not isinstance(part, str) or isinstance(facts.mounts, Unknown):
+    if isinstance(facts.mounts, Unknown):
         return ""
-    lines = [shlex.split(line) for line in part.splitlines() if line.startswith("data ")]
-    recorded = {path: point for _, path, point, *_ in lines}
+    data = [words for line in _found_lines(facts, place) if (words := _words(line))[:1] == ["data"]]
+    recorded = {words[1]: words[2] for words in data if words[2:]}
     for path, point in facts.mounts.items():
         if recorded.get(path, point) != point:
             return (
@@ -115,7 +133,7 @@ def data_moved(facts: HostFacts, place: Place) -> str:
 def state(
     facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
 ) -> TunableState | None:
-    """The state of the next boot, with the changes that make it right; None if nothing has to last.
+    """The state of the next boot, with the changes that make it right; None if there is none.
 
     Args:
         facts: of the host.
@@ -123,85 +141,144 @@ def state(
         place: of the node's part.
         lines: of the tunables that the host has.
     """
-    old = tuple(old_ways.removals(facts))
-    if not profile.persist or not (lines or old):
+    wanted = wanted_part(facts, profile, place, lines)
+    path, found = part_path(place.part), tuple(old_ways.removals(facts))
+    old = tuple(one for one in found if subject_of(one) in place.owed)
+    if not wanted and not old and facts.text(path) is None:
         return None
-    why = _hindered(facts, place, lines)
-    changes = () if why else (*_install(facts, profile, place, lines), *old)
-    installed = not why and not changes
-    replaced = ", ".join(getattr(one, "path", "tuned profile") for one in old)
+    disks = _disks_unknown(facts, place, lines) if wanted else ""
+    files, modes = _files(facts, place, wanted, disks), _modes(facts) if wanted else {}
+    why, changes = _unreadable(facts, (path, *files), modes), tuple[Change, ...]()
+    if not why:
+        why = disks
+        made = _install(facts, files, modes) if wanted else _remove(facts, place)
+        changes = (*made, *(() if why else old))
+    aim = SET_BY_US if wanted else NOT_SET
+    theirs = ", ".join(dict.fromkeys(subject_of(one) for one in found if one not in old))
+    replaced = ", ".join(map(subject_of, old))
+    others = [line for line in _found_lines(facts, place) if line not in wanted.get(path, "").splitlines()]
+    details = (
+        why,
+        f"replaces what an earlier version wrote: {replaced}" if old else "",
+        f"leaves what an earlier version wrote from elsewhere: {theirs}" if theirs else "",
+        f"replaces in {path}: {', '.join(others)}" if wanted and others else "",
+        "" if wanted or not changes else f"removes {path}: the profile does not persist",
+    )
     return TunableState(
         tunable=BOOT,
-        wanted=SET_BY_US,
+        wanted=aim,
         running="",
-        at_boot=SET_BY_US if installed else NOT_SET,
-        verdict=Verdict.UNKNOWN if why else Verdict.DRIFT if changes else Verdict.OK,
-        detail=why or (f"replaces what an earlier version wrote: {replaced}" if old else ""),
+        at_boot=aim if not changes and not why else NOT_SET if wanted else SET_BY_US,
+        verdict=Verdict.DRIFT if changes else Verdict.UNKNOWN if why else Verdict.OK,
+        detail="; ".join(filter(None, details)),
         changes=changes,
         on_failure=profile.on_failure(BOOT),
     )
 
 
-def _hindered(facts: HostFacts, place: Place, lines: Sequence[str]) -> str:
-    """Why the next boot cannot be made right, or is unknown; empty if it can."""
-    if facts.init is InitSystem.OTHER:
-        return "neither systemd nor init scripts start this host: nothing is written for its next boot"
-    for one in (facts.text(part_path(place.part)), facts.text(SCRIPT), facts.services.get(NAME)):
-        if isinstance(one, Unknown):
-            return one.reason
-    if any(line.startswith("disks ") for line in lines):
-        if isinstance(facts.mounts, Unknown):
-            return f"where the data is mounted: {facts.mounts.reason}"
-        return data_moved(facts, place)
-    return ""
+def _disks_unknown(facts: HostFacts, place: Place, lines: Sequence[str]) -> str:
+    """Why the lines of the disks cannot be made right; the other lines can."""
+    if not any(line.startswith("disks ") for line in lines):
+        return ""
+    if isinstance(facts.mounts, Unknown):
+        return f"where the data is mounted: {facts.mounts.reason}"
+    return data_moved(facts, place)
 
 
 def wanted_part(
     facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
 ) -> Mapping[str, str]:
-    """The text of the node's part, by its path; empty if nothing has to last."""
+    """The text of the node's part, by its path; empty if nothing has to last.
+
+    If the disks are unknown, the part keeps its lines of them.
+    """
     if not profile.persist or not lines:
         return {}
+    kept = list[str]()
     mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
-    return {part_path(place.part): part_text(facts.unit, lines, mounts, _kinds(facts, profile))}
+    if _disks_unknown(facts, place, lines):
+        mounts, lines = {}, [line for line in lines if not line.startswith("disks ")]
+        kept = [line for line in _found_lines(facts, place) if line.startswith(("data ", "disks "))]
+    text = part_text(facts.unit, lines, mounts, _kinds(facts, profile))
+    return {part_path(place.part): text + "".join(f"{line}\n" for line in kept)}
+
+
+def _files(
+    facts: HostFacts, place: Place, part: Mapping[str, str], disks: str
+) -> Mapping[str, tuple[str, Reload]]:
+    """Texts of all files of the next boot, the part included, by path; `disks`: why they are unknown."""
+    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
+    files = {path: (text, Reload.NOBODY) for path, text in part.items()}
+    files[SCRIPT] = (script_text(place.root), Reload.NOBODY)
+    if facts.init is not InitSystem.SYSTEMD:
+        return {**files, INIT: (INIT_TEXT, Reload.INIT)}
+    files[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)
+    files[PATH_UNIT] = (PATH_UNIT_TEXT, Reload.SYSTEMD)
+    if facts.unit and not (disks and facts.text(_order_path(place))):
+        files[_order_path(place)] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
+    return files
+
+
+def _order_path(place: Place) -> str:
+    return f"{UNIT}.d/{place.part}.conf"
+
+
+def _modes(facts: HostFacts) -> Mapping[str, ServiceMode]:
+    if facts.init is not InitSystem.SYSTEMD:
+        return {NAME: _ENABLED}
+    return {NAME: _ENABLED, PATH_NAME: ServiceMode(running=True, enabled=True)}
+
+
+def _unreadable(facts: HostFacts, files: Collection[str], modes: Collection[str]) -> str:
+    """Why the next boot cannot be made right, or is unknown; empty if it can."""
+    if facts.init is InitSystem.OTHER:
+        return "neither systemd nor init scripts start this host: nothing is written for its next boot"
+    found = (*map(facts.exact, files), facts.text(PARTS), *(facts.services.get(name) for name in modes))
+    return next((one.reason for one in found if isinstance(one, Unknown)), "")
 
 
 def _install(
-    facts: HostFacts, profile: TuningProfile, place: Place, lines: Sequence[str]
+    facts: HostFacts, files: Mapping[str, tuple[str, Reload]], modes: Mapping[str, ServiceMode]
 ) -> Iterator[Change]:
-    if not lines:
+    off = [(name, mode) for name, mode in modes.items() if not _has(facts, name, mode)]
+    if not off and all(facts.text(path) == text for path, (text, _) in files.items()):
         return
-    mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
-    texts = {**wanted_part(facts, profile, place, lines), SCRIPT: script_text(place.root)}
-    wanted = {path: (text, Reload.NOBODY) for path, text in texts.items()}
-    services: tuple[tuple[str, ServiceMode], ...] = ()
-    if facts.init is InitSystem.SYSTEMD:
-        wanted[UNIT] = (SERVICE_UNIT, Reload.SYSTEMD)
-        wanted[PATH_UNIT] = (PATH_UNIT_TEXT, Reload.SYSTEMD)
-        if facts.unit:
-            wanted[f"{UNIT}.d/{place.part}.conf"] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
-        services = (
-            (NAME, _ENABLED),
-            (PATH_NAME, ServiceMode(running=True, enabled=True)),
-        )
-    else:
-        wanted[INIT] = (INIT_TEXT, Reload.INIT)
-    modes = dict(services) or {NAME: _ENABLED}
-    if all(facts.text(path) == text for path, (text, _) in wanted.items()) and all(
-        _has(facts, name, mode) for name, mode in modes.items()
-    ):
-        return
-    for path, (text, reload) in wanted.items():
+    for path, (text, reload) in files.items():
         before = facts.exact(path)
         if isinstance(before, Unknown):
-            continue
+            raise TypeError(before.reason)  # `_unreadable` has looked
         if path in _SHARED and before is not None and OURS in before:
             # Of another cluster's node, or of another version: before this program there was no such file.
             yield FileChange(path=path, found=None, wanted=before, reload=reload)
         if before != text:
             yield FileChange(path=path, found=before, wanted=text, reload=reload)
-    for name, mode in services:
+    if facts.init is InitSystem.SYSTEMD:
+        off = list(modes.items())
+    elif facts.text(INIT) != INIT_TEXT:
+        return  # `chkconfig --add` enables it; what a person switched off is enabled by `chkconfig on`
+    for name, mode in off:
         yield ServiceChange(service=name, found=_OFF, wanted=mode)
+
+
+def _remove(facts: HostFacts, place: Place) -> Iterator[Change]:
+    """Without a part that no longer has to last; with the last part, without all that they share.
+
+    The part itself is removed last: while it is there, a removal that was killed is completed.
+    """
+    part = part_path(place.part)
+    shared = () if other_parts(facts, {part}) else _SHARED
+    for name in reversed(SERVICES if shared else ()):
+        found = facts.services.get(name)
+        if isinstance(found, ServiceFacts) and (found.enabled or (found.running and name == PATH_NAME)):
+            mode = ServiceMode(running=found.running, enabled=found.enabled)
+            yield ServiceChange(service=name, found=mode, wanted=_OFF)
+    for path in (_order_path(place), *reversed(shared), part):
+        text = facts.exact(path)
+        if isinstance(text, str):
+            reload = (
+                Reload.INIT if path == INIT else Reload.NOBODY if path in {SCRIPT, part} else Reload.SYSTEMD
+            )
+            yield FileChange(path=path, found=text, wanted=None, reload=reload)
 
 
 def _has(facts: HostFacts, name: str, mode: ServiceMode) -> bool:
@@ -240,6 +317,12 @@ def is_shared(change: Change) -> bool:
 def is_part(change: Change) -> bool:
     """Whether a change is of a node's part."""
     return isinstance(change, FileChange) and fnmatchcase(change.path, PARTS)
+
+
+def is_of_boot(change: Change) -> bool:
+    """Whether a change is of the next boot: of its script, its units, or a part."""
+    drop_in = isinstance(change, FileChange) and change.path.startswith(f"{UNIT}.d/")
+    return drop_in or is_shared(change) or is_part(change)
 
 
 def other_parts(facts: HostFacts, ours: Collection[str]) -> tuple[str, ...]:

@@ -64,7 +64,9 @@ CASES: list[tuple[HostFacts, Change, Standing]] = [
     (files(rule="ours\n"), MADE, Ours(change=MADE)),
     (files(), MADE, BACK),
     (files(rule="ours\nand mine\n"), MADE, Foreign(shows="another text")),
-    (files(rule="ours"), MADE, Foreign(shows="ours")),
+    (files(rule="ou"), MADE, Ours(change=replace(MADE, found="ou"))),  # killed while it was written
+    (files(rule=""), MADE, Ours(change=replace(MADE, found=""))),
+    (files(rule="our own"), MADE, Foreign(shows="our own")),
     (files(shared=with_block("a\n", "vm.swappiness", "vm.swappiness = 1")), BLOCK, Ours(change=BLOCK)),
     (files(shared="vm.swappiness = 1\n"), BLOCK, BACK),
     (files(), BLOCK, BACK),

@@ -25,8 +25,10 @@ from orchestrator.model.tuning import (
     ServiceMode,
     TunableState,
     TunedChange,
+    TuningProfile,
     ValueChange,
     Verdict,
+    subject_of,
 )
 from tests.fakes import host_kinds
 from tests.fakes.block_tree import BlockTree
@@ -39,19 +41,19 @@ WANTED = profile(setting("vm.swappiness", "1"), setting("io_scheduler", {"ssd": 
 LOG = "/var/log/tuned/tuned.log"
 
 
-def state(host: HostFacts, place: Place = PLACE) -> TunableState:
-    found = registry.compare(host, WANTED, place).states[0]
+def state(host: HostFacts, place: Place = PLACE, wanted: TuningProfile = WANTED) -> TunableState:
+    found = registry.compare(host, wanted, place).states[0]
     assert found.tunable == BOOT
     return found
 
 
-def installed(host: HostFacts, place: Place = PLACE) -> HostFacts:
+def installed(host: HostFacts, place: Place = PLACE, wanted: TuningProfile = WANTED) -> HostFacts:
     """The host once the boot's own changes are made."""
     files, services = dict(host.files), dict(host.services)
-    for change in state(host, place).changes:
+    for change in state(host, place, wanted).changes:
         match change:
-            case FileChange(path=path, wanted=wanted):
-                files[path] = wanted
+            case FileChange(path=path, wanted=text):
+                files[path] = text
             case ServiceChange(service=name, wanted=mode):
                 services[name] = ServiceFacts(present=True, running=mode.running, enabled=mode.enabled)
     return replace(
@@ -383,16 +385,90 @@ def test_what_is_shown_of_the_boot_is_what_is_installed() -> None:
     assert brief.part == {}
 
 
+ORDER = f"{boot_files.UNIT}.d/prod+es1.conf"
+
+
 def test_nothing_is_written_where_the_boot_cannot_be_known() -> None:
+    denied = Unknown(reason="denied")
     for host in (
         replace(current(), init=InitSystem.OTHER),
-        with_files(current(), **{boot_files.SCRIPT: Unknown(reason="denied")}),
-        replace(current(), mounts=Unknown(reason="no mountinfo")),
-        replace(current(), services={boot_files.NAME: Unknown(reason="no bus")}),
+        *(with_files(current(), **{path: denied}) for path in (boot_files.SCRIPT, boot_files.UNIT)),
+        *(with_files(current(), **{path: denied}) for path in (boot_files.PATH_UNIT, ORDER, PART)),
+        with_files(rhel6(), **{boot_files.INIT: denied}),
+        *(
+            replace(current(), services={**current().services, name: Unknown(reason="no bus")})
+            for name in boot.SERVICES
+        ),
     ):
         found = state(host)
         assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
         assert found.detail
+
+
+def test_unknown_disks_hold_back_the_lines_of_disks_alone() -> None:
+    host = replace(current(), mounts=Unknown(reason="no mountinfo"))
+    found = state(host)
+    assert (found.verdict, found.detail) == (Verdict.DRIFT, "where the data is mounted: no mountinfo")
+    after = installed(host)
+    lines = str(after.text(PART)).splitlines()
+    assert "parameter vm.swappiness 1" in lines
+    assert not [line for line in lines if line.startswith(("disks", "data"))]
+    assert (state(after).verdict, state(after).changes) == (Verdict.UNKNOWN, ())
+    # A part that is there keeps the lines, byte for byte.
+    moved = replace(installed(current()), mounts={**dict(current().mounts), "/data/slow": "/"})  # type: ignore[arg-type]
+    other = profile(setting("vm.swappiness", "2"), *WANTED.settings[1:])
+    before = str(moved.text(PART))
+    assert {one.path for one in state(moved, wanted=other).changes if isinstance(one, FileChange)} >= {PART}
+    after = installed(moved, wanted=other)
+    assert after.text(PART) == before.replace("vm.swappiness 1", "vm.swappiness 2")
+    assert state(after, wanted=other).verdict is Verdict.UNKNOWN
+
+
+def test_what_no_longer_has_to_last_is_removed() -> None:
+    """Its values came again at each boot: the script knew nothing of the profile."""
+    made, brief = installed(current()), replace(WANTED, persist=False)
+    found = state(made, wanted=brief)
+    assert (found.verdict, found.wanted, found.at_boot) == (Verdict.DRIFT, boot.NOT_SET, boot.SET_BY_US)
+    files = [one for one in found.changes if isinstance(one, FileChange)]
+    assert all(one.found == made.text(one.path) and one.wanted is None for one in files)
+    shared = {boot_files.SCRIPT, boot_files.UNIT, boot_files.PATH_UNIT}
+    assert {one.path for one in files} == {ORDER, PART, *shared}
+    services = [one for one in found.changes if isinstance(one, ServiceChange)]
+    assert [one.service for one in services] == [boot_files.PATH_NAME, boot_files.NAME]
+    # Off before their files are gone, and the part last: a removal that is killed is completed.
+    assert found.changes[:2] == tuple(services)
+    assert found.changes[-1] == files[-1] == FileChange(path=PART, found=made.text(PART), wanted=None)  # type: ignore[arg-type]
+    assert registry.compare(installed(made, wanted=brief), brief, PLACE).states[0].tunable != BOOT
+    both = installed(made, Place(part="other+es9"))
+    assert [getattr(one, "path", "") for one in state(both, wanted=brief).changes] == [ORDER, PART]
+    unread = with_files(made, **{PART: Unknown(reason="denied")})
+    assert state(unread, wanted=brief).verdict is Verdict.UNKNOWN
+
+
+def test_a_part_with_other_lines_is_replaced_and_they_are_named() -> None:
+    """Another operator, with a state database of their own, wanted them."""
+    theirs = profile(setting("vm.swappiness", "10"), *WANTED.settings[1:])
+    found = state(installed(current(), wanted=theirs))
+    assert found.detail == f"replaces in {PART}: parameter vm.swappiness 10"
+    assert state(installed(current())).detail == ""
+
+
+def test_a_part_that_a_person_broke_is_written_again() -> None:
+    host = with_files(installed(current()), **{PART: "data '/data/es /data\n"})
+    assert state(host).verdict is Verdict.DRIFT
+    assert "data '/data/es /data" in state(host).detail
+
+
+def test_an_init_script_that_was_switched_off_is_enabled() -> None:
+    made = replace(
+        installed(rhel6()), services={**rhel6().services, boot_files.NAME: ServiceFacts(present=True)}
+    )
+    (change,) = (one for one in state(made).changes if isinstance(one, ServiceChange))
+    assert change == ServiceChange(
+        service=boot_files.NAME,
+        found=ServiceMode(running=False, enabled=False),
+        wanted=ServiceMode(running=False, enabled=True),
+    )
 
 
 def test_data_on_another_file_system_than_recorded_is_not_touched() -> None:
@@ -523,15 +599,20 @@ def test_what_earlier_versions_wrote_is_found_by_its_marks_and_removed_once() ->
     theirs = {"/etc/sysctl.d/99-orchestrate-mine.conf": "vm.swappiness = 5\n"}
     host = with_files(current(), **ours, **theirs)
     removed = list(old_ways.removals(host))
+    place = replace(PLACE, owed=frozenset(map(subject_of, removed)))
     assert [type(one) for one in removed] == [FileChange, FileChange, TunedChange, FileChange, BlockChange]
     assert TunedChange(found="orchestrate", wanted="balanced") in removed
     assert not [one for one in removed if "mine" in str(one)]
-    found = state(host)
+    found = state(host, place)
     assert found.verdict is Verdict.DRIFT
     assert "replaces what an earlier version wrote: /etc/sysctl.d" in found.detail
     # Our script is there before tuned's profile is switched, which restores values that tuned once found.
     kinds = [type(one) for one in found.changes]
     assert kinds.index(TunedChange) > kinds.index(ServiceChange)
+    # It carries no cluster: what is not in this one's ledger is another cluster's, and stays.
+    kept = state(host)
+    assert not set(removed) & set(kept.changes)
+    assert "leaves what an earlier version wrote from elsewhere: /etc/sysctl.d" in kept.detail
     after = replace(host, files={**current().files, **theirs})
     assert list(old_ways.removals(after)) == []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import pytest
 
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning import boot_files
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.tuning_script import plain_commands
-from orchestrator.model.host_facts import InitSystem
-from tests.fakes.tuned_hosts import KINDS
+from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from tests.fakes.tuned_hosts import KINDS, rhel6
 
 ROOT = Path(__file__).parents[4]
 WITHOUT_ROOT = ROOT / "docs" / "reference" / "sudoers-tuning"
@@ -53,8 +55,7 @@ def lines(*files: Path) -> list[str]:
 def needed() -> dict[str, str]:
     """Every command of every shipped profile on every kind of host, there and back, with its origin."""
     commands: dict[str, str] = {}
-    for kind, make in KINDS.items():
-        facts = make()
+    for kind, facts in [*((kind, make()) for kind, make in KINDS.items()), ("switched off", switched_off())]:
         for path in PROFILES:
             profile = load_profile(path, rules=registry.RULES)
             for state in registry.compare(facts, profile, PLACE).states:
@@ -62,6 +63,13 @@ def needed() -> dict[str, str]:
                     for command in plain_commands(change, systemd=facts.init is InitSystem.SYSTEMD):
                         commands[command] = f"{kind}, {path.stem}, {state.tunable}"
     return commands
+
+
+def switched_off() -> HostFacts:
+    """A RHEL 6 host on which somebody has switched our init script off."""
+    host = rhel6()
+    off = {**host.services, boot_files.NAME: ServiceFacts(present=True)}
+    return replace(host, files={**host.files, boot_files.INIT: boot_files.INIT_TEXT}, services=off)
 
 
 def allowed(command: str, *files: Path) -> bool:
