@@ -22,16 +22,17 @@ from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import Described
-from tests.integration.restarting import Begun, orchestrate
+from tests.integration.restarting import Begun, events, orchestrate
 
+ENABLE: Final = "cluster.routing.allocation.enable"
 FOUND: Final[Mapping[str, Mapping[str, str]]] = {
-    "persistent": {
-        "cluster.routing.allocation.enable": "all",
-        "indices.recovery.max_bytes_per_sec": "61mb",
-    },
-    "transient": {"cluster.routing.allocation.node_concurrent_recoveries": "3"},
+    "persistent": {ENABLE: "all", "indices.recovery.max_bytes_per_sec": "61mb"},
+    "transient": {ENABLE: "all", "cluster.routing.allocation.node_concurrent_recoveries": "3"},
 }
-"""Set by the operator before: persistent, transient, and one that the program may raise."""
+"""Set by the operator before: persistent, transient, one that the program may raise, and a transient `all`
+that somebody forgot: it overrides every persistent value."""
+FLAG: Final = "cluster.routing.allocation.disable_replica_allocation"
+"""What 0.90 has instead of `enable`."""
 ABSENT_BEFORE: Final = "absent before, its effective value now"
 DATA: Final = (
     SeedIndex(name="people", shards=1, replicas=2, documents=300),
@@ -77,13 +78,16 @@ class Story:
 
     version: str
     lines: list[str] = field(default_factory=list)
+    row: list[str] = field(default_factory=list)
+    """The same, short: a row of the docs' table."""
 
     def add(self, line: str) -> None:
         """One more line."""
         self.lines.append(line)
 
     def __str__(self) -> str:
-        return "\n".join([self.version, *(f"  {line}" for line in self.lines), ""])
+        row = f"  | {' | '.join([self.version, *self.row])} |"
+        return "\n".join([self.version, *(f"  {line}" for line in self.lines), row, ""])
 
 
 def settings_of(client: LabClient) -> dict[str, dict[str, Any]]:
@@ -97,8 +101,23 @@ def prepare(lab: LabCluster) -> dict[str, dict[str, Any]]:
     client = lab.client
     try:
         seed(client, DATA, bulk=lab.distribution.bulk)
-        client.ask("PUT", "/_cluster/settings", FOUND)
+        found = {level: dict(values) for level, values in FOUND.items()}
+        for values in found.values() if lab.distribution.before(1) else ():
+            del values[ENABLE]
+            values[FLAG] = "false"
+        client.ask("PUT", "/_cluster/settings", found)
         return settings_of(client)
+    finally:
+        client.close()
+
+
+def assert_withheld(lab: LabCluster) -> None:
+    """Both levels say so now: a transient `all` that was found does not override what the run wrote."""
+    client = lab.client
+    try:
+        key, wanted = (FLAG, "true") if lab.distribution.before(1) else (ENABLE, "primaries")
+        found = {level: of[key] for level, of in settings_of(client).items()}
+        assert found == {"persistent": wanted, "transient": wanted}
     finally:
         client.close()
 
@@ -178,10 +197,15 @@ def run(
     began = time.monotonic()
     code, lines = orchestrate(lab, folder, command, *words, playbook=PLAYBOOK, seconds=seconds)
     last = lines[-1]
-    recovered = last.get("recovery") or {}
-    bytes_ = {key: recovered.get(key) for key in ("bytes_copied", "bytes_reused") if key in recovered}
-    name = " ".join((command, *words))
-    story.add(f"{name}: exit {code}, {last.get('outcome')}, {time.monotonic() - began:.1f} s {bytes_ or ''}")
+    took, name = time.monotonic() - began, " ".join((command, *words))
+    recovered = events(lines, "node_recovered")
+    reused, copied, replayed = (
+        sum(line.get(figure) or 0 for line in recovered)
+        for figure in ("bytes_reused", "bytes_copied", "operations_replayed")
+    )
+    figures = f", {reused} bytes reused, {copied} copied, {replayed} operations" if recovered else ""
+    story.add(f"{name}: exit {code}, {last.get('outcome')}, {took:.1f} s{figures}")
+    story.row.append(f"{took:.0f}" + (f": {reused >> 10} / {copied >> 10} / {replayed}" if recovered else ""))
     assert code == 0, "\n".join([str(story), *map(str, lines[-12:])])
     return last
 
@@ -200,16 +224,19 @@ def restarted_once(
 
 
 def kill_in_mid_wave(lab: LabCluster, folder: Path, story: Story) -> None:
-    """SIGKILL while a node is down, then `restore`: it is up again and allocation is enabled."""
+    """SIGKILL while a node is down and nothing is allocated, then `restore`: it is up, allocation enabled."""
     # The hook keeps the node down until the kill, however quickly a node of this version starts.
     hooks = {"hooks": {"while_stopped": [{"run": "sleep 60", "local": True}]}}
     with Begun(lab, folder, "restart", "--only", "es2", playbook={**PLAYBOOK, **hooks}) as run_:
         run_.wait_for(lambda line: line["event"] == "phase_entered" and line["to"] == "stopped")
+        assert_withheld(lab)
     story.add(f"SIGKILL while es2 was down: processes {sorted(lab.pids())}")
     assert sorted(lab.pids()) == ["es1", "es3"], str(story)
     began = time.monotonic()
     code, lines = orchestrate(lab, folder, "restore", playbook=PLAYBOOK)
-    story.add(f"restore: exit {code}, {lines[-1].get('outcome')}, {time.monotonic() - began:.1f} s")
+    took = time.monotonic() - began
+    story.add(f"restore: exit {code}, {lines[-1].get('outcome')}, {took:.1f} s")
+    story.row.append(f"{took:.0f}")
     assert code == 0, "\n".join([str(story), *map(str, lines)])
     assert sorted(lab.pids()) == [node.name for node in lab.nodes]
     lab.wait_ready(status="green", seconds=180)
@@ -236,6 +263,7 @@ def under_load(lab: LabCluster, what: Callable[[], None], story: Story) -> None:
     story.add(
         f"documents: {checked.acknowledged} acknowledged, {len(checked.missing)} missing; load: {result}"
     )
+    story.row.append(f"{checked.acknowledged} / {len(checked.missing)} / {result.indexing.failed}")
     assert checked.whole, str(story)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.layout import LabNode, account, give_away
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.security import LabUser, Security
 from orchestrator.lab.seed import SeedIndex, seed
@@ -478,38 +476,3 @@ def test_what_is_missing_is_named(secured: LabCluster) -> None:
     assert isinstance(denied, Unknown)
     assert "refused the API key (401)" in denied.reason
     key.close()
-
-
-@pytest.mark.exhaustive  # nodes of two versions of its own, for what no server does otherwise
-def test_archived_settings_block_updates_and_the_probe_finds_out(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """A persistent setting of 7.17 that 8 does not know any more is archived at the upgrade."""
-    alone = (LabNode(name="es1", zone="a"),)
-    kept = tmp_path_factory.mktemp("kept") / "data"
-    with LabCluster.start(version="7.17.28", nodes=alone) as old:
-        old.client.ask(
-            "PUT",
-            "/_cluster/settings",
-            {"persistent": {"cluster.routing.allocation.disk.include_relocations": "false"}},
-        )
-        old.stop_nodes()
-        shutil.copytree(old.directory / "es1" / "data", kept)
-    with LabCluster.start(version="8.19.0", nodes=alone) as new:
-        new.stop_nodes()
-        shutil.rmtree(new.directory / "es1" / "data")
-        shutil.copytree(kept, new.directory / "es1" / "data")
-        give_away(new.directory / "es1", account())
-        new.start_nodes()
-        new.wait_ready()
-        client = open_client(new)
-        port = ElasticsearchCluster(client)
-        found = settings(port)
-        probed = port.perform(ProbeSettings())
-        real = port.perform(write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")))
-        client.close()
-    assert found.archived == ("archived.cluster.routing.allocation.disk.include_relocations",)
-    assert isinstance(real, Refused)
-    assert "archived.cluster.routing" in real.reason, "this is what the probe is there for"
-    assert isinstance(probed, Refused)
-    assert "archived.cluster.routing.allocation.disk.include_relocations" in probed.reason

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,15 +23,18 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.generations import (
+    PLAYBOOK,
     Nameless,
     Story,
     assert_settings,
     everything,
+    kill_in_mid_wave,
     prepare,
     restarted_once,
     run,
     under_load,
 )
+from tests.integration.restarting import held_by, orchestrate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +52,19 @@ VERSIONS = (
     "opensearch-1.3.20",
     "opensearch-3.1.0",
 )
-NEW = ("9.1.0", "8.19.0", "opensearch-2.19.0")
-"""Other tests restart nodes of these in `make test` already."""
+NEW = ("9.1.0", "8.19.0", "opensearch-2.19.0", "opensearch-3.3.0")
+"""Other tests restart nodes of these, or of the version before, in `make test` already."""
+UPGRADES = (
+    ("5.6.16", "6.8.23"),
+    ("6.8.23", "7.17.28"),
+    ("7.17.28", "8.19.0"),
+    ("8.19.0", "9.1.0"),
+    ("opensearch-1.3.20", "opensearch-2.19.0"),
+    ("opensearch-2.19.0", "opensearch-3.1.0"),
+    ("opensearch-3.1.0", "opensearch-3.3.0"),
+)
+ROLES = {"8.19.0": "master,data,ingest,remote_cluster_client"}
+"""The archive of 7.17 has no machine learning: the only node with a role is not to be stopped."""
 
 
 @contextmanager
@@ -144,9 +159,48 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.Capture
     _print(capsys, story)
 
 
-def _upgraded(lab: LabCluster, name: str) -> None:
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("older", "newer"), UPGRADES, ids=[" to ".join(pair) for pair in UPGRADES])
+def test_restarts_in_the_middle_of_an_upgrade(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str
+) -> None:
+    """Upgraded nodes are restarted and put right; an older one is held, with nothing stopped or left."""
+    story = Story(f"{older} to {newer}")
+    with _lab(older) as lab:
+        before = prepare(lab)
+
+        def all_of_it() -> None:
+            for name, left in (("es2", "es1"), ("es1", "es3")):
+                _upgraded(lab, name, newer)
+                run(lab, tmp_path, story, "plan", "--only", name)
+                only = partial(run, lab, tmp_path, story, "restart", "--only", name)
+                restarted_once(lab, story, only, (name,))
+                assert_settings(lab, before, story)
+                restarted_once(lab, story, partial(_held, lab, tmp_path, story, left), ())
+                assert_settings(lab, before, story)
+            kill_in_mid_wave(lab, tmp_path, story)
+            assert_settings(lab, before, story)
+            _upgraded(lab, "es3", newer)
+            restarted_once(lab, story, lambda: run(lab, tmp_path, story, "restart"))
+
+        under_load(lab, all_of_it, story)
+        assert_settings(lab, before, story)
+    _print(capsys, story)
+
+
+def _held(lab: LabCluster, folder: Path, story: Story, name: str) -> None:
+    """An older node would not get back the copies whose primary is on a newer one by then."""
+    playbook = {**PLAYBOOK, "deadlines": {**PLAYBOOK["deadlines"], "hold": "5s"}}
+    code, lines = orchestrate(lab, folder, "restart", "--only", name, playbook=playbook)
+    story.add(f"restart --only {name}: exit {code}, {sorted(held_by(lines))}")
+    assert (code, {predicate for predicate, _ in held_by(lines)}) == (3, {"version_order"}), lines[-1]
+
+
+def _upgraded(lab: LabCluster, name: str, version: str = "7.17.28") -> None:
     """Somebody upgrades a node; its copies come back."""
-    lab.upgrade(name, "7.17.28")
+    lab.upgrade(name, version)
+    if version in ROLES:
+        lab.configure(name, {"node.roles": ROLES[version]})
     lab.stop_nodes([name])
     lab.start_nodes([name])
     lab.wait_ready(status="green")

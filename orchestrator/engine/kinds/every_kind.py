@@ -12,6 +12,7 @@ from typing import Final
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
+from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, ServiceState
 from orchestrator.model.phase import NodePhase
@@ -110,10 +111,9 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
         return
     settings = question.observation.settings
     failure = question.state.failure_of(ProbeSettings())
-    reason = failure.reason if failure else "the cluster has not accepted a settings update yet"
     archived = () if isinstance(settings, Unknown) else settings.archived
-    names = f"; there are archived settings: {some(list(archived))}" if archived else ""
-    yield "cluster settings", reason + names
+    reason = failure.reason if failure else "the cluster has not accepted a settings update yet"
+    yield "cluster settings", what_to_do(archived) if archived else reason
 
 
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:

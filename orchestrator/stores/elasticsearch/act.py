@@ -27,6 +27,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
+from orchestrator.model.archived import what_to_do
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch import calls
@@ -185,11 +186,7 @@ def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
         return Refused(reason=names.reason)
     if not names:
         return None
-    repair = 'PUT /_cluster/settings {"persistent": {"archived.*": null}, "transient": {"archived.*": null}}'
-    return Refused(
-        reason=f"archived settings block every update: {', '.join(names)}; look at them, then take them away "
-        f"with {repair}"
-    )
+    return Refused(reason=what_to_do(names))
 
 
 def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:

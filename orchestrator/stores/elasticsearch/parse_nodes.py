@@ -102,7 +102,7 @@ def parse_version_of(node: Mapping[str, Any], where: str) -> ServerVersion:
     """The product and version of a node in an answer of `_nodes`.
 
     Versions 1 to 5 are OpenSearch if `build_type` is present: Elasticsearch has it since 6.3. Elasticsearch 3
-    and 4 never existed.
+    and 4 never existed. A node of 6.3 or later lists one of 5.6 with the type `unknown` (seen).
 
     Raises:
         Malformed: the version is not there or not valid.
@@ -112,7 +112,7 @@ def parse_version_of(node: Mapping[str, Any], where: str) -> ServerVersion:
         major, _, _ = parse_version(version)
     except ValueError as error:
         raise Malformed(str(error)) from error
-    elastic = major >= _FIRST_WITH_BUILD_TYPE or node.get("build_type") is None
+    elastic = major >= _FIRST_WITH_BUILD_TYPE or node.get("build_type") in (None, "unknown")
     return ServerVersion(distribution=ELASTICSEARCH if elastic else OPENSEARCH, version=version)
 
 

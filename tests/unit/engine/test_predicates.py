@@ -608,3 +608,17 @@ def test_an_index_outside_the_wave_may_allocate_as_it_likes() -> None:
     )
     assert elsewhere
     assert holding(viewing(asked, indices=indices)) == []
+
+
+def test_archived_settings_are_told_with_what_to_do() -> None:
+    """Whatever else is known: without the way out, an operator has only a name."""
+    asked = knowing(question(), probed=False)
+    archived = {f"archived.key{number}": "1" for number in range(6)}
+    found = findings(
+        seeing(asked, settings=replace(settings_of(asked), persistent=archived)), "settings_are_writable"
+    )
+    [(subject, told)] = found
+    assert subject == "cluster settings"
+    assert "archived.key0, archived.key1" in told
+    assert "and 1 more" in told
+    assert '"persistent": {"archived.*": null}' in told

@@ -76,6 +76,13 @@ def test_the_lowest_version_decides_by_every_endpoint(subtests: pytest.Subtests)
             assert spoken.voting is VotingExclusions.PATH
 
 
+def test_a_node_of_five_is_no_opensearch_to_one_of_six() -> None:
+    nodes = {"es1": ("6.8.23", "zip"), "es2": ("5.6.16", "unknown")}
+    spoken = _through("es1", nodes)
+    assert isinstance(spoken, Dialect), spoken
+    assert spoken.family == "Elasticsearch 5"
+
+
 def test_nodes_that_are_not_listed_leave_the_version_unknown() -> None:
     with ScriptedServer() as server:
         server.on(PROBE, reply(node("es1")))

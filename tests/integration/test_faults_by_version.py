@@ -1,0 +1,135 @@
+"""Answers that depend on the version, provoked on real nodes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator.lab.layout import LabNode
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.model.action import Done, Flush
+from orchestrator.model.observation import HealthView
+from orchestrator.model.watch import NodesJoined
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.parse import parse_health
+from tests.integration.generations import Story, assert_settings, prepare, restarted_once, run
+from tests.integration.restarting import events, held_by, restart
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.exhaustive]
+
+ALONE = (LabNode(name="es1", zone="a"),)
+TAKE_AWAY = {"persistent": {"archived.*": None}, "transient": {"archived.*": None}}
+
+
+@contextmanager
+def _port(lab: LabCluster) -> Iterator[ElasticsearchCluster]:
+    client = ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())
+    with closing(client):
+        yield ElasticsearchCluster(client)
+
+
+def _answer(lab: LabCluster, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and body, whatever they are."""
+    client = lab.client
+    try:
+        answer = client.send(lab.endpoints[0], method, path, body, seconds=60.0)
+    finally:
+        client.close()
+    return answer.status, answer.body
+
+
+@pytest.mark.parametrize("version", ["1.7.6", "2.4.6", "5.6.16", "6.8.23", "7.5.2"])
+def test_a_synced_flush_answered_409_is_done(version: str) -> None:
+    """Some copies could not be flushed: their recovery takes longer, and nothing else follows."""
+    with LabCluster.start(version=version, nodes=ALONE, heap_mb=256) as lab, _port(lab) as port:
+        nowhere = {"index.routing.allocation.require._name": "nobody", "number_of_replicas": 0}
+        for name, settings in (("here", {"number_of_replicas": 0}), ("nowhere", nowhere)):
+            body = {"settings": {"number_of_shards": 1, **settings}}
+            lab.client.ask("PUT", f"/{name}?wait_for_active_shards=0", body)
+        lab.client.ask("GET", "/_cluster/health/here?wait_for_status=green")
+        status, told = _answer(lab, "POST", "/_flush/synced")
+        assert status == 409, told
+        assert told["_shards"]["failed"] == 1, told
+        done = port.perform(Flush())
+    assert done == Done(output="1 of 2 copies flushed, 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        ("1.7.6", 200),
+        ("2.4.6", 408),
+        ("5.6.16", 408),
+        ("6.8.23", 408),
+        ("7.17.28", 408),
+        ("8.19.0", 408),
+        ("9.1.0", 408),
+        ("opensearch-1.3.20", 408),
+        ("opensearch-2.19.0", 408),
+        ("opensearch-3.3.0", 408),
+    ],
+)
+def test_health_that_timed_out_is_no_answer_to_wait_for(version: str, status: int) -> None:
+    """By whichever status: the body says whether it timed out."""
+    with LabCluster.start(version=version, nodes=ALONE, heap_mb=256) as lab, _port(lab) as port:
+        answered, told = _answer(lab, "GET", "/_cluster/health?wait_for_nodes=ge(2)&timeout=1s")
+        assert (answered, told["timed_out"]) == (status, True)
+        late = parse_health(told, waited=5.0 if lab.distribution.before(2) else None)
+        assert isinstance(late, HealthView)
+        assert not late.settled
+        assert port.watch(NodesJoined(count=2), 1.0) is False
+        assert port.watch(NodesJoined(count=1), 5.0) is True
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "key", "value"),
+    [
+        ("7.17.28", "8.19.0", "cluster.routing.allocation.disk.include_relocations", "false"),
+        (
+            "opensearch-2.19.0",
+            "opensearch-3.3.0",
+            "cluster.service.slow_master_task_logging_threshold",
+            "20s",
+        ),
+    ],
+)
+def test_archived_settings_hold_the_run_before_a_stop(
+    tmp_path: Path, older: str, newer: str, key: str, value: str
+) -> None:
+    """A setting that the newer version does not know is archived when all nodes start again on it."""
+    story, archived = Story(f"{older} to {newer}"), f"archived.{key}"
+    with LabCluster.start(version=older, heap_mb=256) as lab:
+        before = prepare(lab)
+        lab.client.ask("PUT", "/_cluster/settings", {"persistent": {key: value}})
+        lab.stop_nodes()
+        for node in lab.nodes:
+            lab.upgrade(node.name, newer)
+        lab.start_nodes()
+        lab.wait_ready(status="green", seconds=120)
+        found = {**before["persistent"], archived: value}
+        update = {"transient": {"indices.recovery.max_bytes_per_sec": "41mb"}}
+        assert _answer(lab, "PUT", "/_cluster/settings", update)[0] == 400
+
+        def held() -> None:
+            code, lines = restart(lab, tmp_path)
+            assert (code, held_by(lines)) == (3, {("settings_are_writable", "cluster settings")})
+            told = events(lines, "hold")[-1]["evidence"]
+            for word in (archived, "look at them", '"persistent": {"archived.*": null}'):
+                assert word in told, events(lines, "hold")
+            refused = events(lines, "action_failed")
+            assert {line["action"]["verb"] for line in refused} <= {"probe_settings"}
+
+        restarted_once(lab, story, held, ())
+        assert_settings(lab, {**before, "persistent": found}, story)
+        lab.client.ask("PUT", "/_cluster/settings", TAKE_AWAY)
+        restarted_once(lab, story, lambda: run(lab, tmp_path, story, "restart", "--only", "es2"), ("es2",))
+        assert_settings(lab, before, story)
