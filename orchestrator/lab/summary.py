@@ -58,10 +58,15 @@ class DemoSummary:
                 "searches sent / failed / given up",
                 f"{searching.sent} / {searching.failed} / {searching.abandoned}",
             ),
-            ("searches answered without some shard", str(searching.partial)),
+            ("searches answered without some shard", _partial(searching.partial)),
             ("search latency, median / 99 % / longest", _milliseconds(searching.latencies)),
             ("settings not as before", left or "none"),
         )
+
+
+def _partial(count: int) -> str:
+    """The number, and whether it is good: a search may meet a shard while its copy is being replaced."""
+    return f"{count} (sent again; a few are usual)" if count else "0 (good)"
 
 
 def _milliseconds(latencies: Latencies) -> str:

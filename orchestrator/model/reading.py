@@ -55,8 +55,15 @@ _MOST_PLACES: Final = 5
 
 
 def reasons_by_place(reasons: Mapping[str, str]) -> str:
-    """What is wrong with each place, such as the URL of an endpoint, in one line: five places at most."""
+    """What is wrong with each place, such as the URL of an endpoint, in one line: five places at most.
+
+    A remedy that is the same for all places, such as a key to set, is at the end alone.
+    """
+    remedies = {why.rpartition(": ")[2] for why in reasons.values()}
+    remedy = f": {remedies.pop()}" if len(remedies) == 1 else ""
+    remedy = remedy if "`" in remedy else ""
+    reasons = {place: why.removesuffix(remedy) for place, why in reasons.items()}
     shown = [why if place in why else f"{place}: {why}" for place, why in reasons.items()][:_MOST_PLACES]
     if len(reasons) > len(shown):
         shown.append(f"and {len(reasons) - len(shown)} more")
-    return "; ".join(shown)
+    return "; ".join(shown) + remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -13,8 +14,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_gone
-from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
+from orchestrator.runtime.store import FINISHED, RunEntry, StateMissing, StateStore
 
 
 class Wanted(Enum):
@@ -191,3 +193,11 @@ def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds,
         for node, seconds in whole_turns(record.event for record in store.replay(entry.run)).items():
             times[node] = (*times.get(node, ()), seconds)
     return times
+
+
+def is_missing(open_state: Callable[[Access], StateStore]) -> bool:
+    """Whether there is no state file."""
+    with suppress(StateMissing):
+        open_state(Access.GO_ON).close()
+        return False
+    return True

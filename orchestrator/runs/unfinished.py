@@ -19,7 +19,7 @@ from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.find_run import Wanted, candidates, find_run
+from orchestrator.runs.find_run import Wanted, candidates, find_run, is_missing
 from orchestrator.runs.planning import prepare_restore
 from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, claim, lease_taken, release, restore_left, take_up
@@ -191,6 +191,9 @@ def restore_meant(
 
     # The cluster's own record is restored without any state file of ours; one is created then.
     access = Access.WRITE if by_record else Access.GO_ON
+    if by_record and is_missing(open_state):
+        with reach(None) as connection:  # a state is made only for a cluster that can be read
+            prepare_restore(connection, serving.playbook)
     try:
         with closing(open_state(access)) as store:
             entry = found(store)

@@ -36,7 +36,7 @@ def _yaml(stage: Stage) -> tuple[str, ...]:
     return restart(stage.text("prod.yml", "kind: elasticsearch\nname: 'lab\n"))
 
 
-@case("an unknown key", code=2, says=("prod.yml:", "hosts: unknown key; did you mean `connect`?"))
+@case("an unknown key", code=2, says=("prod.yml:", "hosts: unknown key `conect`; did you mean `connect`?"))
 def _unknown_key(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(hosts={**stage.document["hosts"], "conect": "ssh"}))
 

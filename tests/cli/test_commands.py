@@ -322,6 +322,16 @@ def test_a_wrong_name_of_a_node_comes_before_the_question(
             assert says in capsys.readouterr().err
 
 
+def test_a_restore_of_an_unreachable_cluster_makes_no_state(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (console.folder / "prod.yml").write_text(CLUSTER)
+    line = ["restore", "--cluster", str(console.folder / "prod.yml"), "--state", f"sqlite:///{console.state}"]
+    assert run(line) != ExitCode.DONE
+    assert "Connection refused" in capsys.readouterr().err
+    assert not console.state.exists()
+
+
 WITHOUT_IT = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.cli.program import run
+from orchestrator.errors import ExitCode
 from tests.cli.console import Console
 from tests.cli.runs import RUN, ended_run
 
@@ -87,6 +89,18 @@ def test_rules_that_may_be_switched_off_are_offered(console: Console) -> None:
     offered = tab(console, "orchestrate restart --disable-predicate ")
     assert {"no_other_maintenance", "all_members_up"} <= set(offered), "of both kinds of cluster"
     assert "lease_is_held" not in offered
+
+
+@pytest.mark.parametrize("place", [{"COMP_CWORD": "x"}, {"COMP_CWORD": ""}, {}])
+def test_variables_that_cannot_be_read_offer_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: dict[str, str]
+) -> None:
+    words = {"_ORCHESTRATE_COMPLETE": "complete_bash", "COMP_WORDS": "orchestrate res", **place}
+    monkeypatch.delenv("COMP_CWORD", raising=False)
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    assert run([]) == ExitCode.USAGE
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("line", ["resume ", "restart --only ", "restart --cluster nowhere --only "])

@@ -103,7 +103,7 @@ def test_what_is_wrong_is_said_with_its_place(subtests: pytest.Subtests) -> None
             "{command: {run: a}, prometheus: {url: 'http://p:1', query: up, min: 1}}",
             "f.yml:3: gates[0]: needs exactly one of `rabbitmq_queue`, `prometheus`, `http_json`, `command`",
         ),
-        ("{rabbitmq: {}}", "f.yml:3: gates[0]: unknown key; did you mean `rabbitmq_queue`?"),
+        ("{rabbitmq: {}}", "f.yml:3: gates[0]: unknown key `rabbitmq`; did you mean `rabbitmq_queue`?"),
         ("{command: {}}", "f.yml:3: gates[0].command.run: is missing"),
         (
             "{command: {run: a, timeout: 5m}}",

@@ -92,7 +92,7 @@ def test_wrong_values_are_told_with_line_and_key(subtests: pytest.Subtests) -> N
         ("{at_once: 0}", "force_merge.at_once: must be at least 1"),
         ("{per_node: 0}", "force_merge.per_node: must be at least 1"),
         ("{deadline: 8}", "force_merge.deadline: must be a duration"),
-        ("{segments: 5}", "force_merge: unknown key; did you mean `max_segments`?"),
+        ("{segments: 5}", "force_merge: unknown key `segments`; did you mean `max_segments`?"),
         (
             "{put_right: {number_of_replicas: 0}}",
             "force_merge.put_right.number_of_replicas: must be at least",

@@ -86,13 +86,13 @@ BAD = [
     (HEAD + "  vm.swappiness: 1.5\n", 3, 'settings["vm.swappiness"]', "must be a word or a whole number (YAML 1.2 takes on and off for words)"),
     (HEAD + "  numad: [off]\n", 3, "settings.numad", "must be text, not a list"),
     (HEAD + "  numad: {why: x}\n", 3, "settings.numad.value", "is missing"),
-    (HEAD + "  numad: {value: off, wy: x}\n", 3, "settings.numad", "unknown key; did you mean `why`?"),
+    (HEAD + "  numad: {value: off, wy: x}\n", 3, "settings.numad", "unknown key `wy`; did you mean `why`?"),
     (HEAD + "  numad: {value: off, on_failure: ignore}\n", 3, "settings.numad.on_failure", "must be one of stop, warn"),
     (HEAD + "  numad: off\n  numad: off\n", 4, None, "this key is on line 3 too; remove one of them"),
     (HEAD + "  numad: off\npersist: yes\n", 4, "persist", "must be true or false (YAML 1.2 takes yes, no, on and off for text)"),
     (HEAD + "  numad: off\ndevices: {sdb: nvme}\n", 4, "devices.sdb", "must be one of ssd, rotational"),
     (HEAD + "  numad: off\ndevices: {/dev/sdb: ssd}\n", 4, 'devices["/dev/sdb"]', "must be a disk's name in /sys/block, such as sdb, without a path"),
-    (HEAD + "  numad: off\nsetings: {}\n", 4, None, "unknown key; did you mean `settings`?"),
+    (HEAD + "  numad: off\nsetings: {}\n", 4, None, "unknown key `setings`; did you mean `settings`?"),
 ]  # fmt: skip
 
 
