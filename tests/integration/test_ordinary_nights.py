@@ -21,12 +21,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import urllib3
 
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.errors import LabError
@@ -43,6 +41,7 @@ from tests.integration.killing import (
     truth,
 )
 from tests.integration.ordinary import CLOSED, REPOSITORY_NAME, SWUNG, Night, only
+from tests.integration.proxying import Passing
 from tests.integration.zoning import SIX_IN_THREE, Vigil, events, rescued, story, waves, zones_of
 
 if TYPE_CHECKING:
@@ -462,8 +461,8 @@ def test_single_refusals_and_a_write_in_doubt_end_no_run(
         bastion = bastion_of(described, playbook=hasty)
         code = bastion.restart("--output", "json", "--only", "es1")
     assert code == DONE, bastion.story()
-    assert refusing.refused == REQUEST_ATTEMPTS
-    assert refusing.cut_off == 1
+    assert refusing.refusals == REQUEST_ATTEMPTS
+    assert refusing.cuts == 1
     failed = [(line["action"]["verb"], line["reason"]) for line in events(bastion.said[-1], "action_failed")]
     assert any(verb == "stop" and "no right" in reason for verb, reason in failed), failed
     assert any("429" in reason for _, reason in failed), failed
@@ -526,96 +525,39 @@ def _documents(count: int) -> str:
     return "".join(f"{action}\n{json.dumps({'text': dice.randbytes(500).hex()})}\n" for _ in range(count))
 
 
-class Refusing:
-    """A small proxy before the cluster that refuses to disable allocation, as a busy cluster does (429).
+class Refusing(Passing):
+    """Refuses to disable allocation, as a busy cluster does (429).
 
     It passes the first record of the lease that names a node in hand on, and cuts the answer off.
-    Use as a context manager.
 
     Args:
         lab: the cluster.
         times: how often it refuses.
 
     Attributes:
-        url: where it listens.
-        refused: how many updates it refused.
-        cut_off: how many lease writes it passed on without an answer.
+        refusals: how many updates it refused.
+        cuts: how many lease writes it passed on without an answer.
     """
 
     def __init__(self, lab: LabCluster, *, times: int) -> None:
-        self.refused = self.cut_off = 0
+        super().__init__(lab.endpoints)
+        self.refusals = self.cuts = 0
         self._times = times
-        self._pool = urllib3.PoolManager(retries=False)
-        self._endpoints = lab.endpoints
-        proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def _any(self) -> None:
-                proxy.answer(self)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _any  # noqa: N815  (the library's names)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._pool.clear()
-
-    def answer(self, asked: BaseHTTPRequestHandler) -> None:
-        """Refuse, or pass on to the first node that answers."""
-        body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
+    def refused(self, method: str, path: str, body: bytes) -> tuple[int, Any] | None:
+        """429 for the first updates that disable allocation."""
+        del path
         disables = b"cluster.routing.allocation.enable" in body and b'"primaries"' in body
-        if asked.command == "PUT" and disables and self.refused < self._times:
-            self.refused += 1
-            said = {"error": {"type": "circuit_breaking_exception", "reason": "busy"}, "status": 429}
-            self._send(asked, 429, {"content-type": "application/json"}, json.dumps(said).encode())
-            return
-        passed = {
-            key: value
-            for key, value in asked.headers.items()
-            if key.lower() not in ("host", "content-length", "connection")
-        }
-        for endpoint in self._endpoints:
-            try:
-                response = self._pool.request(
-                    asked.command, endpoint + asked.path, body=body or None, headers=passed, timeout=60.0
-                )
-            except urllib3.exceptions.HTTPError:
-                continue
-            kept = {k: v for k, v in response.headers.items() if k.lower().startswith(("content-type", "x-"))}
-            if self._is_to_be_cut_off(asked, body):
-                self.cut_off += 1
-                asked.close_connection = True
-                return
-            self._send(asked, response.status, kept, response.data)
-            return
-        self._send(asked, 502, {}, b"no node answers")
+        if method != "PUT" or not disables or self.refusals >= self._times:
+            return None
+        self.refusals += 1
+        return 429, {"error": {"type": "circuit_breaking_exception", "reason": "busy"}, "status": 429}
 
-    def _is_to_be_cut_off(self, asked: BaseHTTPRequestHandler, body: bytes) -> bool:
-        if self.cut_off or asked.command != "PUT" or "/orchestrate-lease-" not in asked.path:
+    def cut_off(self, method: str, path: str, body: bytes) -> bool:
+        """Once, for a record that names a node in hand."""
+        if self.cuts or method != "PUT" or "/orchestrate-lease-" not in path:
             return False
         kept = json.loads(body)["aliases"]["orchestrate"]["filter"]["term"]["orchestrate"]
-        return bool(json.loads(kept)["in_hand"])
-
-    @staticmethod
-    def _send(asked: BaseHTTPRequestHandler, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        asked.send_response(status)
-        for key, value in headers.items():
-            asked.send_header(key, value)
-        asked.send_header("Content-Length", str(len(body)))
-        asked.end_headers()
-        if asked.command != "HEAD":
-            asked.wfile.write(body)
+        cut = bool(json.loads(kept)["in_hand"])
+        self.cuts += cut
+        return cut
