@@ -94,6 +94,21 @@ def fingerprint_of(certificates: Certificates) -> str:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificates.node.read_text())).hexdigest()
 
 
+def test_the_next_commands_are_quoted(
+    folder: Path, secured: SecuredCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my files").mkdir()
+    (folder / "ca.pem").write_bytes(secured._certificates.ca.read_bytes())
+    command = ("init", "--endpoint", secured.url, "--out", "my files/prod.yml", "--ca", "ca.pem")
+    assert run([*command, *LOGIN, *HERE]) == ExitCode.DONE
+    said = capfd.readouterr().out.splitlines()[-3:]
+    assert [line.partition("--cluster ")[2] for line in said] == [
+        "'my files/prod.yml'",
+        "'my files/prod.yml'",
+        "'my files/prod.yml' --seed 7",
+    ]
+
+
 def test_flags_suffice_and_the_file_has_what_the_cluster_shows(
     folder: Path, console: Console, secured: SecuredCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
