@@ -65,6 +65,7 @@ DIALECT = dialect_for("elasticsearch", "9.1.0")
 READS: Mapping[str, Request] = {
     "identity": calls.identity(),
     "members": calls.members(),
+    "own_names": calls.own_names(),
     "processes": calls.processes(),
     "state": calls.state(DIALECT, LIMITS, with_snapshots=True),
     "snapshots": calls.snapshots(DIALECT, LIMITS),
@@ -148,6 +149,7 @@ def test_every_read_and_every_verb_is_tried() -> None:
         name
         for name, function in inspect.getmembers(calls, inspect.isfunction)
         if function.__module__ == calls.__name__
+        and not name.startswith("_")
         and inspect.signature(function).return_annotation == "Request"
     }
     assert made == set(READS)
@@ -175,6 +177,7 @@ NEEDED_FOR = {
     "monitor": {
         "GET /_nodes/_local/http",
         "GET /_nodes/http",
+        "GET /_nodes/settings",
         "GET /_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
         "GET /_cluster/state/customs",
         "GET /_cluster/state/metadata/posts",
