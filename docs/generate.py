@@ -107,8 +107,8 @@ The journal of a run is a list of these events. The state of a run is computed f
 below. Two kinds of lines are not in the journal: `waiting` (what the run waits for, since when, and the
 limit) and `summary`, the last line. A [rehearsal](../how-to/rehearse.md) has two more: `mishap` (`what`
 went wrong) and, before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `simulated_seconds`,
-`seconds`, `settings_not_as_found`, `nodes_down`, `against_rules`). Ignore fields that you do not know: a
-later version may add some.
+`seconds`, `settings_not_as_found`, `settings_changed_by_others`, `nodes_down`, `nodes_not_in_cluster`,
+`nodes_stopping`, `against_rules`). Ignore fields that you do not know: a later version may add some.
 """
 _SETTINGS: Final = """\
 The original value of a setting is journalled before the change, and restored at its level afterwards; a

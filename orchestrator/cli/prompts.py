@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import typer
@@ -14,7 +14,7 @@ from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, UsageError
+from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
 from orchestrator.runs.attempt import exit_code
@@ -22,7 +22,7 @@ from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in
 from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name
-from orchestrator.runtime.store import RunEntry
+from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
 from orchestrator.view.text import counted, duration, one_line, size, visible
@@ -81,17 +81,27 @@ def request(
         if run is None and name is None:
             confirm_run(wanted.name.lower(), entry, store.where, context, yes=yes)
         by = f"{context.operator}@{host_name()}"
-        before = replay(entry.run, store.replay(entry.run)).process
+        before, first = _asked_before(store, entry)
         leave_request(store, entry, wanted, by=by, at=context.clock.now())
-    if entry.outcome is None and before.request is wanted:
-        first = one_line(before.requested_by)
-        message = f"run {entry.run} on {entry.cluster} was already asked by {first} to {_REQUESTS[wanted]}"
+    if before is wanted:
+        message = (
+            f"run {entry.run} on {entry.cluster} was already asked by {one_line(first)} to "
+            f"{_REQUESTS[wanted]}"
+        )
     else:
         message = f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}"
     message += f"; `orchestrate status {entry.run}` shows it"
     if context.output.for_people:
         context.say(message)
     return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))
+
+
+def _asked_before(store: StateStore, entry: RunEntry) -> tuple[Request, str]:
+    """The request that the run has read already, and who left it; none if its journal cannot be read."""
+    with suppress(JournalError):
+        process = replay(entry.run, store.replay(entry.run)).process
+        return process.request, process.requested_by
+    return Request.NONE, ""
 
 
 def show_plan(plan: Plan, context: Context) -> ExitCode:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar, assert_never, cast
 
 from orchestrator.daemons import in_parallel
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.asked import defect
 from orchestrator.hosts.change_shell import TURN_SECONDS
@@ -37,6 +37,9 @@ from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, T
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
+
+_FORESEEN: Final = (ConfigError, JournalError, UsageError)
+"""Errors with a remedy in their message: a secret that is not there, a state that cannot be read."""
 
 T = TypeVar("T")
 Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
@@ -122,7 +125,7 @@ class Tuner:
         try:
             return do()
         except Exception as error:  # noqa: BLE001  (one host's defect must not take the others' readings away)
-            reason = str(error) if isinstance(error, ConfigError) else defect(error)
+            reason = str(error) if isinstance(error, _FORESEEN) else defect(error)
             return Unknown(reason=self._redact(f"host of {node}: {reason}"))
 
     def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:

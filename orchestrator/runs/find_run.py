@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -196,8 +196,11 @@ def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds,
 
 
 def is_missing(open_state: Callable[[Access], StateStore]) -> bool:
-    """Whether there is no state file."""
-    with suppress(StateMissing):
-        open_state(Access.GO_ON).close()
-        return False
+    """Whether there is no state database yet, in the place that was named or in the usual one.
+
+    Raises:
+        JournalError: there is one, and it cannot be read.
+    """
+    with suppress(StateMissing), closing(open_state(Access.READ)) as store:
+        return store.in_memory
     return True

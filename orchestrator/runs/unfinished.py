@@ -191,10 +191,10 @@ def restore_meant(
 
     # The cluster's own record is restored without any state file of ours; one is created then.
     access = Access.WRITE if by_record else Access.GO_ON
-    if by_record and is_missing(open_state):
-        with reach(None) as connection:  # a state is made only for a cluster that can be read
-            prepare_restore(connection, serving.playbook)
     try:
+        if by_record and is_missing(open_state):
+            with reach(None) as connection:  # a state is made only for a cluster that can be read
+                prepare_restore(connection, serving.playbook)
         with closing(open_state(access)) as store:
             entry = found(store)
             if entry is None and by_record:

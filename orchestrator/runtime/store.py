@@ -88,6 +88,11 @@ class StateStore:
         self._engine, self._journals = engine, journals
         self.where = where or place_of(engine)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether there is no database yet: `open_store` puts an empty store in its place."""
+        return self._engine.url.get_backend_name() == "sqlite" and not self._engine.url.database
+
     def create_run(self, entry: RunEntry) -> SqlJournal:
         """Create a run's row and its journal.
 

@@ -11,7 +11,7 @@ from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Recovery
 from orchestrator.model.overlap import WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.phrases import product
@@ -24,6 +24,7 @@ from orchestrator.view.progress import (
     unrestored,
     wait_of,
 )
+from orchestrator.view.reporters import repeats
 from orchestrator.view.text import counted
 
 STALE: Seconds = 60.0
@@ -234,7 +235,7 @@ def _merges(state: RunState, now: Instant) -> MergesCell | None:
 def _trouble(state: RunState) -> tuple[str, ...]:
     lines = []
     down = state.process.standing_down
-    if down is not None and down.outcome is not Outcome.INTERRUPTED:  # the row of the request has it
+    if down is not None and not repeats(down):  # the row of the request has it
         lines.append(f"Standing down ({down.outcome.value}): {down.reason}")
     if state.process.second_failure is not None:
         lines.append(f"Second failure: {state.process.second_failure}")

@@ -224,9 +224,9 @@ TERMS: Final[Mapping[str, str]] = {
     ),
     "phase": "What a run, or one of its nodes, does now. Each phase has its own limits.",
     "zone": (
-        "A group of nodes that may fail together, such as a rack. It is the value of the node attribute "
-        "`zone_attribute`, or of the cluster's own awareness attribute. Copies of a shard are in several "
-        "zones, so a zone may be restarted at once."
+        "A group of nodes that may fail together, such as a rack: those with the same value of the node "
+        "attribute that `zone_attribute` names, or of the cluster's awareness attribute. `--strategy zone` "
+        "restarts a zone at once if the other zones have copies of its shards."
     ),
     "copies": (
         "The copies of a shard: one primary, and its replicas on other nodes. A search needs a started copy "

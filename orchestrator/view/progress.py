@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
@@ -94,17 +94,21 @@ def half_done(state: RunState) -> str:
 def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
     """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none.
 
-    A node that has rejoined is not restarted again: the run only waits for its copies.
+    For a node that has rejoined without owed work the run only waits; with owed work it is restarted again.
     """
     merges = len(state.merging.unfinished)
     names = [name for name in state.unfinished if name not in without]
-    waited = sum(state.nodes[name].phase is NodePhase.REJOINED for name in names)
+    waited = sum(_is_back(state.nodes[name]) for name in names)
     nodes = len(names) - waited
     parts = [counted(merges, "index", "indices")] if merges else []
     parts += [counted(nodes, "node")] if nodes else []
     parts += [f"the wait for {counted(waited, 'restarted node')}"] if waited else []
     *first, last = parts or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _is_back(node: NodeProgress) -> bool:
+    return node.phase is NodePhase.REJOINED and not node.work
 
 
 def merges_in_words(state: RunState) -> str:

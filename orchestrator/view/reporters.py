@@ -96,8 +96,8 @@ class Pace:
 def repeats(event: Event) -> bool:
     """Whether the line of another event says the same to people: `Requested`, or the settings one by one."""
     match event:
-        case StandingDown(outcome=Outcome.INTERRUPTED):
-            return True
+        case StandingDown(outcome=Outcome.INTERRUPTED, reason=reason):
+            return "; " not in reason  # merges that continue in the cluster are named there alone
         case PhaseEntered(node=None, to=to):
             return to == Phase.STANDING_DOWN.value
         case ActionSent(action=WriteSettings()) | ActionConfirmed(action=WriteSettings(), output=""):

@@ -169,7 +169,7 @@ def _of_riak(event: Event) -> str | None:
 
 
 _BRIEF = 120
-"""Characters of a reason that the summary and the line of the hold have in full."""
+"""Characters of a reason that another line has in full: that of the hold, or the summary."""
 
 
 def _frame(event: _Frame) -> str:
@@ -193,7 +193,8 @@ def _frame(event: _Frame) -> str:
         case ev.Requested(request=request, by=by):
             return request_sentence(request, one_line(by))
         case ev.StandingDown(reason=reason, outcome=outcome):
-            return f"standing down ({outcome.value}): {one_line(reason, _BRIEF)}"
+            said = one_line(reason, _BRIEF) if reason.startswith("held by ") else one_line(reason)
+            return f"standing down ({outcome.value}): {said}"
         case ev.StoodDown(outcome=outcome, left=left):
             if left:
                 return f"stood down ({outcome.value}), NOT RESTORED: {one_line('; '.join(left), 1000)}"

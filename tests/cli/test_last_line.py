@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from socket import socket
 from typing import Any
 
@@ -91,6 +93,16 @@ def test_a_request_that_was_left(command: str, ends: Ends) -> None:
     assert only["message"].startswith(f"asked run {RUN} on lab to ")
     (again,) = ends(command)
     assert again["message"].startswith(f"asked run {RUN} on lab to "), "the run has not read it yet"
+
+
+@pytest.mark.parametrize("command", ["pause", "stop"])
+@pytest.mark.usefixtures("under_way")
+def test_a_request_needs_no_journal_that_can_be_read(command: str, ends: Ends, console: Console) -> None:
+    """As that of a run that a later version of the program began."""
+    with closing(sqlite3.connect(console.state)) as state, state:
+        state.execute('UPDATE events SET event = \'{"event": "of_later"}\'')
+    (only,) = ends(command)
+    assert only["message"].startswith(f"asked run {RUN} on lab to ")
 
 
 @pytest.mark.usefixtures("under_way")

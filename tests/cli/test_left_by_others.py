@@ -239,6 +239,18 @@ def test_pending_changes_are_restored_without_a_journal(
     assert _repairs(store) == []
 
 
+def test_a_read_only_state_hinders_no_restore_by_cluster(
+    console: Console, cluster: SmallCluster, store: StateStore
+) -> None:
+    file = cluster.write_file(console.folder)
+    _ended(store, file, LeasePlace.CLUSTER)
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    done = _restored_read_only(console, "--cluster", file)
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "continuing without writing to it" in done.stderr
+    assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
+
+
 @pytest.mark.parametrize("place", LeasePlace)
 def test_a_live_holder_is_seen_without_a_journal(
     console: Console, cluster: SmallCluster, store: StateStore, place: LeasePlace
@@ -266,10 +278,10 @@ def test_without_any_lease_that_can_be_written_nothing_begins(
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 
 
-def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:
+def _restored_read_only(console: Console, *what: str) -> subprocess.CompletedProcess[str]:
     """`restore` of our run by an account that may read the state and not write it."""
     console.state.chmod(0o444)
-    return _restored(console, console.state, *HEEDING_MODES)
+    return _restored(console, console.state, *HEEDING_MODES, what=what or (OURS,))
 
 
 def test_a_record_in_the_cluster_alone_is_restored_elsewhere(

@@ -158,7 +158,8 @@ def all_entries() -> tuple[Entry, ...]:
 
 def _terms() -> Iterator[Entry]:
     for term, meaning in TERMS.items():
-        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), term.removesuffix("s") + "s")
+        plural = term if term.endswith(("s", "ed")) else f"{term}s"
+        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), plural)
         yield Entry(names=names, kind="term", text=(meaning,))
 
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.model.event import GoodReading, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.runs.find_run import Wanted, find_run, histories, leave_request
-from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runs.find_run import Wanted, find_run, histories, is_missing, leave_request
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
 Fill = Callable[..., None]
@@ -179,3 +181,16 @@ def test_the_latest_run_is_named_if_all_are_done(store: StateStore, fill: Fill, 
     fill("prod", Outcome.DONE)
     with pytest.raises(UsageError, match=r"the latest, .* on prod, has ended \(done\)"):
         find_run(store, wanted)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_state_is_missing_until_something_was_written(tmp_path: Path, *, named: bool) -> None:
+    url = f"sqlite:///{tmp_path}/named.db" if named else None
+
+    def opened(access: Access) -> StateStore:
+        return open_store(url, {}, access=access, home=tmp_path, shared=tmp_path / "none" / "x" / "state.db")
+
+    assert is_missing(opened)
+    assert list(tmp_path.iterdir()) == []
+    opened(Access.WRITE).close()
+    assert not is_missing(opened)

@@ -183,6 +183,16 @@ def test_an_interruption_is_one_line_with_its_second_signal(samples: Any) -> Non
     assert "asked to stop by SIGINT" not in shown
     assert "a second signal ends" in sentence(Requested(request=Request.INTERRUPT, by="SIGTERM"))
     assert scrolls(StandingDown(reason="es2 failed", outcome=Outcome.FAILED))
+    merging = replace(events[1], reason="asked to stop by SIGINT; the merge of logs continues in the cluster")
+    assert scrolls(merging)
+    screen = screen_of(replace(state, process=replace(state.process, standing_down=merging)), WAITS, now=0.0)
+    assert any("the merge of logs continues" in line for line in screen.trouble)
+
+
+def test_why_a_run_stands_down_is_cut_only_if_a_hold_has_it() -> None:
+    long = "allocation was disabled for 1800 s: " + "x" * 120
+    assert sentence(StandingDown(reason=long, outcome=Outcome.FAILED)).endswith("x" * 120)
+    assert sentence(StandingDown(reason=f"held by {long}", outcome=Outcome.HELD)).endswith("...")
 
 
 def test_a_rejoined_node_and_each_setting_have_one_line(samples: Any) -> None:

@@ -18,6 +18,7 @@ from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStart
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.turn import REBOOT
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, panel
@@ -244,8 +245,10 @@ def test_what_was_done_by_halves_and_what_is_left(samples: Any) -> None:
     assert half_done(state) == "1 of 3 indices merged and 0 of 3 nodes restarted"
     assert left_to_do(state) == "2 indices and 3 nodes"
     assert left_to_do(state, without=("es1",)) == "2 indices and 2 nodes"
-    back = replace(state.nodes[NodeName("es1")], phase=NodePhase.REJOINED)
-    waits = replace(state, nodes={**state.nodes, back.name: back})
+    back = replace(state.nodes[NodeName("es1")], phase=NodePhase.REJOINED, owed=frozenset({REBOOT}))
+    again = replace(state, nodes={**state.nodes, back.name: back})
+    assert left_to_do(again) == "2 indices and 3 nodes", "it gets another turn for its owed work"
+    waits = replace(state, nodes={**state.nodes, back.name: replace(back, owed=frozenset())})
     assert left_to_do(waits) == "2 indices, 2 nodes and the wait for 1 restarted node"
     assert half_done(state_after(samples)) == ""
     assert half_done(state_after(samples, *ALL_MERGED, nodes=0)) == ""

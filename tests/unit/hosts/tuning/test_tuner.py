@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import JournalError
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
@@ -34,6 +35,7 @@ from orchestrator.model.tuning import (
 )
 from tests.fakes.changing_host import ChangingHost
 
+ES1 = NodeName("es1")
 SWAPPINESS = "/proc/sys/vm/swappiness"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHANGE = ValueChange(path=SWAPPINESS, found="60", wanted="1")
@@ -97,6 +99,20 @@ def test_a_host_is_read_changed_and_right_then(tree: ChangingHost) -> None:
         assert all(change.path in hosts.describe(action) for change in state.changes)  # type: ignore[union-attr]
     after = hosts.tuning([NodeName("es1")], PROFILE)[NodeName("es1")]
     assert set(verdicts(after).values()) == {Verdict.OK}
+
+
+def test_a_state_that_cannot_be_read_is_no_defect(tree: ChangingHost) -> None:
+    tree.write(
+        "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf",
+        "# Written by orchestrate for vm.swappiness\nvm.swappiness = 1\n",
+    )
+
+    def locked(_: NodeName) -> Sequence[str]:
+        raise JournalError("state file state.db: another process has kept it locked for 10 s")
+
+    found = Hosts({ES1: host(tree, "es1")}, owed=locked).tuning([ES1], PROFILE)[ES1]
+    assert isinstance(found, Unknown)
+    assert found.reason == "host of es1: state file state.db: another process has kept it locked for 10 s"
 
 
 class Unwell:
