@@ -13,7 +13,7 @@ from orchestrator.hosts.blocks import block_in, has_stray_marks
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.tuning.boot import is_of_boot, is_part, is_shared, other_parts
-from orchestrator.hosts.tuning.boot_files import PARTS
+from orchestrator.hosts.tuning.boot_files import NAME, PARTS
 from orchestrator.hosts.tuning_script import is_own_folder
 from orchestrator.model.host_facts import NOT_TEXT, HostFacts, ServiceFacts
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -78,10 +78,11 @@ def rank(change: Change) -> int:
 
     Our unit would set its values again. A switch of tuned's profile writes that profile's values, and a new
     scheduler begins with its own queue depth: either would overwrite values that were restored before.
+    A unit that this program removed is enabled last, when its files are back.
     """
     match change:
-        case ServiceChange() if is_shared(change):
-            return -2
+        case ServiceChange(found=original) if is_shared(change):
+            return 3 if original.enabled else -2
         case FileChange() if is_part(change):
             return -1
         case TunedChange():
@@ -141,7 +142,7 @@ def standing(
     if isinstance(shows, Unknown):
         return shows
     if isinstance(shows, Gone):
-        return Back(why=NO_MORE)
+        return Ours(change=undoing[0]) if _is_enabled_again(undoing[0]) else Back(why=NO_MORE)
     ours = next((change for change in undoing if shows == _plain(change, change.found)), None)
     if ours is not None:
         return Ours(change=ours)
@@ -170,6 +171,8 @@ def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
             return _block(path, text, name) if isinstance(text, str) else text
         case ServiceChange(service=service):
             found = facts.services.get(service, NOT_READ)
+            if isinstance(found, ServiceFacts) and service == NAME:
+                found = replace(found, running=False)  # it runs for moments: at boot, and when tuned starts
             return _mode(found) if isinstance(found, ServiceFacts) else found
         case TunedChange():
             return facts.tuned
@@ -187,6 +190,11 @@ def _block(path: str, text: str, name: str) -> Reading[str | None]:
     if lines is not None and NOT_TEXT in lines:
         return Unknown(reason=f"{path}: the lines of orchestrate {name} are no text in UTF-8 any more")
     return lines
+
+
+def _is_enabled_again(undoing: Change) -> bool:
+    """Whether it enables our unit, which this program removed: its files are restored before."""
+    return isinstance(undoing, ServiceChange) and is_shared(undoing) and undoing.wanted.enabled
 
 
 def _value(text: str) -> str:

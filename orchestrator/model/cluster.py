@@ -81,6 +81,7 @@ class Node:
     Attributes:
         address: host part of the transport publish address, by which its host is reached.
         attributes: custom node attributes, awareness attributes among them.
+        own_name: the name that it took itself, if it is known by another; filters of allocation mean it.
     """
 
     name: NodeName
@@ -90,6 +91,7 @@ class Node:
     version: str
     address: str
     attributes: Mapping[str, str] = field(default_factory=dict)
+    own_name: str = ""
 
     @property
     def holds_data(self) -> bool:

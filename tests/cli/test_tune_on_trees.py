@@ -244,6 +244,19 @@ def test_a_part_of_two_operators_is_neither_lost_nor_half(operators: list[Operat
     assert tree.files() == before
 
 
+def test_a_boot_that_another_operator_removed_comes_back_whole(operators: list[Operating]) -> None:
+    anna, ben = operators
+    tree, before = anna.tree, anna.tree.files()
+    assert anna.apply(wanting("10"))[0] is ExitCode.DONE
+    made = tree.files()
+    assert ben.apply(wanting("10", persist=False))[0] is ExitCode.DONE
+    assert tree.read(PART) is tree.read(SCRIPT) is None
+    assert ben.revert()[0] is ExitCode.DONE
+    assert tree.files() == made, "its units are on again"
+    assert anna.revert()[0] is ExitCode.DONE
+    assert tree.files() == before
+
+
 @pytest.mark.parametrize("path", [PART, SCRIPT])
 def test_a_boot_that_a_person_edited_is_kept_as_a_whole(operators: list[Operating], path: str) -> None:
     anna, tree = operators[0], operators[0].tree

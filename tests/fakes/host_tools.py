@@ -93,7 +93,11 @@ gap=
 for unit in $units; do
   name=${unit%.service}; at=$services/$name
   # Of a unit whose file the program wrote there is no mark beside the tree.
-  for file in "$unit" "$unit.service"; do [ -e "$root/etc/systemd/system/$file" ] && mkdir -p "$at"; done
+  written=
+  for file in "$unit" "$unit.service"; do [ -e "$root/etc/systemd/system/$file" ] && written=1; done
+  [ -n "$written" ] && mkdir -p "$at"
+  # Without its file there is no such unit.
+  case $name/$written in orchestrate-*/) [ -d "$at" ] && rm -rf "$at" ;; esac
   case $verb in
   show)
     [ -n "$gap" ] && echo; gap=1

@@ -91,7 +91,7 @@ def compare(
     if moved:
         facts = replace(facts, devices=Unknown(reason=moved))
     ask = check or _check
-    kept = boot.lines_at_boot(facts, place)
+    kept, written = boot.lines_at_boot(facts, place), boot.lines_of_part(facts, place)
     states: list[TunableState] = []
     lines: list[str] = []
     for tunable, setting in in_order(profile, tunables):
@@ -99,8 +99,8 @@ def compare(
             states.append(unread(setting, f"there is no tunable named {setting.tunable}"))
             continue
         state, line = ask(tunable, facts, setting, profile), tunable.line(setting)
-        # A value that cannot be read now is neither added to the script nor taken out of it.
-        known = state.verdict in {Verdict.OK, Verdict.DRIFT} or line in kept
+        # A value that cannot be read now is neither added to the part nor taken out of it, on or off.
+        known = state.verdict in {Verdict.OK, Verdict.DRIFT} or line in written
         if line and known and state.verdict is not Verdict.NOT_APPLICABLE:
             lines.append(line)
         if line and state.verdict is not Verdict.NOT_APPLICABLE:

@@ -90,7 +90,7 @@ def _words(line: str) -> list[str]:
         return []
 
 
-def _found_lines(facts: HostFacts, place: Place) -> list[str]:
+def lines_of_part(facts: HostFacts, place: Place) -> list[str]:
     """The lines of the node's part as it is on the host, without comments."""
     text = facts.text(part_path(place.part))
     lines = text.splitlines() if isinstance(text, str) else []
@@ -119,7 +119,7 @@ def data_moved(facts: HostFacts, place: Place) -> str:
     """Why a data path is not the data now: it was on another file system when the part was written."""
     if isinstance(facts.mounts, Unknown):
         return ""
-    data = [words for line in _found_lines(facts, place) if (words := _words(line))[:1] == ["data"]]
+    data = [words for line in lines_of_part(facts, place) if (words := _words(line))[:1] == ["data"]]
     recorded = {words[1]: words[2] for words in data if words[2:]}
     for path, point in facts.mounts.items():
         if recorded.get(path, point) != point:
@@ -147,7 +147,7 @@ def state(
     if not wanted and not old and facts.text(path) is None:
         return None
     disks = _disks_unknown(facts, place, lines) if wanted else ""
-    files, modes = _files(facts, place, wanted, disks), _modes(facts) if wanted else {}
+    files, modes = _files(facts, place, wanted, disks), _modes(facts)
     why, changes = _unreadable(facts, (path, *files), modes), tuple[Change, ...]()
     if not why:
         why = disks
@@ -156,7 +156,7 @@ def state(
     aim = SET_BY_US if wanted else NOT_SET
     theirs = ", ".join(dict.fromkeys(subject_of(one) for one in found if one not in old))
     replaced = ", ".join(map(subject_of, old))
-    others = [line for line in _found_lines(facts, place) if line not in wanted.get(path, "").splitlines()]
+    others = [line for line in lines_of_part(facts, place) if line not in wanted.get(path, "").splitlines()]
     details = (
         why,
         f"replaces what an earlier version wrote: {replaced}" if old else "",
@@ -198,7 +198,7 @@ def wanted_part(
     mounts = {} if isinstance(facts.mounts, Unknown) else facts.mounts
     if _disks_unknown(facts, place, lines):
         mounts, lines = {}, [line for line in lines if not line.startswith("disks ")]
-        kept = [line for line in _found_lines(facts, place) if line.startswith(("data ", "disks "))]
+        kept = [line for line in lines_of_part(facts, place) if line.startswith(("data ", "disks "))]
     text = part_text(facts.unit, lines, mounts, _kinds(facts, profile))
     return {part_path(place.part): text + "".join(f"{line}\n" for line in kept)}
 

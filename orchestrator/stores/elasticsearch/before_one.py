@@ -47,7 +47,10 @@ def state(body: Any) -> Any:
             raise Malformed(str(error)[:200])
         return {"cluster_name": "(not listed)", "metadata": {"indices": {}}}
     indices = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
-    read = {name: {**value, "settings": _of_index(value, name)} for name, value in indices.items()}
+    read = {
+        name: {**mapping(value, f"metadata.indices.{name}"), "settings": _of_index(value, name)}
+        for name, value in indices.items()
+    }
     return {**body, "metadata": {**given(within(body, "metadata"), {}), "indices": read}}
 
 
@@ -73,9 +76,9 @@ def node_facts(body: Any) -> Any:
 
 
 def _facts(node: Any) -> Any:
-    jvm = given(within(node, "jvm"), {})
+    jvm = mapping(given(within(node, "jvm"), {}), "jvm")
     return {
-        **node,
+        **mapping(node, "a node"),
         "settings": nested(mapping(given(within(node, "settings"), {}), "settings")),
         "jvm": {**jvm, "start_time_in_millis": jvm.get("start_time")},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
+from urllib.parse import unquote
 
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch import before_one
@@ -131,7 +132,11 @@ def _state(
     parts = {f"filter_{part}": "true" for part in ("nodes", "routing_table") if part not in metrics}
     return get(
         "/_cluster/state",
-        params=wait | {"filter_blocks": "true"} | parts | ({"filter_indices": named} if named else {}),
+        # A parameter is quoted when it is sent.
+        params=wait
+        | {"filter_blocks": "true"}
+        | parts
+        | ({"filter_indices": unquote(named)} if named else {}),
         accept=frozenset({404}) if named else frozenset(),
         reshape=before_one.state,
     )

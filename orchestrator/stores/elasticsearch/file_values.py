@@ -40,9 +40,10 @@ _FLAGS: Final = dict.fromkeys((DISABLE_NEW, *FLAGS.values()), "false")
 _EARLIER_NAMES: Final = {
     "indices.recovery.max_bytes_per_sec": "indices.recovery.max_size_per_sec",
     "indices.recovery.concurrent_streams": "index.shard.recovery.concurrent_streams",
-    f"{_PREFIX}node_concurrent_recoveries": f"{_PREFIX}concurrent_recoveries",
 }
 """Names of settings in elasticsearch.yml that a server before 5 reads where the later name is absent."""
+_FIRST_READ: Final = {f"{_PREFIX}node_concurrent_recoveries": f"{_PREFIX}concurrent_recoveries"}
+"""Names that it reads before these (`ThrottlingAllocationDecider`)."""
 _FIRST_AT_40_MB: Final = (1, 6, 0)
 _FIRST_VOTING: Final = (7, 0, 0)
 """The first version with a voting configuration instead of `minimum_master_nodes`."""
@@ -60,9 +61,12 @@ def file_values(settings: Mapping[str, str], version: str) -> dict[str, str]:
     numbers = parse_version(version)
     slow = _SLOW_RECOVERY if numbers < _FIRST_AT_40_MB else {}
     disks = _OLD_DISKS if numbers < _FIRST_WITH_DISKS else {}
-    earlier = {key: settings[name] for key, name in _EARLIER_NAMES.items() if name in settings}
+    earlier, first = (
+        {key: settings[name] for key, name in names.items() if name in settings}
+        for names in (_EARLIER_NAMES, _FIRST_READ)
+    )
     own = {key: value for key, value in settings.items() if key.startswith(_READ)}
-    found = {**_DEFAULTS, **slow, **disks, **earlier, **own}
+    found = {**_DEFAULTS, **slow, **disks, **earlier, **own, **first}
     if numbers < _FIRST_WITH_REBALANCE:
         del found[_REBALANCE]
     if numbers < _FIRST_WITH_ENABLE:

@@ -14,6 +14,8 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.stores.elasticsearch.access import bare_address
 from orchestrator.stores.elasticsearch.fields import mapping, text, within
 
+OWN_NAME: Final = "own_name"
+"""Where an answer keeps the replaced name: filters of allocation mean that one."""
 _PORT: Final = "transport.tcp.port"
 """By default a node takes the first free port from 9300 on: at the next start it may be another one."""
 
@@ -37,8 +39,8 @@ def flattened(settings: Any) -> dict[str, str]:
 
 
 def is_named(settings: Mapping[str, str]) -> bool:
-    """Whether a node keeps its name at the next start."""
-    return "node.name" in settings
+    """Whether a node keeps its name at the next start. An empty one counts as none (before 5.0)."""
+    return bool(settings.get("node.name"))
 
 
 def name_of(node: Any, settings: Mapping[str, str], where: str) -> NodeName:
@@ -55,7 +57,9 @@ def name_of(node: Any, settings: Mapping[str, str], where: str) -> NodeName:
     own = text(within(node, "name"), f"{where}.name")
     if is_named(settings):
         return NodeName(own)
-    host = host_of(text(within(node, "transport_address"), f"{where}.transport_address"))
+    # Only the node itself, and a node that has looked its name up, adds a host name to the address.
+    address = bare_address(text(within(node, "transport_address"), f"{where}.transport_address"))
+    host = host_of(address.rpartition("/")[2])
     port = settings.get(_PORT, "")
     if not port.isdecimal():
         return NodeName(host)
@@ -85,7 +89,9 @@ def renamed(body: Any, names: Mapping[str, NodeName]) -> Any:
 
 
 def _renamed(node: Any, name: NodeName | None) -> Any:
-    return {**node, "name": name} if name is not None and isinstance(node, dict) else node
+    if name is None or not isinstance(node, dict) or node.get("name") in (None, name):
+        return node
+    return {**node, "name": name, OWN_NAME: node["name"]}
 
 
 def _recoveries(index: Any, names: Mapping[str, NodeName]) -> Any:
@@ -97,7 +103,9 @@ def _recoveries(index: Any, names: Mapping[str, NodeName]) -> Any:
 
 
 def _recovery(shard: Any, names: Mapping[str, NodeName]) -> Any:
-    ends = {end: shard[end] for end in ("source", "target") if isinstance(shard, dict) and end in shard}
+    if not isinstance(shard, dict):
+        return shard
+    ends = {end: shard[end] for end in ("source", "target") if end in shard}
     return {**shard, **{end: _renamed(node, names.get(_id(node))) for end, node in ends.items()}}
 
 

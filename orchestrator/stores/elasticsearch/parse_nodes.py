@@ -24,7 +24,7 @@ from orchestrator.stores.elasticsearch.fields import (
     text,
     within,
 )
-from orchestrator.stores.elasticsearch.naming import flattened, host_of, is_named, name_of
+from orchestrator.stores.elasticsearch.naming import OWN_NAME, flattened, host_of, is_named, name_of
 from orchestrator.stores.elasticsearch.recovery_rates import OwnRate, parse_own_rate
 
 _FIRST_WITH_BUILD_TYPE: Final = 6
@@ -227,6 +227,7 @@ def parse_nodes(
         ephemeral = text(node.get("ephemeral_id") if ephemeral_ids else node_id, f"{where}.ephemeral_id")
         life = lives.get(ephemeral)
         name = text(node.get("name"), f"{where}.name")
+        own = text(node.get(OWN_NAME, name), f"{where}.{OWN_NAME}")
         if not ephemeral_ids and life is not None:
             name = name_of(node, life.settings, where)
             unnamed |= frozenset() if is_named(life.settings) else {name}
@@ -244,6 +245,7 @@ def parse_nodes(
             raise NotYetReported(f"node {name} has not reported its roles and version yet")
         found[node_id] = Node(
             name=NodeName(name),
+            own_name="" if own == name else own,
             node_id=node_id,
             incarnation=Incarnation(
                 ephemeral_id=ephemeral, started_at_ms=life.started_at_ms if life is not None else None

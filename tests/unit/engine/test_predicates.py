@@ -566,6 +566,19 @@ def test_an_index_pinned_to_the_candidate_holds() -> None:
         assert holding(pinned) == ["every_shard_keeps_started_copies"]
 
 
+def test_filters_mean_the_name_that_a_node_took_itself() -> None:
+    """Before Elasticsearch 5 a node without `node.name` is known by its address."""
+    asked = question()
+    view = cluster_of(asked.observation.cluster)
+    nodes = tuple(replace(node, own_name="Thor" if node.name == ES2 else "") for node in view.nodes)
+    named, (first, *others) = viewing(asked, nodes=nodes), view.indices
+    pinned = viewing(named, indices=(replace(first, pinned_to="Thor"), *others))
+    assert holding(pinned) == ["every_shard_keeps_started_copies"]
+    emptied = {"cluster.routing.allocation.exclude._name": "Th*"}
+    settings = replace(settings_of(named), persistent=emptied)
+    assert holding(seeing(named, settings=settings)) == ["no_other_maintenance"]
+
+
 def test_our_exclusions_and_settings_are_not_foreign() -> None:
     asked = question()
     assert holding(viewing(asked, voting_exclusions=("es1",))) == ["no_other_maintenance"]

@@ -58,10 +58,13 @@ def _view(nodes: Mapping[str, dict[str, Any]]) -> ClusterView | Unknown:
         ("10.1.0.1:9300", {}, "10.1.0.1"),
         ("10.1.0.1:9301", FIXED, "10.1.0.1:9301"),
         ("10.1.0.1:9301", {"transport.tcp.port": "9300-9400"}, "10.1.0.1"),
-        ("es1/10.1.0.1:9301", FIXED, "es1:9301"),
+        # A node shows its own address with the host name of its `network.host`; the others show it without.
+        ("es1/10.1.0.1:9301", {}, "10.1.0.1"),
+        ("es1/10.1.0.1:9301", FIXED, "10.1.0.1:9301"),
         ("[::1]:9301", FIXED, "[::1]:9301"),
         ("[::1]:9301", {}, "::1"),
         ("10.1.0.1:9301", {**FIXED, "node.name": "Thor"}, "Thor"),
+        ("10.1.0.1:9301", {"node.name": ""}, "10.1.0.1"),
     ],
 )
 def test_a_node_without_a_name_is_known_by_its_address(
@@ -69,6 +72,7 @@ def test_a_node_without_a_name_is_known_by_its_address(
 ) -> None:
     node = {"name": "Thor", "transport_address": f"inet[/{address}]".replace("[/es1", "[es1")}
     assert name_of(node, settings, "x") == name
+    assert host_of("inet[es1/10.1.0.1:9300]") == "es1"
     assert host_of("127.0.0.1:9300") == "127.0.0.1", "from 2.0 on without the frame"
 
 
@@ -82,6 +86,7 @@ def test_the_same_node_is_another_process_with_the_same_name() -> None:
     assert isinstance(before, ClusterView)
     assert isinstance(after, ClusterView)
     assert [node.name for node in before.nodes] == [node.name for node in after.nodes] == ["10.1.0.1", "es2"]
+    assert [node.own_name for node in (*before.nodes, *after.nodes)] == ["Thor", "", "Loki", ""]
     one, other = before.nodes[0].incarnation, after.nodes[0].incarnation
     assert other.differs_from(one)
 
@@ -105,14 +110,15 @@ def test_every_answer_has_the_address_in_place_of_the_name() -> None:
     names = {"a": NodeName("10.1.0.1")}
     body = {"nodes": {"a": {"name": "Thor", "fs": 1}, "b": {"name": "es2"}}, "cluster_name": "c"}
     assert renamed(body, names) == {
-        "nodes": {"a": {"name": "10.1.0.1", "fs": 1}, "b": {"name": "es2"}},
+        "nodes": {"a": {"name": "10.1.0.1", "own_name": "Thor", "fs": 1}, "b": {"name": "es2"}},
         "cluster_name": "c",
     }
     shard = {"id": 0, "source": {"id": "b", "name": "es2"}, "target": {"id": "a", "name": "Thor"}}
     assert renamed({"posts": {"shards": [shard]}}, names)["posts"]["shards"] == [
-        {**shard, "target": {"id": "a", "name": "10.1.0.1"}}
+        {**shard, "target": {"id": "a", "name": "10.1.0.1", "own_name": "Thor"}}
     ]
-    assert renamed([1], names) == [1]
+    for body in ([1], {"posts": {"shards": [5]}}, {"nodes": {"a": 5}}):
+        assert renamed(body, names) == body
     assert renamed({"status": "green"}, names) == {"status": "green"}
 
 

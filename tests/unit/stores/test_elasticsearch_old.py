@@ -242,8 +242,8 @@ def test_0_90_is_asked_in_its_own_words() -> None:
         (calls.recoveries(dialect, active_only=True), "/_status?recovery=true"),
         (calls.writes(dialect, ["p"]), "/p/_stats?clear=true&indexing=true&merge=true&level=shards"),
         (
-            calls.index_uuids(dialect, limits, ["p"]),
-            f"{of_state}&filter_nodes=true&filter_routing_table=true&filter_indices=p",
+            calls.index_uuids(dialect, limits, ["p", "größe+1"]),
+            f"{of_state}&filter_nodes=true&filter_routing_table=true&filter_indices=p,gr%C3%B6%C3%9Fe%2B1",
         ),
     ]:
         assert request.target == said
@@ -253,8 +253,12 @@ def test_0_90_is_asked_in_its_own_words() -> None:
     assert gone.reshape({"error": "nested: IndexMissingException[[p] missing]"})["metadata"] == {
         "indices": {}
     }
-    with pytest.raises(Malformed):
-        gone.reshape({"error": "another error"})
+    for bad in ({"error": "another error"}, {"metadata": {"indices": {"p": 5}}}):
+        with pytest.raises(Malformed):
+            gone.reshape(bad)
+    for bad in ({"nodes": {"a": 5}}, {"nodes": {"a": {"jvm": 5}}}):
+        with pytest.raises(Malformed):
+            before_one.node_facts(bad)
     wanted = SetIndexSettings(index="p", index_uuid="u", found={}, wanted={"index.refresh_interval": "1s"})
     assert "expand_wildcards" not in request_for(wanted, dialect).params, "it would be a setting"
 
@@ -294,6 +298,10 @@ def test_before_five_streams_are_raised_and_restored() -> None:
     none = replace(policy, recovery_limits=replace(policy.recovery_limits, concurrent_streams=None))
     assert key not in {change.key for change in limit_changes(settings, none)}
     assert file_values({"index.shard.recovery.concurrent_streams": "9"}, "0.90.13")[key] == "9"
+    assert file_values({"index.shard.recovery.concurrent_streams": "9", key: "4"}, "0.90.13")[key] == "4"
+    prefix = "cluster.routing.allocation."
+    both = {f"{prefix}concurrent_recoveries": "8", f"{prefix}node_concurrent_recoveries": "3"}
+    assert file_values(both, "1.7.6")[f"{prefix}node_concurrent_recoveries"] == "8", "the other way round"
 
 
 def test_before_one_allocation_is_disabled_by_flags() -> None:

@@ -83,7 +83,7 @@ def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
     def known_as(node: Node) -> tuple[str | None, ...]:
         match attribute:
             case "_name":
-                return (node.name,)
+                return (node.own_name or node.name,)
             case "_id":
                 return (node.node_id,)
             case "_ip" | "_publish_ip" | "_host_ip" | "_host":

@@ -60,8 +60,8 @@ def _short_of_copies(question: Question, view: ClusterView) -> Iterator[tuple[Sh
 
 
 def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index pinned to a candidate by `require._id` (a shrink under way) has all its copies there."""
-    names = {node.node_id: node.name for node in view.nodes}
+    """An index pinned to a candidate by `require._id` or `_name` (as for a shrink) has all copies there."""
+    names = {known: node.name for node in view.nodes for known in (node.node_id, node.own_name) if known}
     for index in view.indices:
         pinned = index.pinned_to
         if pinned is not None and names.get(pinned, pinned) in question.wave.nodes:

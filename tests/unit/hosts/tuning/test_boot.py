@@ -441,8 +441,28 @@ def test_what_no_longer_has_to_last_is_removed() -> None:
     assert registry.compare(installed(made, wanted=brief), brief, PLACE).states[0].tunable != BOOT
     both = installed(made, Place(part="other+es9"))
     assert [getattr(one, "path", "") for one in state(both, wanted=brief).changes] == [ORDER, PART]
-    unread = with_files(made, **{PART: Unknown(reason="denied")})
-    assert state(unread, wanted=brief).verdict is Verdict.UNKNOWN
+    denied = Unknown(reason="denied")
+    for unread in (
+        *(with_files(made, **{path: denied}) for path in (PART, ORDER, *shared)),
+        *(replace(made, services={**made.services, name: denied}) for name in boot.SERVICES),
+    ):
+        found = state(unread, wanted=brief)
+        assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
+
+
+def test_a_value_that_cannot_be_read_stays_in_a_part_that_is_switched_off() -> None:
+    """Its part was taken for one that nothing needs, and removed with the script."""
+    only = profile(*WANTED.settings[1:])
+    for wanted in (only, WANTED):
+        made = installed(current(), wanted=wanted)
+        off = replace(
+            made,
+            devices=Unknown(reason="no sysfs"),
+            services={**made.services, boot_files.NAME: ServiceFacts(present=True)},
+        )
+        found = state(off, wanted=wanted)
+        assert not [one for one in found.changes if isinstance(one, FileChange) and one.wanted is None]
+        assert installed(off, wanted=wanted).text(PART) == made.text(PART)
 
 
 def test_a_part_with_other_lines_is_replaced_and_they_are_named() -> None:
@@ -562,11 +582,22 @@ def test_the_script_of_another_cluster_is_shared_and_stays_for_it() -> None:
 
 def test_our_unit_is_off_before_values_are_restored() -> None:
     off = ServiceMode(running=False, enabled=False)
-    unit = ServiceChange(service=boot_files.NAME, found=ServiceMode(running=False, enabled=True), wanted=off)
+    on = ServiceMode(running=False, enabled=True)
+    unit = ServiceChange(service=boot_files.NAME, found=off, wanted=on)
+    removed = ServiceChange(service=boot_files.NAME, found=on, wanted=off)
     part = FileChange(path=PART, found="x", wanted=None)
     value = ValueChange(path="/proc/sys/vm/swappiness", found="1", wanted="60")
     tuned = TunedChange(found="a", wanted="b")
-    assert sorted([value, tuned, part, unit], key=rank) == [unit, part, tuned, value]
+    assert sorted([removed, value, tuned, part, unit], key=rank) == [unit, part, tuned, value, removed]
+
+
+def test_our_unit_is_ours_while_it_runs() -> None:
+    """tuned was started a moment ago: taken for another's change, it kept every value from being restored."""
+    made = installed(current())
+    runs = {**made.services, boot_files.NAME: ServiceFacts(present=True, running=True, enabled=True)}
+    off, on = (ServiceMode(running=False, enabled=enabled) for enabled in (False, True))
+    undo = ServiceChange(service=boot_files.NAME, found=on, wanted=off)
+    assert standing(replace(made, services=runs), (undo,), parts={PART}) == Ours(change=undo)
 
 
 def test_no_two_nodes_share_a_part() -> None:
