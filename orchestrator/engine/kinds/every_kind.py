@@ -105,6 +105,9 @@ def lease_is_held(question: Question) -> Iterator[Finding]:
         yield "lease", question.state.process.lease_lost
 
 
+_NOT_ACCEPTED_YET: Final = "the cluster has not accepted a settings update yet"
+
+
 def settings_are_writable(question: Question) -> Iterator[Finding]:
     """The cluster accepted a settings update that changes nothing."""
     if question.state.process.probed:
@@ -112,8 +115,10 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
     settings = question.observation.settings
     failure = question.state.failure_of(ProbeSettings())
     archived = () if isinstance(settings, Unknown) else settings.archived
-    reason = failure.reason if failure else "the cluster has not accepted a settings update yet"
-    yield "cluster settings", what_to_do(archived) if archived else reason
+    reason = failure.reason if failure else "" if archived else _NOT_ACCEPTED_YET
+    # The failure may be another one than theirs; if it is theirs, it may say already what to do.
+    advice = what_to_do(archived) if archived and "archived.*" not in reason else ""
+    yield "cluster settings", "; ".join(filter(None, (reason, advice)))
 
 
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:

@@ -11,8 +11,10 @@ from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
-from orchestrator.engine.state import ShardTaken
+from orchestrator.engine.state import Failing, ShardTaken
+from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
+from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
@@ -635,3 +637,9 @@ def test_archived_settings_are_told_with_what_to_do() -> None:
     assert "archived.key0, archived.key1" in told
     assert "and 1 more" in told
     assert '"persistent": {"archived.*": null}' in told
+    failed = ActionFailed(action=ProbeSettings(), reason="403: not allowed", in_doubt=False)
+    state = replace(
+        asked.state, in_phase=replace(asked.state.in_phase, failing=(Failing(last=failed, since=0.0),))
+    )
+    seen = seeing(replace(asked, state=state), settings=replace(settings_of(asked), persistent=archived))
+    assert findings(seen, "settings_are_writable") == [(subject, f"403: not allowed; {told}")]
