@@ -274,6 +274,22 @@ def test_a_job_that_is_closed_is_no_longer_heard(way: Way) -> None:
     assert isinstance(job.wait(20.0), Lost)
 
 
+@pytest.mark.parametrize("way", [Connect.SSH], indirect=True, ids=["ssh"])
+def test_a_job_is_closed_on_a_connection_just_lost(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is known only by what is sent: the end of a watch must not end the run with it."""
+
+    def lost(*_: object) -> None:
+        raise EOFError
+
+    job = way.to().start("sleep 60", timeout=90.0)
+    assert not isinstance(job, Unreachable)
+    monkeypatch.setattr("paramiko.packet.Packetizer.send_message", lost)
+    job.close()
+    monkeypatch.undo()
+    assert isinstance(job.wait(20.0), Lost)
+    assert way.run("true") == CommandResult(exit=0, stdout="")
+
+
 @every_way
 def test_24_commands_at_once(way: Way) -> None:
     work = {str(n): partial(way.to().run, f"sleep 0.3; echo {n}", timeout=30.0) for n in range(24)}

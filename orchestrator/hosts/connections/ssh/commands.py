@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import paramiko
@@ -99,10 +100,10 @@ class SshConnection:
             except (paramiko.SSHException, OSError, EOFError) as error:
                 return streams.lost(f"the connection to {link.hop} was lost: {error}", timed_out=False)
             finally:
-                channel.close()
+                _close(channel)
                 self._sessions.end(link)
 
-        return ThreadedJob(f"ssh-{link.hop.alias}", work, channel.close, ended, keep=keep)
+        return ThreadedJob(f"ssh-{link.hop.alias}", work, partial(_close, channel), ended, keep=keep)
 
     def drop(self) -> None:
         """Forget the connection; the next command makes a new one."""
@@ -172,6 +173,12 @@ class SshConnection:
             poller.poll(max(1.0, (until - now) * 1000))
         # The output has ended; the exit code follows, or the channel closes without one.
         return channel.status_event.wait(max(0.0, deadline - self._clock()))
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel. One whose connection was lost a moment ago raises, and is closed with it."""
+    with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+        channel.close()
 
 
 def _drain(channel: paramiko.Channel, streams: Streams) -> bool:
