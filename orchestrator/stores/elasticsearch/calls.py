@@ -9,12 +9,13 @@ from urllib.parse import unquote
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch import before_one
 from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
+from orchestrator.stores.elasticsearch.dialect import STATE, Dialect, VotingExclusions
 from orchestrator.stores.elasticsearch.parse import (
     MERGE_POOLS,
     RECOVERY_FIELDS,
     SNAPSHOT_FIELDS,
     TASK_ACTIONS,
+    listed_snapshots,
 )
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
@@ -144,6 +145,8 @@ def _state(
 
 def snapshots(dialect: Dialect, limits: Limits) -> Request:
     """Only the snapshots in progress."""
+    if dialect.snapshot_call != STATE:
+        return get(f"/{dialect.snapshot_call}", reshape=listed_snapshots)
     return _state(dialect, limits, "customs", filtered(*SNAPSHOT_FIELDS))
 
 

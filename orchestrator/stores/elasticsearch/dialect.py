@@ -18,6 +18,7 @@ from orchestrator.errors import NotInThisVersion
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
+STATE: Final = "_cluster/state"
 
 
 class Flush(Enum):
@@ -68,6 +69,8 @@ class Dialect:
             Before, a cluster has none, and its name is used instead.
         queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
             0 if the queue was drained, else the time that health waited for it.
+        snapshot_call: The API that lists snapshots in progress: the cluster state from 2.0, which lacks them
+            before. There are no snapshots before 1.0.
         ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
             each start, so it is used instead; a node without `node.name` has a new name too, and is known by
             its address, with its port if `transport.tcp.port` fixes it.
@@ -104,6 +107,7 @@ class Dialect:
     lease_pattern: str = "index_patterns"
     cluster_uuid: ClusterUuid = ClusterUuid.TOP
     queue_times: bool = True
+    snapshot_call: str = STATE
     ephemeral_ids: bool = True
     in_sync: bool = True
     roles_in_nodes: bool = True
@@ -147,13 +151,19 @@ _ES_2_3: Final = replace(
 _ES_2_1: Final = replace(_ES_2_3, family="Elasticsearch 2.1", accepted=False, task_list=False)
 _ES_2: Final = replace(_ES_2_1, family="Elasticsearch 2.0", merge_call="_optimize")
 _ES_1_6: Final = replace(
-    _ES_2, family="Elasticsearch 1.6", accepted=True, cluster_uuid=ClusterUuid.NONE, queue_times=False
+    _ES_2,
+    family="Elasticsearch 1.6",
+    accepted=True,
+    cluster_uuid=ClusterUuid.NONE,
+    queue_times=False,
+    snapshot_call="_snapshot/_status",
 )
 _ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", accepted=False, flush=Flush.PLAIN)
 _ES_0_90: Final = replace(
     _ES_1,
     family="Elasticsearch 0.90",
     accepted=True,
+    snapshot_call=STATE,
     path_parts=False,
     allocation_enable=False,
     recovery_call="_status",

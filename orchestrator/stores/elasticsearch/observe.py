@@ -6,7 +6,7 @@
 | SETTINGS | 1 |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
-| ACTIVITY | 1 beside CLUSTER, else 2 |
+| ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
 | DISKS | 1 beside SETTINGS, else 2 |
 """
 
@@ -30,7 +30,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, parse_version
+from orchestrator.stores.elasticsearch.dialect import STATE, Dialect, VotingExclusions, parse_version
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
@@ -95,17 +95,18 @@ class Observer:
             )
         found = ClusterReadings()
         snapshots: Reading[tuple[str, ...]] = NOT_READ
+        beside = Look.CLUSTER in look and dialect.snapshot_call == STATE
         if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
             found = replace(found, health=self._health(dialect))
         if Look.CLUSTER in look:
-            cluster, snapshots = self._cluster(dialect, with_snapshots=Look.ACTIVITY in look)
+            cluster, snapshots = self._cluster(dialect, with_snapshots=beside and Look.ACTIVITY in look)
             found = replace(found, cluster=cluster)
         if Look.SETTINGS in look:
             found = replace(found, settings=self._settings(dialect))
         if Look.RECOVERIES in look:
             found = replace(found, recoveries=self._recoveries(dialect, restarted))
         if Look.ACTIVITY in look:
-            if Look.CLUSTER not in look:
+            if not beside:
                 snapshots = self._snapshots(dialect)
             found = replace(found, activity=self._activity(snapshots, found.cluster, dialect))
         if Look.DISKS in look:

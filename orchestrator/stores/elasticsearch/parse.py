@@ -206,6 +206,12 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
     return reading("snapshots", parse)
 
 
+def listed_snapshots(body: Any) -> Any:
+    """`_snapshot/_status`, which lists those in progress, in the form of the cluster state."""
+    listed = items(within(body, "snapshots"), "snapshots")
+    return {"cluster_name": "(not listed)", "snapshots": {"snapshots": listed}}
+
+
 def parse_merge_pools(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
     """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet."""
 

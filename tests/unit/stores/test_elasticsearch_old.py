@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, with
 from orchestrator.model.action import Done, Flush, SetIndexSettings, SettingChange
 from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, SettingsView
+from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.elasticsearch import before_one, calls
-from orchestrator.stores.elasticsearch.access import Limits, published_places
+from orchestrator.stores.elasticsearch.access import Access, Limits, published_places
 from orchestrator.stores.elasticsearch.act import outcome_of, request_for
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.dialect import Dialect, family_of
 from orchestrator.stores.elasticsearch.faults import Answer, error_fault
@@ -36,6 +40,7 @@ from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, attributed_roles, parse_lives, process_of
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import encode
+from tests.fakes.scripted_http import ScriptedServer, reply
 
 RECORD = LeaseRecord(
     epoch=3,
@@ -276,6 +281,32 @@ def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
         assert isinstance(seen, Activity)
         assert seen.merges == {node["name"]}
     assert isinstance(parse_merge_pools({"nodes": {}}, snapshots=()), Unknown)
+
+
+@pytest.mark.parametrize("look", [[Look.ACTIVITY], [Look.ACTIVITY, Look.CLUSTER]], ids=["alone", "beside"])
+def test_a_snapshot_is_seen_where_the_state_lacks_it(look: list[Look]) -> None:
+    identity, pools = body("1.7.6", "identity"), body("1.7.6", "pools")
+    for version, path in [("1.7.6", "/_snapshot/_status"), ("2.4.6", "/_cluster/state/customs")]:
+        assert calls.snapshots(dialect_of(version)[1], Limits()).path == path
+    with ScriptedServer() as server:
+        answers = {
+            "/_nodes/_local/http": identity,
+            "/_nodes/http": identity,
+            "/_nodes/settings": body("1.7.6", "lives"),
+            "/_cluster/state/master_node,nodes,metadata,routing_table,version": body("1.7.6", "state"),
+            "/_nodes/stats/thread_pool": pools,
+            "/_snapshot/_status": body("1.7.6", "snapshots"),
+        }
+        for asked, answer in answers.items():
+            server.on(asked, reply(answer, headers={}))
+        client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=SystemClock())
+        with closing(client):
+            port = ElasticsearchCluster(client)
+            activity = port.observe(look).activity
+            assert isinstance(activity, Activity), activity
+            assert activity.snapshots == ("r/s1",)
+            server.on("/_snapshot/_status", reply({"cluster_name": "lab"}, headers={}))
+            assert isinstance(port.observe(look).activity, Unknown), "an answer of another form"
 
 
 def test_1_7_has_no_setting_for_rebalance() -> None:
