@@ -42,19 +42,17 @@ from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
-    devices,
+    disks,
     erlang,
     huge_pages,
-    io_scheduler,
     jvm,
     kernel_parameters,
     limits,
     own_files,
-    queues,
     registry,
     services,
 )
-from orchestrator.hosts.tunables.standing import shown as _shown
+from orchestrator.hosts.tunables.tunable import shown as _shown
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.action import SettingChange
@@ -151,9 +149,7 @@ _STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
 _TUNABLE_MODULES: Final = (
     ("Services", services),
     ("Huge pages", huge_pages),
-    ("Disks", devices),
-    ("The scheduler", io_scheduler),
-    ("Queue depth and read-ahead", queues),
+    ("Disks", disks),
     ("Kernel parameters", kernel_parameters),
     ("Huge pages of the JVM", jvm),
     ("Limits of the service", limits),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, assert_never, cast
 
@@ -33,7 +32,7 @@ from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, Tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting
+from orchestrator.model.tuning import HostTuning, TuningProfile
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
@@ -135,7 +134,7 @@ class Tuner:
         settings, _ = cast("tuple[HostSettings, Connection]", self._way(node))
         owed = frozenset(self._owed(node) if any(old_ways.removals(facts)) else ())
         place = Place(part=part_name(settings.cluster, node), root=settings.root, owed=owed)
-        return registry.compare(facts, profile, place, tunables=self._tunables, check=self._check)
+        return registry.compare(facts, profile, place, tunables=self._tunables, redact=self._redact)
 
     def _facts(self, node: NodeName, reads: tuple[Reads, ...]) -> Reading[HostFacts]:
         found = self._way(node)
@@ -155,15 +154,6 @@ class Tuner:
             return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
         return facts
 
-    def _check(
-        self, tunable: Tunable, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
-    ) -> TunableState:
-        """The state of one tunable; a defect in one tunable does not affect the others."""
-        try:
-            return redacted_state(tunable.check(facts, setting, profile), self._redact)
-        except Exception as error:  # noqa: BLE001  (as above)
-            return registry.unread(setting, self._redact(defect(error)))
-
 
 def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
     """The same result without secrets."""
@@ -176,10 +166,3 @@ def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
             return InDoubt(reason=redact(reason))
         case _:
             assert_never(result)
-
-
-def redacted_state(state: TunableState, redact: Redactor) -> TunableState:
-    """The same state without secrets in the texts for people; its changes stay exact, as they are sent."""
-    return replace(
-        state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
-    )

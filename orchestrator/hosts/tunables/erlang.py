@@ -9,16 +9,16 @@ at a `riak restart` alone.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.own_files import first_that_holds, own_block
-from orchestrator.hosts.tunables.standing import Part, judged
-from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import HostFacts
+from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
+from orchestrator.model.host_facts import FileText, HostFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting
+from orchestrator.model.tuning import BlockChange, TuningProfile, TuningSetting
 
 _CONF: Final = "/etc/riak/riak.conf"
 _ARGS: Final = "/etc/riak/vm.args"
@@ -46,13 +46,9 @@ class _InFile:
     by: str = ""
     unsure: str = ""
 
-    def __str__(self) -> str:
-        """The text for a table."""
-        return f"{self.value} by {self.by}" if self.value is not None else "not set"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErlangSchedulers:
+class ErlangSchedulers(Tunable):
     """The number of schedulers, total and online."""
 
     name: str = "erlang.schedulers"
@@ -69,45 +65,31 @@ class ErlangSchedulers:
             return None
         return f"must be {_AUTO} (one less for every six logical CPUs) or a whole number up to {_MOST}"
 
-    def line(self, setting: TuningSetting) -> str:  # noqa: ARG002  (every tunable has this shape)
-        """None: its own file sets it."""
-        return ""
-
-    def supported(self, facts: HostFacts) -> str | None:
-        """It applies to Riak alone."""
-        return None if _file(facts) is not None else "there is no Riak in /etc/riak"
-
-    def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """The number that Riak will have at its next start."""
-        file, wanted = _file(facts), _wanted(facts, setting)
-        found = _found(facts, file or _CONF)
-        right = None if found.unsure or wanted is None else found.value == f"{wanted}:{wanted}"
-        part = Part(
-            wanted="" if wanted is None else f"{wanted}:{wanted}",
+    def parts(self, facts: HostFacts, setting: TuningSetting, _: TuningProfile) -> Iterator[Part | Absent]:
+        """The number that Riak will have at its next start, and this program's lines in its file."""
+        file, number = _file(facts), _wanted(facts, setting)
+        if file is None:
+            yield Absent(why="there is no Riak in /etc/riak")
+            return
+        text, wanted = facts.text(file), "" if number is None else f"{number}:{number}"
+        found = _found(facts, file, text)
+        right = None if found.unsure or number is None else found.value == wanted
+        lines = f"{_TOTAL} = {number}\n{_ONLINE} = {number}" if file == _CONF else f"+S {wanted}"
+        changes = tuple[BlockChange, ...]()
+        if right is False and isinstance(text, str) and "\0" not in text:
+            change = BlockChange(path=file, name=self.name, found=block_in(text, self.name), wanted=lines)
+            # A later line of the file, or another file, may still take precedence.
+            later = _found(facts, file, with_block(text, self.name, lines))
+            changes = (change,) if later.value == wanted else ()
+        wins = f"{_ADVANCED} sets +S and wins: change it there" if found.by == _ADVANCED else ""
+        yield Part(
+            wanted=wanted,
             found="not set" if found.value is None else f"{found.value}, from the next start on",
-            at_boot=str(found),
+            at_boot="not set" if found.value is None else f"{found.value} by {found.by}",
             running=right,
-            detail=found.unsure or ("the number of CPUs is not known" if wanted is None else _detail(found)),
+            detail=found.unsure or ("the number of CPUs is not known" if number is None else wins),
+            changes=changes,
         )
-        return judged(self, facts, setting, profile, (part,))
-
-    def apply(
-        self,
-        facts: HostFacts,
-        setting: TuningSetting,
-        profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
-    ) -> tuple[Change, ...]:
-        """Lines of this program at the end of Riak's file."""
-        file, wanted = _file(facts), _wanted(facts, setting)
-        if file is None or wanted is None:
-            return ()
-        lines = f"{_TOTAL} = {wanted}\n{_ONLINE} = {wanted}" if file == _CONF else f"+S {wanted}:{wanted}"
-
-        def holds(later: HostFacts) -> bool:
-            found = _found(later, file)
-            return not found.unsure and found.value == f"{wanted}:{wanted}"
-
-        return first_that_holds(facts, (own_block(facts, file, self.name, lines),), holds)
 
 
 def schedulers(cpus: int) -> int:
@@ -128,8 +110,7 @@ def _file(facts: HostFacts) -> str | None:
     return _CONF if facts.text(_CONF) is not None else None
 
 
-def _found(facts: HostFacts, file: str) -> _InFile:
-    text = facts.text(file)
+def _found(facts: HostFacts, file: str, text: FileText) -> _InFile:
     if not isinstance(text, str):
         return _InFile(unsure=f"{file} could not be read")
     if file == _ARGS:
@@ -157,10 +138,6 @@ def _in_file(pairs: list[tuple[str, str]], file: str) -> _InFile:
 def _last(text: str, key: str) -> str | None:
     found = re.findall(rf"^\s*{re.escape(key)}\s*=\s*(\S+)", text, re.MULTILINE)
     return found[-1] if found else None
-
-
-def _detail(found: _InFile) -> str:
-    return f"{_ADVANCED} sets +S and wins: change it there" if found.by == _ADVANCED else ""
 
 
 ERLANG_SCHEDULERS: Final = ErlangSchedulers()

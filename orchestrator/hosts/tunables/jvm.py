@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables.kernel_parameters import path_of
 from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.own_files import header, own_file
-from orchestrator.hosts.tunables.standing import Part, judged
-from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, ValueChange
+from orchestrator.model.tuning import Change, TuningProfile, TuningSetting, ValueChange
 
 KEY: Final = "vm.nr_hugepages"
 _FOLDERS: Final = ("/etc/elasticsearch/jvm.options.d/", "/etc/opensearch/jvm.options.d/")
@@ -31,7 +31,7 @@ _MOST: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JvmHugePages:
+class JvmHugePages(Tunable):
     """At least this many huge pages, and the JVM option to use them."""
 
     name: str = "jvm.huge_pages"
@@ -57,52 +57,40 @@ class JvmHugePages:
         """The pages; the option is in a file."""
         return shlex.join(["at_least", KEY, str(setting.wanted)])
 
-    def supported(self, facts: HostFacts) -> str | None:
-        """Elasticsearch has the folder from 7.7 on; a store without it keeps its options elsewhere."""
-        if _folder(facts) is None and not _unread(facts):
-            return f"there is no {' or '.join(_FOLDERS)}: the JVM's options cannot be added to"
-        return None if facts.text(path_of(KEY)) is not None else f"this kernel has no {KEY}"
-
-    def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """The pages, and the option."""
-        wanted, found, trouble = str(setting.wanted), _pages(facts), _trouble(facts, setting)
-        options = _options_file(facts)
-        parts = (
-            Part(
-                of="kernel",
-                wanted=f"at least {wanted} pages",
-                found=f"{found} pages" if found else "",
-                running=None if found is None or trouble else _least(found, wanted),
-                detail=trouble,
-            ),
-            Part(
-                of="JVM",
-                wanted=_OPTION,
-                found=f"{_OPTION}, from the next start on" if options else "not set",
-                at_boot=f"{_OPTION} by {options}" if options else "not set",
-                running=options is not None or (None if _unread(facts) else False),
-            ),
-        )
-        return judged(self, facts, setting, profile, parts)
-
-    def apply(
-        self,
-        facts: HostFacts,
-        setting: TuningSetting,
-        profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
-    ) -> tuple[Change, ...]:
+    def parts(self, facts: HostFacts, setting: TuningSetting, _: TuningProfile) -> Iterator[Part | Absent]:
         """The pages first: without them the option does no more than print a warning."""
-        folder, found, wanted = _folder(facts), _pages(facts), str(setting.wanted)
-        if folder is None or found is None or _trouble(facts, setting):
-            return ()
-        changes: list[Change] = []
-        if not _least(found, wanted):
-            changes.append(ValueChange(path=path_of(KEY), found=found, wanted=wanted))
-        if _options_file(facts) is None:
-            text = f"{header(self.name)}{_OPTION}\n"
-            file = own_file(facts, f"{folder}{_FILE}", text)
-            changes += [] if file is None else [file]
-        return tuple(changes)
+        path, wanted, folder, unread = path_of(KEY), str(setting.wanted), _folder(facts), _unread(facts)
+        if folder is None and not unread:  # Elasticsearch has it from 7.7 on
+            yield Absent(why=f"there is no {' or '.join(_FOLDERS)}: the JVM's options cannot be added to")
+            return
+        if facts.text(path) is None:
+            yield Absent(why=f"this kernel has no {KEY}")
+            return
+        found, trouble, options = _pages(facts), _trouble(facts, setting), _options_file(facts)
+        possible = folder is not None and found is not None and not trouble
+        enough = found is not None and int(found) >= int(wanted)
+        pages, option = list[Change](), list[Change]()
+        if possible and not enough:
+            pages.append(ValueChange(path=path, found=found or "", wanted=wanted))
+        if possible and options is None:
+            file = own_file(facts, f"{folder}{_FILE}", f"{header(self.name)}{_OPTION}\n")
+            option += [] if file is None else [file]
+        yield Part(
+            of="kernel",
+            wanted=f"at least {wanted} pages",
+            found=f"{found} pages" if found else "",
+            running=None if found is None or trouble else enough,
+            detail=trouble,
+            changes=tuple(pages),
+        )
+        yield Part(
+            of="JVM",
+            wanted=_OPTION,
+            found=f"{_OPTION}, from the next start on" if options else "not set",
+            at_boot=f"{_OPTION} by {options}" if options else "not set",
+            running=options is not None or (None if unread else False),
+            changes=tuple(option),
+        )
 
 
 def _folder(facts: HostFacts) -> str | None:
@@ -141,10 +129,6 @@ def _trouble(facts: HostFacts, setting: TuningSetting) -> str:
     if needed > facts.memory * _MOST:
         return f"{setting.wanted} pages of {size[1]} kB are more than {_MOST:.0%} of this host's memory"
     return ""
-
-
-def _least(value: str, wanted: str) -> bool:
-    return is_number(value) and int(value) >= int(wanted)
 
 
 JVM_HUGE_PAGES: Final = JvmHugePages()

@@ -1,8 +1,7 @@
 """Limits of the node's own service: open files, and memory that it may lock. They count at its next start.
 
 - **systemd** reads them from the unit, its template, all drop-ins and its own defaults: `systemctl show` has
-the
-  result. A drop-in of this program is the last one, then a daemon-reload. PAM's files are ignored.
+  the result. A drop-in of this program is the last one, then a daemon-reload. PAM's files are ignored.
 - **init scripts** (RHEL 6) get them from PAM if they change the user with `su` or `runuser`: a file in
   `/etc/security/limits.d` for the user with the service's name. The file has no effect on a script that
   calls `ulimit` itself: Elasticsearch's takes MAX_OPEN_FILES and MAX_LOCKED_MEMORY from `/etc/sysconfig`.
@@ -15,16 +14,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.own_files import first_that_holds, header, in_order, own_file
-from orchestrator.hosts.tunables.standing import Part, judged
-from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.tunables.own_files import header, own_file
+from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
 from orchestrator.model.host_facts import HostFacts, InitSystem
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import Change, Reload, TunableState, TuningProfile, TuningSetting
+from orchestrator.model.tuning import FileChange, Reload, TuningProfile, TuningSetting
 
 _FOLDER: Final = "/etc/systemd/system/{unit}.service.d"
 _LIMITS: Final = "/etc/security/limits.conf"
@@ -40,9 +38,13 @@ class _Limit:
     value: str | None = None
     unsure: str = ""
 
+    def holds(self, least: float) -> bool:
+        """Whether it is set, and high enough."""
+        return self.value is not None and _amount(self.value) >= least
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceLimit:
+class ServiceLimit(Tunable):
     """One limit.
 
     Attributes:
@@ -63,10 +65,6 @@ class ServiceLimit:
         """Our drop-in, and PAM's files; the unit's limits are read on every host."""
         return Reads(files=(f"{_FOLDER}/*.conf", _LIMITS, "/etc/security/limits.d/*.conf"))
 
-    def line(self, setting: TuningSetting) -> str:  # noqa: ARG002  (every tunable has this shape)
-        """None: its own file sets it."""
-        return ""
-
     def valid(self, setting: TuningSetting) -> str | None:
         """A number, or `unlimited` where that makes sense."""
         wanted = setting.wanted
@@ -76,58 +74,39 @@ class ServiceLimit:
             return None
         return "must be a whole number" + (" of bytes, or unlimited" if self.endless else "")
 
-    def supported(self, facts: HostFacts) -> str | None:
-        """It is the limit of a service."""
-        if not facts.unit or facts.init is InitSystem.OTHER:
-            return "the node has no service of systemd, and no init script"
-        return None
-
-    def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
+    def parts(self, facts: HostFacts, setting: TuningSetting, _: TuningProfile) -> Iterator[Part | Absent]:
         """The limit that the service will have at its next start."""
-        found = self._found(facts)
-        right = (
-            None if found.unsure else found.value is not None and _least(found.value, self._wanted(setting))
-        )
-        part = Part(
-            wanted="unlimited" if setting.wanted in _ENDLESS else f"at least {setting.wanted}",
+        if not facts.unit or facts.init is InitSystem.OTHER:
+            yield Absent(why="the node has no service of systemd, and no init script")
+            return
+        found, least, endless = self._found(facts), _amount(str(setting.wanted)), setting.wanted in _ENDLESS
+        right = None if found.unsure else found.holds(least)
+        file = self._file(facts, setting, least) if right is False else None
+        yield Part(
+            wanted="unlimited" if endless else f"at least {setting.wanted}",
             found="not set" if found.value is None else f"{found.value}, from the next start on",
             at_boot="not set" if found.value is None else found.value,
             running=right,
             detail=found.unsure or self._detail(facts, right=right is True),
+            changes=() if file is None or file.found == file.wanted else (file,),
         )
-        return judged(self, facts, setting, profile, (part,))
 
-    def apply(
-        self,
-        facts: HostFacts,
-        setting: TuningSetting,
-        profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
-    ) -> tuple[Change, ...]:
-        """A drop-in of this program, or a file for PAM; no change if the limit is high enough."""
-        if self.supported(facts) is not None or self._found(facts).unsure:
-            return ()
+    def _file(self, facts: HostFacts, setting: TuningSetting, least: float) -> FileChange | None:
+        """A drop-in of this program, or a file for PAM, where the last line counts."""
+        unit, wanted, endless = facts.unit, str(setting.wanted), setting.wanted in _ENDLESS
+        if facts.init is InitSystem.SYSTEMD:
+            text = f"{header(self.name)}[Service]\n{self.option}={'infinity' if endless else wanted}\n"
+            return own_file(facts, self._drop_in(unit), text, Reload.SYSTEMD)
+        amount = "unlimited" if endless else str(math.ceil(int(wanted) / self.step))
+        text = f"{header(self.name)}{unit} - {self.item} {amount}\n"
+        for rank in ("90", "zz"):  # the second where a file of others comes after the first
+            path = f"/etc/security/limits.d/{rank}-orchestrate-{self.name}.conf"
+            if self._found(replace(facts, files={**facts.files, path: text})).holds(least):
+                return own_file(facts, path, text)
+        return None
 
-        def holds(later: HostFacts) -> bool:
-            found = self._found(later)
-            return found.value is not None and _least(found.value, self._wanted(setting))
-
-        unit, wanted = _unit(facts), str(setting.wanted)
-        if facts.init is InitSystem.SYSV:
-            amount = "unlimited" if wanted in _ENDLESS else str(math.ceil(int(wanted) / self.step))
-            text = f"{header(self.name)}{unit} - {self.item} {amount}\n"
-            paths = [f"/etc/security/limits.d/{rank}-orchestrate-{self.name}.conf" for rank in ("90", "zz")]
-            return first_that_holds(facts, (own_file(facts, path, text) for path in paths), holds)
-        found = self._found(facts)
-        if found.value is None or _least(found.value, self._wanted(setting)):
-            return ()
-        amount = "infinity" if wanted in _ENDLESS else wanted
-        text = f"{header(self.name)}[Service]\n{self.option}={amount}\n"
-        path = f"{_FOLDER.replace('{unit}', unit)}/zz-orchestrate-{self.name}.conf"
-        file = own_file(facts, path, text, Reload.SYSTEMD)
-        return () if file is None or file.found == text else (file,)
-
-    def _wanted(self, setting: TuningSetting) -> float:
-        return _amount(str(setting.wanted))
+    def _drop_in(self, unit: str) -> str:
+        return f"{_FOLDER.replace('{unit}', unit)}/zz-orchestrate-{self.name}.conf"
 
     def _found(self, facts: HostFacts) -> _Limit:
         if facts.init is InitSystem.SYSTEMD:
@@ -135,27 +114,24 @@ class ServiceLimit:
             shown = f"systemd shows no limits of {facts.unit}.service" if value is None else ""
             return _Limit(value=_named(value), unsure=shown)
         found = _Limit()
-        for path, text in self._files(facts):
+        folder = facts.matching("/etc/security/limits.d/", ".conf")
+        # In the order in which PAM reads them. A pattern whose files were not read comes last.
+        for path in (_LIMITS, *sorted(folder, key=lambda one: ("*" in one, one))):
+            text = facts.text(path)
             if isinstance(text, Unknown):
                 found = _Limit(value=found.value, unsure=f"{path} could not be read: {text.reason}")
                 continue
-            value = self._of_pam(text, facts)
+            value = self._of_pam(text or "", facts.unit)
             if value is not None:
                 found = _Limit(value=value)
         return found
 
-    def _files(self, facts: HostFacts) -> Iterator[tuple[str, str | Unknown]]:
-        text = facts.text(_LIMITS)
-        if text is not None:
-            yield _LIMITS, text
-        yield from in_order(facts, "/etc/security/limits.d", ".conf")
-
-    def _of_pam(self, text: str, facts: HostFacts) -> str | None:
+    def _of_pam(self, text: str, unit: str) -> str | None:
         found: str | None = None
         for line in text.splitlines():
             fields = line.partition("#")[0].split()
             # Lines for all (`*`) are skipped: a line for the user takes precedence over them, at any place.
-            if len(fields) != _FIELDS or fields[0] != _unit(facts) or fields[2] != self.item:
+            if len(fields) != _FIELDS or fields[0] != unit or fields[2] != self.item:
                 continue
             if fields[1] in {"-", "soft"}:
                 number = fields[3]
@@ -164,10 +140,10 @@ class ServiceLimit:
 
     def _detail(self, facts: HostFacts, *, right: bool) -> str:
         if facts.init is not InitSystem.SYSV:
-            ours = f"{_FOLDER.replace('{unit}', _unit(facts))}/zz-orchestrate-{self.name}.conf"
+            ours = self._drop_in(facts.unit)
             written = isinstance(facts.text(ours), str)
             return f"{ours} is there: a file after it sets another limit" if written and not right else ""
-        unit = _unit(facts)
+        unit = facts.unit
         return (
             f"for the user {unit}, where its init script goes through PAM (su, runuser); a `ulimit` in"
             f" the script or in /etc/sysconfig/{unit} comes after it"
@@ -177,14 +153,6 @@ class ServiceLimit:
 def _named(value: str | None) -> str | None:
     """Versions of systemd before 231 show no limit as a number of 64 bits."""
     return "infinity" if value == "18446744073709551615" else value
-
-
-def _unit(facts: HostFacts) -> str:
-    return facts.unit.removesuffix(".service")
-
-
-def _least(value: str, wanted: float) -> bool:
-    return _amount(value) >= wanted
 
 
 def _amount(value: str) -> float:

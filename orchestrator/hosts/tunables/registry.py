@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.hosts.asked import defect
+from orchestrator.hosts.tunables.disks import IO_SCHEDULER, READ_AHEAD, REQUESTS
 from orchestrator.hosts.tunables.erlang import ERLANG_SCHEDULERS
 from orchestrator.hosts.tunables.huge_pages import DEFRAG, ENABLED, KHUGEPAGED_DEFRAG
-from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER
 from orchestrator.hosts.tunables.jvm import JVM_HUGE_PAGES
 from orchestrator.hosts.tunables.kernel_parameters import PARAMETERS
 from orchestrator.hosts.tunables.limits import LOCKED_MEMORY, OPEN_FILES
-from orchestrator.hosts.tunables.queues import READ_AHEAD, REQUESTS
 from orchestrator.hosts.tunables.services import SERVICES
-from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tunables.tunable import Reads, Tunable, unchanged
 from orchestrator.hosts.tuning import boot
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Unknown
@@ -53,8 +53,6 @@ RULES: Final[Mapping[str, Callable[[TuningSetting], str | None]]] = {
 BOOT_READS: Final = Reads(files=boot.FILES, services=boot.SERVICES)
 """What is read of the next boot."""
 
-_Check = Callable[[Tunable, HostFacts, TuningSetting, TuningProfile], TunableState]
-
 
 def in_order(
     profile: TuningProfile, tunables: Mapping[str, Tunable] = TUNABLES
@@ -76,7 +74,7 @@ def compare(
     place: boot.Place,
     *,
     tunables: Mapping[str, Tunable] = TUNABLES,
-    check: _Check | None = None,
+    redact: Callable[[str], str] = str,
 ) -> HostTuning:
     """The state of a host against a profile: the next boot, then each tunable in order.
 
@@ -85,20 +83,20 @@ def compare(
         profile: the wanted settings.
         place: of the node's part of the boot script.
         tunables: by name.
-        check: in place of `Tunable.check`, to handle its defects.
+        redact: removes secrets from texts for people; changes stay exact, as they are sent.
     """
     moved = boot.data_moved(facts, place)
     if moved:
         facts = replace(facts, devices=Unknown(reason=moved))
-    ask = check or _check
     kept, written = boot.lines_at_boot(facts, place), boot.lines_of_part(facts, place)
     states: list[TunableState] = []
     lines: list[str] = []
     for tunable, setting in in_order(profile, tunables):
         if tunable is None:
-            states.append(unread(setting, f"there is no tunable named {setting.tunable}"))
+            why = f"there is no tunable named {setting.tunable}"
+            states.append(unchanged(setting, Verdict.UNKNOWN, why))
             continue
-        state, line = ask(tunable, facts, setting, profile), tunable.line(setting)
+        state, line = _check(tunable, facts, setting, profile, redact), tunable.line(setting)
         # A value that cannot be read now is neither added to the part nor taken out of it, on or off.
         known = state.verdict in {Verdict.OK, Verdict.DRIFT} or line in written
         if line and known and state.verdict is not Verdict.NOT_APPLICABLE:
@@ -114,25 +112,18 @@ def compare(
     return HostTuning(states=(*([of_boot_itself] if of_boot_itself else []), *states), part=part)
 
 
-def unread(setting: TuningSetting, why: str) -> TunableState:
-    """The state of a tunable that could not be read."""
-    wanted = (
-        setting.wanted
-        if isinstance(setting.wanted, str)
-        else ", ".join(map(": ".join, setting.wanted.items()))
-    )
-    return TunableState(
-        tunable=setting.tunable,
-        wanted=wanted,
-        running="",
-        at_boot="",
-        verdict=Verdict.UNKNOWN,
-        detail=why,
-        on_failure=setting.on_failure,
-    )
-
-
 def _check(
-    tunable: Tunable, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
+    tunable: Tunable,
+    facts: HostFacts,
+    setting: TuningSetting,
+    profile: TuningProfile,
+    redact: Callable[[str], str],
 ) -> TunableState:
-    return tunable.check(facts, setting, profile)
+    """The state of one tunable; a defect in one tunable does not affect the others."""
+    try:
+        state = tunable.check(facts, setting, profile)
+    except Exception as error:  # noqa: BLE001  (see `defect`)
+        state = unchanged(setting, Verdict.UNKNOWN, defect(error))
+    return replace(
+        state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
+    )

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.hosts.tunables.devices import QueueTunable
-from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER, chosen
-from orchestrator.hosts.tunables.queues import READ_AHEAD, REQUESTS
+from orchestrator.hosts.tunables.disks import IO_SCHEDULER, READ_AHEAD, REQUESTS, QueueTunable, chosen
 from orchestrator.model.host_facts import BlockDevice, HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TunableState, ValueChange, Verdict, Wanted

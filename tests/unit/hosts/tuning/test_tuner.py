@@ -16,18 +16,15 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.tunables.registry import TUNABLES
-from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tunables.tunable import Part, Reads, Tunable
 from orchestrator.hosts.tuner import Tuner
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
-    Change,
     FileChange,
     HostTuning,
     OnFailure,
-    TunableState,
     TuningProfile,
     TuningSetting,
     ValueChange,
@@ -115,7 +112,7 @@ def test_a_state_that_cannot_be_read_is_no_defect(tree: ChangingHost) -> None:
     assert found.reason == "host of es1: state file state.db: another process has kept it locked for 10 s"
 
 
-class Unwell:
+class Unwell(Tunable):
     """A tunable with a defect."""
 
     name = "unwell"
@@ -124,17 +121,8 @@ class Unwell:
     def valid(self, _: TuningSetting) -> str | None:
         return None
 
-    def supported(self, _: HostFacts) -> str | None:
-        return None
-
-    def check(self, *_: object) -> TunableState:
+    def parts(self, *_: object) -> tuple[Part, ...]:
         raise ZeroDivisionError("of a token=abcdef")
-
-    def apply(self, *_: object) -> tuple[Change, ...]:
-        return ()
-
-    def line(self, _: TuningSetting) -> str:
-        return ""
 
 
 def test_a_defect_in_a_tunable_is_its_own_and_a_name_that_none_has_is_unknown(tree: ChangingHost) -> None:
