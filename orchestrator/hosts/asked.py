@@ -29,6 +29,7 @@ class _Asked:
     verb: Verb
     job: Job | None = None
     next_start: Launch | None = None
+    ended: bool = False
     noticed: bool = False
 
 
@@ -52,26 +53,23 @@ class AskedJobs:
         """
         with self._lock:
             before = self._asked.get(node)
-            if verb is Verb.START and before is not None and _going_on(before):
+            if verb is Verb.START and before is not None and not before.ended:
                 if before.verb is Verb.STOP:
                     before.next_start = launch
                 return before.verb
             asked = _Asked(verb=verb)
             self._asked[node] = asked
-        job = launch(lambda: self._ended(node, asked))
-        if isinstance(job, Unreachable):
+        job: Job | Unreachable | None = None
+        try:
+            job = launch(lambda: self._ended(node, asked))
+        finally:  # also if it raises: a start that never began must not be joined by the next one
             with self._lock:
-                if self._asked.get(node) is asked:
-                    del self._asked[node]
-            return job
-        asked.job = job
+                if job is None or isinstance(job, Unreachable):
+                    if self._asked.get(node) is asked:
+                        del self._asked[node]
+                else:
+                    asked.job = job
         return job
-
-    def under_way(self, node: NodeName) -> Verb | None:
-        """The verb under way; None if there is none."""
-        with self._lock:
-            asked = self._asked.get(node)
-            return asked.verb if asked is not None and _going_on(asked) else None
 
     def unnoticed_end(self, node: NodeName) -> bool:
         """Whether a job ended since the node was last observed."""
@@ -118,11 +116,14 @@ class AskedJobs:
 
     def _ended(self, node: NodeName, asked: _Asked) -> None:
         with self._lock:
+            asked.ended = True
             launch, asked.next_start = asked.next_start, None
             current = self._asked.get(node) is asked
-        if launch is not None and current:
-            self.launch(node, Verb.START, launch)
-        self._ring()
+        try:
+            if launch is not None and current:
+                self.launch(node, Verb.START, launch)
+        finally:
+            self._ring()
 
 
 def _seen_with(holder: Holder, view: HostView) -> HostView:
@@ -156,4 +157,4 @@ def defect(error: Exception) -> str:
 
 
 def _going_on(asked: _Asked) -> bool:
-    return asked.job is None or asked.job.poll() is None
+    return not asked.ended and (asked.job is None or asked.job.poll() is None)
