@@ -256,34 +256,29 @@ class ThreadedJob:
     """A job with its own thread that reads the output, so that a full pipe never blocks the command.
 
     Args:
-        name: of the thread.
         work: reads until the command ends or its limit runs out; raises nothing.
         abort: makes `work` end soon.
         ended: called when the job has ended.
-        keep: bytes of standard output to keep.
-        streams: what has been read already; None = nothing.
+        streams: gets what `work` reads.
     """
 
     def __init__(
         self,
-        name: str,
-        work: Callable[[Streams], Ended],
+        work: Callable[[], Ended],
         abort: Callable[[], None],
         ended: Callable[[], None] | None,
-        *,
-        keep: int = KEPT_BYTES,
-        streams: Streams | None = None,
+        streams: Streams,
     ) -> None:
-        self._streams = streams or Streams(keep)
+        self._streams = streams
         self._over = threading.Event()
         self._end: Ended | None = None
         self._work, self._abort, self._ended = work, abort, ended
         # A daemon thread: a peer that hangs must never keep the program from exiting.
-        threading.Thread(target=self._listen, name=name, daemon=True).start()
+        threading.Thread(target=self._listen, name="job", daemon=True).start()
 
     def _listen(self) -> None:
         try:
-            self._end = self._work(self._streams)
+            self._end = self._work()
         finally:
             if self._end is None:  # a defect in `work`: a waiting caller still needs an end
                 self._end = self._streams.lost("the reading of its output failed", timed_out=False)

@@ -60,21 +60,24 @@ class LocalConnection:
             process = Process(argv, environment=self._environment, stdin=stdin, clock=self._clock)
         except OSError as error:
             return Unreachable(trouble=Trouble.SETTINGS, reason=f"cannot run a command here: {error}")
-        deadline = self._clock() + timeout
+        deadline, streams = self._clock() + timeout, Streams(keep)
 
-        def work(streams: Streams) -> Ended:
-            process.feed()
-            over = process.read(streams.stdout, streams.stderr, deadline)
-            if not over:
-                process.kill()
-            code = process.end()
+        def work() -> Ended:
+            over = False
+            try:
+                process.feed()
+                over = process.read(streams.stdout, streams.stderr, deadline)
+            finally:
+                if not over:
+                    process.kill()
+                code = process.end()
             if not over:
                 return streams.lost(f"no end within {timeout:g} s; its processes were killed", timed_out=True)
             if code < 0:
                 return streams.lost("the command was killed by a signal", timed_out=False)
             return streams.result(code)
 
-        return ThreadedJob(f"local-{process.pid}", work, process.kill, ended, keep=keep)
+        return ThreadedJob(work, process.kill, ended, streams)
 
     def drop(self) -> None:
         """Do nothing: there is no connection to drop."""

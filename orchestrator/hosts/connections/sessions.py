@@ -10,9 +10,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from orchestrator.hosts.connection import Trouble, UnknownKey, Unreachable
+from orchestrator.hosts.connection import (
+    KEPT_BYTES,
+    Ended,
+    Job,
+    Outcome,
+    Streams,
+    ThreadedJob,
+    Trouble,
+    UnknownKey,
+    Unreachable,
+    end_of,
+)
 from orchestrator.model.reading import Seconds
 
 SESSIONS_PER_CONNECTION: Final = 8
@@ -141,3 +153,90 @@ class Sessions(Generic[L]):
     def _links(self) -> tuple[L, ...]:
         with self._room:
             return tuple(self._in_use)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One command to run; its standard input may hold a secret and is never shown."""
+
+    command: str
+    stdin: str | None = field(repr=False)
+    timeout: Seconds
+    keep: int
+
+
+class Session(Protocol):
+    """An open session for one command."""
+
+    @property
+    def streams(self) -> Streams:
+        """The output that was read."""
+        ...
+
+    def attend(self) -> Ended:
+        """Run the command to its end or its limit, and close the session."""
+        ...
+
+    def abort(self) -> None:
+        """Make `attend` end soon; release everything if it has not begun."""
+        ...
+
+
+class SessionConnection(Generic[L]):
+    """Runs commands on one host, a session each.
+
+    Args:
+        sessions: on the host; other nodes of the host may use its connections too.
+        begin: opens a session for a command; raises `LinkError` if certainly nothing was sent.
+    """
+
+    def __init__(self, sessions: Sessions[L], begin: Callable[[L, Order], Session]) -> None:
+        self._sessions, self._begin = sessions, begin
+
+    def run(
+        self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
+    ) -> Outcome:
+        """Run a command line to its end; past the limit its session is closed and the result is `Lost`."""
+        order = Order(command=command, stdin=stdin, timeout=timeout, keep=keep)
+        return end_of(self._start(order, patience=PATIENCE_SECONDS), timeout)
+
+    def start(
+        self,
+        command: str,
+        *,
+        timeout: Seconds,
+        stdin: str | None = None,
+        ended: Callable[[], None] | None = None,
+        keep: int = KEPT_BYTES,
+    ) -> Job | Unreachable:
+        """Start a command line and read its output in a thread."""
+        return self._start(Order(command=command, stdin=stdin, timeout=timeout, keep=keep), ended=ended)
+
+    def drop(self) -> None:
+        """Forget the connection; the next command makes a new one."""
+        self._sessions.drop()
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._sessions.close()
+
+    def _start(
+        self, order: Order, *, ended: Callable[[], None] | None = None, patience: Seconds = 0.0
+    ) -> Job | Unreachable:
+        try:
+            link, session = self._sessions.open(lambda link: self._begin(link, order), patience=patience)
+        except LinkError as error:
+            return error.unreachable
+
+        def work() -> Ended:
+            try:
+                return session.attend()
+            finally:
+                self._sessions.end(link)
+
+        try:
+            return ThreadedJob(work, session.abort, ended, session.streams)
+        except BaseException:  # no thread could be started
+            session.abort()
+            self._sessions.end(link)
+            raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -14,9 +13,9 @@ from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts.connection import Trouble
-from orchestrator.hosts.connections.openssh.commands import OpensshConnection
+from orchestrator.hosts.connections.openssh.commands import begin
 from orchestrator.hosts.connections.openssh.master import Master, Target, configuration, end_master
-from orchestrator.hosts.connections.sessions import LinkError, Sessions
+from orchestrator.hosts.connections.sessions import LinkError, SessionConnection, Sessions
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.reading import Seconds
 
@@ -45,7 +44,7 @@ class OpensshHosts:
         self._jumps: dict[str, threading.Lock] = {}
         self._reached: set[str] = set()
 
-    def to(self, settings: HostSettings) -> OpensshConnection:
+    def to(self, settings: HostSettings) -> SessionConnection[Master]:
         """The connection to a host; nothing is sent until it is used.
 
         Raises:
@@ -59,9 +58,8 @@ class OpensshHosts:
                 return Master(target, folder, limits, alone=self._alone, clock=self._clock, wait=self._wait)
 
             self._sessions[target] = Sessions(make, settings.address)
-        limits = settings.limits
-        within = limits.connect + limits.banner
-        return OpensshConnection(self._sessions[target], begins_within=within, clock=self._clock)
+        within = settings.limits.connect + settings.limits.banner
+        return SessionConnection(self._sessions[target], partial(begin, within=within, clock=self._clock))
 
     def close(self) -> None:
         """End all connections, those to jump hosts last, and remove the folder."""
@@ -69,7 +67,8 @@ class OpensshHosts:
             sessions.close()
         if self._folder is None:
             return
-        sockets = [path for path in self._folder.iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
+        # A connection that ends by itself removes its socket at any moment.
+        sockets = [path for path in self._folder.iterdir() if path.is_socket()]
         work = {str(path): partial(end_master, path, self._clock) for path in sockets}
         in_parallel(work, timeout=_END_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)

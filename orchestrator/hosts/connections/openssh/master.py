@@ -19,6 +19,7 @@ from typing import Final
 
 from orchestrator.hosts.connection import Captured, Trouble
 from orchestrator.hosts.connections.attempts import with_attempts
+from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
 from orchestrator.hosts.connections.local import kept_variables
 from orchestrator.hosts.connections.openssh.messages import NO_MASTER, diagnosed
 from orchestrator.hosts.connections.process import Process
@@ -27,8 +28,6 @@ from orchestrator.hosts.settings import Limits
 from orchestrator.model.reading import Seconds
 
 PERSIST_SECONDS: Final = 90
-MAX_JUMPS: Final = 8
-"""More jumps than this are a cycle in the configuration."""
 _EXIT_SECONDS: Final = 3.0
 _FORCED: Final = (
     "BatchMode=yes",
@@ -222,13 +221,7 @@ class Master:
 
 def jump_words(spec: str) -> tuple[str, ...]:
     """`[user@]host[:port]` of a ProxyJump as arguments of `ssh`, the host last."""
-    user, _, rest = spec.strip().removeprefix("ssh://").rpartition("@")
-    host, port = rest, ""
-    if rest.startswith("["):
-        host, _, port = rest[1:].partition("]")
-        port = port.removeprefix(":")
-    elif rest.count(":") == 1:
-        host, _, port = rest.partition(":")
+    user, host, port = split_jump(spec)
     return (*(("-l", user) if user else ()), *(("-p", port) if port else ()), host)
 
 

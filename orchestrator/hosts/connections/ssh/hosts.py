@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orchestrator.hosts.connection import Trouble
-from orchestrator.hosts.connections.sessions import LinkError, Sessions
-from orchestrator.hosts.connections.ssh.commands import SshConnection
+from orchestrator.hosts.connections.sessions import LinkError, SessionConnection, Sessions
+from orchestrator.hosts.connections.ssh.commands import ChannelSession
 from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
 from orchestrator.hosts.connections.ssh.link import Link
 from orchestrator.hosts.connections.ssh.route import Route, find_route
@@ -30,7 +30,7 @@ class SshHosts:
         self._sessions: dict[Route, Sessions[Link]] = {}
         self._routes: dict[tuple[object, ...], Route] = {}
 
-    def to(self, settings: HostSettings) -> SshConnection:
+    def to(self, settings: HostSettings) -> SessionConnection[Link]:
         """The connection to a host; nothing is sent until it is used.
 
         Raises:
@@ -45,7 +45,9 @@ class SshHosts:
             self._sessions[route] = Sessions(
                 lambda: Link(route[-1], parent, limits, wait=self._wait), str(route[-1])
             )
-        return SshConnection(self._sessions[route], clock=self._clock)
+        return SessionConnection(
+            self._sessions[route], lambda link, order: ChannelSession(link, order, self._clock)
+        )
 
     def close(self) -> None:
         """Close all connections, those behind a jump host first."""

@@ -6,11 +6,12 @@ Pure: the route can be shown without connecting.
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import paramiko
 
+from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
 from orchestrator.hosts.connections.ssh.config_file import RouteError
 from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT, host_names
 from orchestrator.hosts.settings import HostSettings
@@ -19,8 +20,6 @@ DEFAULT_IDENTITIES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_
 _USER_KNOWN_HOSTS: Final = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _SYSTEM_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 MAX_PORT: Final = 65535
-MAX_JUMPS: Final = 8
-"""More jumps than this are a cycle in the configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class _Given:
     port: int | None = None
     user: str | None = None
     identities: tuple[str, ...] = ()
-    known_hosts: tuple[str, ...] = field(default=())
+    known_hosts: tuple[str, ...] = ()
     use_agent: bool = True
 
 
@@ -152,14 +151,7 @@ def _own_name() -> str:
 
 def _jump(spec: str, target: _Given) -> _Given:
     """Read `[user@]host[:port]`; the cluster file's key files and known hosts apply to the jump host too."""
-    uri = spec.removeprefix("ssh://")
-    user, _, rest = uri.rpartition("@")
-    host, port = rest, ""
-    if rest.startswith("["):
-        host, _, port = rest[1:].partition("]")
-        port = port.removeprefix(":")
-    elif rest.count(":") == 1:
-        host, _, port = rest.partition(":")
+    user, host, port = split_jump(spec)
     if not host:
         raise RouteError(f"ProxyJump {spec!r} of {target.alias} is not [user@]host[:port]")
     return _Given(
