@@ -12,40 +12,22 @@ from typing import Final
 
 from orchestrator.hosts import script
 
-UPTIME, BOOT, NOW, STAT, VMSTAT, BUDDY, LOAD, MEMORY = (
-    "uptime",
-    "boot-id",
-    "now",
-    "stat",
-    "vmstat",
-    "buddyinfo",
-    "loadavg",
-    "meminfo",
-)
-VALUES, NUMA, DISKS, NUMAD, PROCESSES, ERLANG = (
-    "values",
-    "numa",
-    "disks",
-    "numad.log",
-    "processes",
-    "erlang",
-)
-ALL: Final = (
-    UPTIME,
-    BOOT,
-    NOW,
-    STAT,
-    VMSTAT,
-    BUDDY,
-    LOAD,
-    MEMORY,
-    VALUES,
-    NUMA,
-    DISKS,
-    NUMAD,
-    PROCESSES,
-    ERLANG,
-)
+UPTIME: Final = "uptime"
+BOOT: Final = "boot-id"
+NOW: Final = "now"
+STAT: Final = "stat"
+VMSTAT: Final = "vmstat"
+BUDDY: Final = "buddyinfo"
+LOAD: Final = "loadavg"
+MEMORY: Final = "meminfo"
+VALUES: Final = "values"
+NUMA: Final = "numa"
+DISKS: Final = "disks"
+NUMAD: Final = "numad.log"
+PROCESSES: Final = "processes"
+ERLANG: Final = "erlang"
+"""Names of the parts, and of the files in a recorded folder."""
+
 ABSENT: Final = "(absent)"
 """Marks a file that does not exist, as opposed to a file that cannot be read."""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.hosts.tunables.choices import parse
 from orchestrator.model.diagnosis import Compaction, CpuUse, DiskUse, FreeZone, Reclaim
 from orchestrator.model.reading import Reading, Seconds, Unknown
 
@@ -96,14 +97,6 @@ def read_buddyinfo(text: str) -> Reading[tuple[FreeZone, ...]]:
     return zones or Unknown(reason="/proc/buddyinfo holds no zone")
 
 
-def read_chosen(text: str) -> tuple[str, tuple[str, ...]]:
-    """The word in brackets of `noop deadline [cfq]`, and all offered words; a bare word is in force."""
-    words = text.split()
-    chosen = next((word[1:-1] for word in words if word.startswith("[") and word.endswith("]")), None)
-    offered = tuple(word.strip("[]") for word in words)
-    return chosen if chosen is not None else (words[0] if len(words) == 1 else ""), offered
-
-
 def read_disks(text: str) -> Mapping[str, DiskCounters]:
     """Lines `name|rotational|scheduler|stat`, as in the script of `asking`; incomplete lines are skipped."""
     found = {}
@@ -113,12 +106,12 @@ def read_disks(text: str) -> Mapping[str, DiskCounters]:
             continue
         if any(whole(number) is None for number in numbers):
             continue
-        scheduler, offered = read_chosen(fields[2])
+        choices = parse(fields[2])
         found[fields[0]] = DiskCounters(
             name=fields[0],
             rotational={"1": True, "0": False}.get(fields[1].strip()),
-            scheduler=scheduler,
-            offered=offered,
+            scheduler=choices.current or "",
+            offered=choices.offered,
             sectors=int(numbers[2]) + int(numbers[6]),
             busy_ms=int(numbers[9]),
         )

@@ -11,6 +11,7 @@ from orchestrator.hosts.diagnosis import asking, counters
 from orchestrator.hosts.diagnosis.counters import CpuTimes, DiskCounters
 from orchestrator.hosts.diagnosis.numad_log import read_numad_log
 from orchestrator.hosts.script import Section, read_sections
+from orchestrator.hosts.tunables.choices import parse
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import DiskUse, ErlangUse, FreeZone, Numad, Signs, ThreadUse
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -241,7 +242,7 @@ def _huge_pages(values: Mapping[str, Reading[str]]) -> tuple[Reading[str], Readi
 
 
 def _word(value: Reading[str]) -> Reading[str]:
-    return value if isinstance(value, Unknown) else counters.read_chosen(value)[0]
+    return value if isinstance(value, Unknown) else parse(value).current or ""
 
 
 def _numad(answers: Mapping[str, Section], processes: Reading[str]) -> Reading[Numad]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import Final
 
 from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.manager import (
-    BY_ITSELF,
-    BY_SYSTEMD,
     SIMPLE_COMMAND,
+    ServiceManager,
     ServiceReading,
     Verb,
     by_text,
     short,
-    simple_and_not_done,
 )
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
@@ -23,14 +20,8 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
 
-class CommandLines:
+class CommandLines(ServiceManager):
     """Command lines of the cluster file, such as those of Riak."""
-
-    program: Final = None
-    reboots: Final = (BY_SYSTEMD, BY_ITSELF)
-    queues: Final = False
-    excludes: Final = False
-    exact: Final = False
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """The line with the node's name; behind sudo, one with operators of the shell needs a shell."""
@@ -71,10 +62,6 @@ class CommandLines:
         """A command line counts as allowed if its program exists."""
         del settings
         return f"command -v {shlex.quote(_first_word(command))}"
-
-    def did_nothing(self, line: str, output: str) -> bool:
-        """When a tool of one of the managers says so in a simple line."""
-        return simple_and_not_done(line, output)
 
 
 def plain_status(settings: HostSettings) -> str:

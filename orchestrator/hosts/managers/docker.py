@@ -6,13 +6,11 @@ import shlex
 from typing import Final
 
 from orchestrator.hosts.managers.manager import (
-    BY_ITSELF,
-    BY_SYSTEMD,
     Program,
+    ServiceManager,
     ServiceReading,
     Verb,
     short,
-    simple_and_not_done,
     unit,
 )
 from orchestrator.hosts.script import Section
@@ -26,14 +24,12 @@ _ENDED_WELL: Final = frozenset({0, 130, 143})
 """SIGINT and SIGTERM are requests to end: the JVM then exits with 128 and the signal's number."""
 
 
-class Docker:
+class Docker(ServiceManager):
     """Containers."""
 
-    program: Final = DOCKER
-    reboots: Final = (BY_SYSTEMD, BY_ITSELF)
-    queues: Final = False
-    excludes: Final = True
-    exact: Final = True
+    program = DOCKER
+    excludes = True
+    exact = True
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """A stop with the time that the container gets to end."""
@@ -73,7 +69,3 @@ class Docker:
         """An account that may read a container may stop it."""
         del command
         return self.status(settings)
-
-    def did_nothing(self, line: str, output: str) -> bool:
-        """When there is no such container, or no daemon that answers."""
-        return simple_and_not_done(line, output)

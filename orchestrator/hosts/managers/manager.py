@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings
@@ -83,53 +84,45 @@ BY_SYSTEMD: Final = Reboot(program=SYSTEMCTL, words=" reboot")
 BY_ITSELF: Final = Reboot(program=REBOOT)
 
 
-class ServiceManager(Protocol):
-    """One service manager."""
+class ServiceManager(ABC):
+    """One service manager.
 
-    @property
-    def program(self) -> Program | None:
-        """What takes its verbs; None if the command lines name it themselves."""
-        ...
+    Attributes:
+        program: what takes its verbs; None if the command lines name it themselves.
+        reboots: the ways to reboot its hosts; the first one that a host has is used.
+        queues: whether it accepts a job and answers at once, and keeps two jobs of a service apart.
+        excludes: whether it never runs two verbs of a service at once.
+        exact: whether its answer about a service changes exactly when the state does.
+    """
 
-    @property
-    def reboots(self) -> tuple[Reboot, ...]:
-        """The ways to reboot its hosts; the first one that a host has is used."""
-        ...
+    program: Program | None = None
+    reboots: tuple[Reboot, ...] = (BY_SYSTEMD, BY_ITSELF)
+    queues: bool = False
+    excludes: bool = False
+    exact: bool = False
 
-    @property
-    def queues(self) -> bool:
-        """Whether it accepts a job and answers at once, and keeps two jobs of a service apart."""
-        ...
-
-    @property
-    def excludes(self) -> bool:
-        """Whether it never runs two verbs of a service at once."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether its answer about a service changes exactly when the state does."""
-        ...
-
+    @abstractmethod
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """The command line of a verb without sudo, word for word as a sudoers file must contain it."""
-        ...
 
+    @abstractmethod
     def status(self, settings: HostSettings) -> str:
         """A shell line whose output and exit code give the state."""
-        ...
 
+    @abstractmethod
     def read(self, settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
         """Parse the answer to `status`; an answer that is not understood is `Unknown`."""
-        ...
 
+    @abstractmethod
     def may(self, settings: HostSettings, command: str) -> str:
         """A shell line that tests without sudo whether a command is allowed, without running it."""
-        ...
 
     def did_nothing(self, line: str, output: str) -> bool:
-        """Whether the output of a failed verb proves that it changed nothing."""
-        ...
+        """Whether the output of a failed verb proves that it changed nothing.
+
+        In a line of several commands, a later one may say so after an earlier one did something.
+        """
+        return SIMPLE_COMMAND.match(line) is not None and says_not_done(output)
 
 
 def unit(settings: HostSettings) -> str:
@@ -155,8 +148,3 @@ def by_text(settings: HostSettings, line: str, answer: Section) -> ServiceReadin
 def says_not_done(output: str) -> bool:
     """Whether a tool reports that it could not even address the service."""
     return _NOT_DONE.search(output) is not None
-
-
-def simple_and_not_done(line: str, output: str) -> bool:
-    """The same for a whole line: in one of several commands, a later one may say so after an earlier one."""
-    return SIMPLE_COMMAND.match(line) is not None and says_not_done(output)

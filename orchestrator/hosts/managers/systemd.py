@@ -9,6 +9,7 @@ from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.manager import (
     BY_SYSTEMD,
     SYSTEMCTL,
+    ServiceManager,
     ServiceReading,
     Verb,
     short,
@@ -35,14 +36,14 @@ _IN_DOUBT: Final = re.compile(
 _POLKIT: Final = "pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
 
 
-class Systemd:
+class Systemd(ServiceManager):
     """Units of systemd."""
 
-    program: Final = SYSTEMCTL
-    reboots: Final = (BY_SYSTEMD,)
-    queues: Final = True
-    excludes: Final = True
-    exact: Final = True
+    program = SYSTEMCTL
+    reboots = (BY_SYSTEMD,)
+    queues = True
+    excludes = True
+    exact = True
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """Without `--` before the unit: deployed sudoers files have the line word for word."""

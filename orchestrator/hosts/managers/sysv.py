@@ -8,12 +8,12 @@ from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.manager import (
     BY_ITSELF,
     Program,
+    ServiceManager,
     ServiceReading,
     Verb,
     by_text,
     says_not_done,
     short,
-    simple_and_not_done,
     unit,
 )
 from orchestrator.hosts.script import Section
@@ -26,14 +26,11 @@ _RUNNING, _DEAD_PID, _DEAD_LOCK, _STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
 
 
-class Sysv:
+class Sysv(ServiceManager):
     """Init scripts."""
 
-    program: Final = _SERVICE
-    reboots: Final = (BY_ITSELF,)
-    queues: Final = False
-    excludes: Final = False
-    exact: Final = False
+    program = _SERVICE
+    reboots = (BY_ITSELF,)
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """`service` takes no `--`."""
@@ -66,7 +63,3 @@ class Sysv:
         """Only root may."""
         del settings, command
         return sudo.IS_ROOT
-
-    def did_nothing(self, line: str, output: str) -> bool:
-        """When there is no such script."""
-        return simple_and_not_done(line, output)

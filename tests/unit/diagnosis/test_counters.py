@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.hosts.diagnosis import counters, recorded
 from orchestrator.hosts.diagnosis.numad_log import read_numad_log
+from orchestrator.hosts.tunables.choices import parse
 from orchestrator.model.reading import Unknown
 
 ZONED = {"dma": 0, "dma32": 1000, "normal": 9000, "movable": 0}
@@ -122,7 +123,7 @@ def test_the_word_in_force_is_the_one_in_brackets(subtests: pytest.Subtests) -> 
         ("", ""),
     ]:
         with subtests.test(text=text, chosen=chosen):
-            assert counters.read_chosen(text)[0] == chosen
+            assert (parse(text).current or "") == chosen
 
 
 def test_columns_of_sar_go_by_name_in_any_language_and_version() -> None:

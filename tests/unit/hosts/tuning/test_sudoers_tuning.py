@@ -18,8 +18,8 @@ from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tuning import boot_files
 from orchestrator.hosts.tuning.boot import Place
-from orchestrator.hosts.tuning_script import plain_commands
 from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
 
 ROOT = Path(__file__).parents[4]

@@ -16,7 +16,7 @@ from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
-from orchestrator.hosts.tuning_script import plain_commands, read_outcome, tuning_script
+from orchestrator.hosts.tuning_script import read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import (
@@ -30,6 +30,7 @@ from orchestrator.model.tuning import (
     ValueChange,
 )
 from tests.fakes.changing_host import ChangingHost, shells
+from tests.fakes.sudoers_lines import plain_commands
 
 PASSWORD = "open sesame"  # noqa: S105  (of a fake)
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
