@@ -16,6 +16,7 @@ from orchestrator.engine.state import GOING_UP_OR_DOWN, IN_HAND, RunState
 from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
     Moment,
+    Purpose,
     RebootHost,
     RunHook,
     SetReplicas,
@@ -164,7 +165,7 @@ def _changes_are_written_down_first(step: Step) -> Iterator[str]:
     action, state = step.sent, step.before
     if isinstance(action, WriteSettings):
         for change in action.changes:
-            if not _covered(state, change):
+            if not (_covered(state, change) or _restores(state, change, action.purpose)):
                 yield f"{change.key} ({change.level.value}) is set to {change.wanted} without a record"
     if isinstance(action, SetReplicas) and action.index_uuid not in state.unrestored.replicas:
         yield f"the replicas of {action.index} are changed and nothing says so"
@@ -173,6 +174,14 @@ def _changes_are_written_down_first(step: Step) -> Iterator[str]:
 def _covered(state: RunState, change: SettingChange) -> bool:
     debt = state.unrestored.settings.get((change.level, change.key))
     return debt is not None and change.wanted in (debt.wanted, debt.found)
+
+
+def _restores(state: RunState, change: SettingChange, purpose: Purpose) -> bool:
+    """Whether a setting that was absent is restored to its value in its place: before 5.0 it cannot go."""
+    debt = state.unrestored.settings.get((change.level, change.key))
+    if debt is None or debt.found is not None or purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK):
+        return False
+    return change.found == debt.wanted
 
 
 def _what_was_found_stays(step: Step) -> Iterator[str]:

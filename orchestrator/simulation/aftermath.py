@@ -47,7 +47,7 @@ def aftermath(world: World, before: Settings) -> Aftermath:
     changed = {
         (level, key): f"{key}: was {_said(before.get((level, key)))}, is {_said(after.get((level, key)))}"
         for level, key in sorted({*before, *after}, key=lambda each: (each[1], each[0].value))
-        if before.get((level, key)) != after.get((level, key))
+        if after.get((level, key)) not in (before.get((level, key)), _in_its_place(world, key, before, level))
     }
     allowed = {at for at in changed if _may_be(world, *at, before.get(at), after.get(at))}
     # The limits of a Riak node that was restarted are those of its files: nobody else has set them.
@@ -59,6 +59,12 @@ def aftermath(world: World, before: Settings) -> Aftermath:
         apart=tuple(n for n, node in world.nodes.items() if node.process and node.member_life is None),
         stopping=tuple(n for n, node in world.nodes.items() if node.service is ServiceState.STOPPING),
     )
+
+
+def _in_its_place(world: World, key: str, before: Settings, level: Level) -> SettingValue | None:
+    """What a setting that was absent is restored to, where none can become absent again."""
+    found = before.get((level, key))
+    return found if found is not None or world.ways.resets else world.files.get(key)
 
 
 def _may_be(

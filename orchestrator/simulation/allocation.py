@@ -16,7 +16,6 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     INITIAL_PRIMARIES,
     bytes_of,
 )
-from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
@@ -55,12 +54,12 @@ def reroute(world: Ground) -> None:
     """Assign every copy that may be assigned now."""
     if world.master is None:
         return
-    of_cluster, crowd = str(world.effective(ALLOCATION) or "all"), None
+    crowd = None
     for index, shard in shards_of(world):
         for copy in sorted(shard.copies, key=_unassigned_since):
             if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
-            if not enabled(copy, index.allocation_enable or of_cluster):
+            if not enabled(world, index, copy):
                 shard.never = shard.never or copy.from_snapshot is not None
                 continue
             if shard.never:
@@ -87,8 +86,11 @@ def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd)
             _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
         return place
     limit = count_of(world, INITIAL_PRIMARIES, 4)
-    for place in shard.on_disk:
-        there = world.nodes[place].joined and shard.on_disk[place] in shard.in_sync
+    # Without in-sync sets any copy becomes the primary, the latest of those that are there.
+    by_age = sorted(shard.on_disk, key=lambda place: place in shard.missed_since)
+    for place in shard.on_disk if world.ways.in_sync else by_age:
+        known = not world.ways.in_sync or shard.on_disk[place] in shard.in_sync
+        there = world.nodes[place].joined and known
         if there and crowd.arriving[place] < limit:
             copy.allocation_id = shard.on_disk[place]
             _begin(world, shard, copy, place, seconds=_FROM_DISK_SECONDS, total=shard.size, reused=shard.size)
@@ -113,7 +115,7 @@ def _assign_replica(
     returning = [name for name in free if name in shard.on_disk]
     place = next((name for name in returning if crowd.arriving[name] < limit), None)
     if place is None and not returning:
-        if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay:
+        if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay * world.ways.delays:
             return None  # `left` has scheduled a reroute for the end of the delay
         candidate = crowd.emptiest(shard, free)
         place = candidate if candidate and crowd.arriving[candidate] < limit else None

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
+from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS, disables
 from orchestrator.model.cluster import CopyState, NodeName, ShardId
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.ways import Ways
 
 
 class Ground(Protocol):
@@ -25,6 +27,7 @@ class Ground(Protocol):
     recoveries: list[SimRecovery]
     story: list[tuple[Instant, str]]
     zone_attribute: str
+    ways: Ways
 
     def effective(self, key: str) -> SettingValue | None:
         """The value in force."""
@@ -59,15 +62,32 @@ def data_nodes(world: Ground) -> list[NodeName]:
     return [node.name for node in world.nodes.values() if node.joined and node.holds_data]
 
 
-def enabled(copy: SimCopy, enable: str) -> bool:
+def enabled(world: Ground, index: SimIndex, copy: SimCopy) -> bool:
     """The enable decider. The index's setting overrides the cluster's.
 
     A primary that is on some node's disk is never refused: where the decider says no, its allocation is
     forced (`canForceAllocatePrimary`).
     """
+    if world.ways.allocation_flags:
+        return _not_disabled(world, index, copy)
+    enable = index.allocation_enable or world.effective(ALLOCATION) or "all"
     if enable == "all":
         return True
     return copy.primary and (not copy.fresh or enable != "none")
+
+
+def _not_disabled(world: Ground, index: SimIndex, copy: SimCopy) -> bool:
+    """The same by flags: the primary of a new index has a flag of its own (`DisableAllocationDecider`)."""
+    if copy.primary:
+        return not (copy.fresh and disables(DISABLE_NEW, world.effective(DISABLE_NEW)))
+    return index.allocation_enable is None and replicas_go_anywhere(world)
+
+
+def replicas_go_anywhere(world: Ground) -> bool:
+    """Whether the cluster's settings let every copy be allocated."""
+    if world.ways.allocation_flags:
+        return not any(disables(key, world.effective(key)) for key in FLAGS.values())
+    return world.effective(ALLOCATION) == "all"
 
 
 def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:

@@ -12,7 +12,7 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
-from orchestrator.simulation.deciders import places_for, shards_of
+from orchestrator.simulation.deciders import places_for, replicas_go_anywhere, shards_of
 from orchestrator.simulation.facts import IN_DOUBT
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
@@ -60,7 +60,7 @@ def stop(world: World, node: SimNode) -> None:
     elif any(n.zone is None or n.zone != node.zone for n in elsewhere):
         world.violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
     _judge_quorum(world, node, others)
-    if world.effective(ALLOCATION) == "all" and not world.news(ALLOCATION):
+    if replicas_go_anywhere(world) and not world.news(ALLOCATION):
         world.violated(f"{name} is stopped with allocation on")
     away = [n.name for n in _missed(world) if n.name not in {*down, name}]
     for other in away:
@@ -102,7 +102,7 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
     others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
     others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
     blameless = others_failed or others_allow or world.agenda.now - sent >= IN_DOUBT
-    if world.effective(ALLOCATION) == "all" and not blameless:
+    if replicas_go_anywhere(world) and not blameless:
         world.violated(f"a late stop of {node.name} meets allocation on")
 
 

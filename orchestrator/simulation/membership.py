@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
@@ -118,10 +119,17 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
 
 
 def _check_majority(world: Electorate) -> None:
-    alive = sum(world.nodes[name].present for name in world.voters)
-    if world.master is not None and 2 * alive <= len(world.voters):
+    if world.master is not None and not _majority(world):
         world.changed(f"{world.master} steps down: no majority")
         world.master = None
+
+
+def _majority(world: Electorate) -> bool:
+    """Whether enough voters are present: by their configuration, else by `minimum_master_nodes`."""
+    alive = sum(world.nodes[name].present for name in world.voters)
+    if world.ways.voting_by_count:
+        return alive >= deciders.count_of(world, MINIMUM_MASTERS, 1)
+    return 2 * alive > len(world.voters)
 
 
 def elect(world: Electorate) -> None:
@@ -130,7 +138,7 @@ def elect(world: Electorate) -> None:
         return
     alive = sorted(name for name in world.voters if world.nodes[name].present)
     ready = [name for name in alive if name not in world.exclusions]
-    if 2 * len(alive) <= len(world.voters) or not ready:
+    if not _majority(world) or not ready:
         return
     # A node that stayed is preferred to one that has just come up.
     world.master = min(ready, key=lambda name: (world.nodes[name].began, name))
@@ -147,7 +155,10 @@ def elect(world: Electorate) -> None:
 
 
 def reconfigure(world: Electorate) -> None:
-    """Adjust the voting configuration to the members."""
+    """Adjust the voting configuration to the members. Without one, whoever may be elected votes."""
+    if world.ways.voting_by_count:
+        world.voters = {node.name for node in world.nodes.values() if Role.MASTER in node.roles}
+        return
     eligible = [
         node.name
         for node in world.nodes.values()

@@ -17,6 +17,7 @@ from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.simulation import allocation
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimShard
 from orchestrator.simulation.required import require
+from orchestrator.simulation.ways import ways_of
 from orchestrator.simulation.world import World
 
 _SIZE: Final = 1 << 30
@@ -36,7 +37,9 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
     world.distribution, world.version = view.distribution, view.state_version
     world.zone_attribute = policy.zone_attribute or world.zone_attribute
     world.may_lose_master = policy.accept_master_outage
-    _settings(world, require(seen.settings, "the settings"))
+    settings = require(seen.settings, "the settings")
+    world.ways = ways_of(view, settings)
+    _settings(world, settings)
     for node in view.nodes:
         _node(world, node, policy.zone_attribute)
     if view.voters is not None:
@@ -64,7 +67,7 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
 
 def _settings(world: World, settings: SettingsView) -> None:
     world.persistent, world.transient = dict(settings.persistent), dict(settings.transient)
-    world.files |= settings.files
+    world.files = {**(world.files if settings.resets else {}), **settings.files}
 
 
 def _node(world: World, node: Node, zone_attribute: str | None) -> None:

@@ -28,6 +28,7 @@ from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
 from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.ways import Ways
 from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
@@ -56,7 +57,11 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
 
 def _settings(world: World) -> SettingsView:
     return SettingsView(
-        persistent=dict(world.persistent), transient=dict(world.transient), files=dict(world.files)
+        persistent=dict(world.persistent),
+        transient=dict(world.transient),
+        files=dict(world.files),
+        resets=world.ways.resets,
+        allocation_flags=world.ways.allocation_flags,
     )
 
 
@@ -109,9 +114,10 @@ def cluster(world: World) -> ClusterView:
         state_version=world.version,
         master=world.master,
         nodes=tuple([_member(node, world.zone_attribute) for node in world.nodes.values() if node.joined]),
-        indices=tuple([_index(index) for index in world.indices.values()]),
-        copies=tuple([_copy(copy) for _, shard in shards_of(world) for copy in shard.copies]),
-        voters=frozenset(world.nodes[name].node_id for name in world.voters),
+        indices=tuple([_index(index, world.ways) for index in world.indices.values()]),
+        copies=tuple([_copy(copy, world.ways) for _, shard in shards_of(world) for copy in shard.copies]),
+        voters=frozenset(world.nodes[name].node_id for name in _voters(world)),
+        voting_by_count=world.ways.voting_by_count,
         voting_exclusions=tuple(world.exclusions),
     )
     if world.shown is None or world.shown[1] != view:
@@ -119,6 +125,13 @@ def cluster(world: World) -> ClusterView:
     else:
         world.shown = (unchanged, world.shown[1])  # reuses the values derived from the same view
     return world.shown[1]
+
+
+def _voters(world: World) -> Collection[NodeName]:
+    """The voters that are listed: without a voting configuration only members are."""
+    if not world.ways.voting_by_count:
+        return world.voters
+    return [name for name in world.voters if world.nodes[name].joined]
 
 
 def _unchanged(world: World) -> tuple[int, int, int, int]:
@@ -143,7 +156,7 @@ def _member(node: SimNode, zone_attribute: str) -> Node:
     return node.shown[1]
 
 
-def _index(index: SimIndex) -> Index:
+def _index(index: SimIndex, ways: Ways) -> Index:
     in_sync = tuple([frozenset(shard.in_sync) for shard in index.shards])
     made_of = (*_OF_INDEX(index), in_sync)
     if index.shown is None or index.shown[0] != made_of:
@@ -155,13 +168,15 @@ def _index(index: SimIndex) -> Index:
             auto_expand=index.auto_expand,
             allocation_enable=index.allocation_enable,
             searchable_snapshot=index.searchable_snapshot,
-            in_sync={shard.id.number: ids for shard, ids in zip(index.shards, in_sync, strict=True)},
+            in_sync={shard.id.number: ids for shard, ids in zip(index.shards, in_sync, strict=True)}
+            if ways.in_sync
+            else None,
         )
         index.shown = (made_of, metadata)
     return index.shown[1]
 
 
-def _copy(copy: SimCopy) -> ShardCopy:
+def _copy(copy: SimCopy, ways: Ways) -> ShardCopy:
     made_of = _OF_COPY(copy)
     if copy.shown is None or copy.shown[0] != made_of:
         entry = ShardCopy(
@@ -171,7 +186,7 @@ def _copy(copy: SimCopy) -> ShardCopy:
             node=copy.node,
             relocating_to=copy.relocating_to,
             allocation_id=copy.allocation_id,
-            unassigned_reason=None if copy.serves else copy.reason,
+            unassigned_reason=copy.reason if ways.delays and not copy.serves else None,
             failed_attempts=copy.failed_attempts,
             from_snapshot=copy.from_snapshot is not None,
         )

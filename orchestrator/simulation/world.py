@@ -32,6 +32,7 @@ from orchestrator.simulation.parts import (
     SimRecovery,
     SimShard,
 )
+from orchestrator.simulation.ways import Ways
 
 DEFAULTS: dict[str, SettingValue] = {
     ALLOCATION: "all",
@@ -63,6 +64,7 @@ class World:
         reindexes: nodes that are busy with a reindex; `busy_since`: since when they are busy with others'
             work.
         stalled_until: no recovery makes progress before this moment.
+        ways: how its generation of servers differs from the newest.
         queues_starts: a start during a stop waits for its end, as with systemd. Without a service manager the
             start finds the old process and is lost.
     """
@@ -74,7 +76,7 @@ class World:
         self.distribution, self.zone_attribute = "elasticsearch", "zone"
         self.allowed_down = allowed_down
         self.one_machine = self.may_lose_master = False
-        self.queues_starts = True
+        self.queues_starts, self.ways = True, Ways()
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
         self.recoveries: list[SimRecovery] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.settings import FORCED_AWARENESS
+from orchestrator.engine.kinds.elasticsearch.settings import FORCED_AWARENESS, REBALANCE
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,
@@ -24,20 +24,56 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.allocation import ALLOCATION
+from orchestrator.model.allocation import ALLOCATION, FLAGS
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Level
-from tests.conformance.stages import Stage, Wanted, loaded, perform, view
+from orchestrator.model.observation import Level, SettingsView
+from tests.conformance.generations import Need, generation
+from tests.conformance.stages import READ, Stage, Wanted, loaded, perform, view
 
 Titles = Iterator[str]
 MADE: Final = "made-meanwhile"
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 
 
-def put(stage: Stage, key: str, value: str | None, level: Level = Level.PERSISTENT) -> None:
-    """Write one setting."""
-    change = SettingChange(level=level, key=key, found=None, wanted=value)
-    perform(stage, WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD))
+_MOVED_AT_ONCE: Final = "cluster.routing.allocation.cluster_concurrent_rebalance"
+
+
+def put(
+    stage: Stage, key: str, value: str | None, level: Level = Level.PERSISTENT, *, if_kept: str | None = None
+) -> None:
+    """Write one setting, as this generation has it. None removes it, or restores the value in its place.
+
+    `if_kept`: what to write where it can neither be removed nor has a value without being set.
+    """
+    settings = stage.port.observe(READ).settings
+    assert isinstance(settings, SettingsView), settings
+    if key == ALLOCATION and settings.allocation_flags:
+        wanted = _flags(settings, value, level)
+    else:
+        wanted = {key: settings.restored(key, None) or if_kept if value is None else value}
+    changes = [SettingChange(level=level, key=name, found=None, wanted=to) for name, to in wanted.items()]
+    assert settings.resets or None not in wanted.values(), f"{key} would stay"
+    perform(stage, WriteSettings(changes=tuple(changes), purpose=Purpose.WITHHOLD))
+
+
+def _flags(settings: SettingsView, value: str | None, level: Level) -> dict[str, str | None]:
+    """The flags that do what this value of `enable` does, and those that were set and do not."""
+    assert value is None or value in FLAGS, f"no flag does what {value} does"
+    flags: dict[str, str | None] = {}
+    for enable, flag in FLAGS.items():
+        if enable == value or settings.at(level, flag) is not None:
+            flags[flag] = "true" if enable == value else "false"
+    return flags
+
+
+def nothing_is_rebalanced(stage: Stage) -> None:
+    """Which of several equal nodes gets a copy is not for the scenes to say."""
+    settings = stage.port.observe(READ).settings
+    assert isinstance(settings, SettingsView), settings
+    if settings.resets or REBALANCE in settings.files:
+        put(stage, REBALANCE, "none")
+    else:  # before 2
+        put(stage, _MOVED_AT_ONCE, "0")
 
 
 def holder(stage: Stage, index: str, *, primary: bool) -> NodeName:
@@ -174,7 +210,7 @@ def a_forced_zone_stays_away(stage: Stage) -> Titles:
     stage.stop(node)
     yield "another zone takes it"
     stage.start(node)
-    put(stage, f"{FORCED_AWARENESS}zone.values", None)
+    put(stage, f"{FORCED_AWARENESS}zone.values", None, if_kept="a,b,c")
     yield "as found"
 
 
@@ -197,10 +233,9 @@ def an_index_is_force_merged(stage: Stage) -> Titles:
     loaded(stage, "posts")
     assert isinstance(stage.port.perform(RefreshIndex(index=index.name, index_uuid=index.uuid)), Done)
     yield "merged, and searches see it"
-    put_right: dict[str, str | None] = {
-        "index.refresh_interval": "5s",
-        "index.translog.durability": "request",
-    }
+    put_right: dict[str, str | None] = {"index.refresh_interval": "5s"}
+    if stage.generation.durability:
+        put_right["index.translog.durability"] = "request"
     perform(
         stage,
         SetIndexSettings(index=index.name, index_uuid=index.uuid, found={}, wanted=put_right),
@@ -234,12 +269,17 @@ class Scene:
     Attributes:
         usual: played by `make test`; the others by `make test-all`.
         placed: whether it is compared which node has which copy; not where chance says so.
+        behind: a copy on disk has missed writes. Where only equal files make it be found again, it is not
+            compared which node gets it.
+        needs: a generation without these does not play it.
     """
 
     play: Callable[[Stage], Titles]
     indices: tuple[Wanted, ...] = (Wanted(),)
     usual: bool = False
     placed: bool = True
+    behind: bool = False
+    needs: tuple[Need, ...] = ()
 
     def __str__(self) -> str:
         return self.play.__name__.replace("_", " ")
@@ -248,16 +288,24 @@ class Scene:
 SCENES: Final = (
     Scene(play=the_node_of_a_replica_is_restarted),
     Scene(play=the_node_of_a_primary_is_restarted),
-    Scene(play=the_primary_of_a_closed_index_is_restarted, indices=(Wanted(closed=True),)),
+    Scene(
+        play=the_primary_of_a_closed_index_is_restarted,
+        indices=(Wanted(closed=True),),
+        needs=(Need.CLOSED_COPIES,),
+    ),
     Scene(play=the_only_copy_is_away, indices=(Wanted(replicas=0),)),
-    Scene(play=all_allocation_is_off),
-    Scene(play=an_index_is_closed_and_opened),
-    Scene(play=the_only_copy_comes_back_though_all_allocation_is_off, indices=(Wanted(replicas=0),)),
+    Scene(play=all_allocation_is_off, needs=(Need.ENABLE,)),
+    Scene(play=an_index_is_closed_and_opened, needs=(Need.CLOSED_COPIES,)),
+    Scene(
+        play=the_only_copy_comes_back_though_all_allocation_is_off,
+        indices=(Wanted(replicas=0),),
+        needs=(Need.ENABLE,),
+    ),
     # The usual one stops a node, has a copy miss a write, and starts the node: what every restart does. What
     # the others compare changes only with the simulation or with a version of the servers: `make test-all`.
-    Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True),
+    Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True, behind=True),
     Scene(play=a_copy_is_made_anew_at_once, indices=(Wanted(delay=0),)),
-    Scene(play=a_copy_waits_for_its_node),
+    Scene(play=a_copy_waits_for_its_node, needs=(Need.DELAY,)),
     Scene(play=more_copies_than_nodes, indices=(Wanted(replicas=3),)),
     Scene(play=replicas_follow_the_nodes, indices=(Wanted(replicas=2, auto_expand="0-all"),)),
     Scene(play=an_index_keeps_its_copies_away, indices=(Wanted(enable="none"),)),
@@ -268,5 +316,11 @@ SCENES: Final = (
     # Elected is one that stayed, with its routing table, or one that came back and makes it anew: so any of
     # the copies may be the primary then.
     Scene(play=the_majority_is_away, indices=(Wanted(replicas=2),), placed=False),
-    Scene(play=a_master_hands_over),
+    Scene(play=a_master_hands_over, needs=(Need.VOTING_EXCLUSIONS,)),
 )
+
+
+def played_on(version: str) -> tuple[Scene, ...]:
+    """The scenes that apply to this version."""
+    has = generation(version).has
+    return tuple(scene for scene in SCENES if all(has(need) for need in scene.needs))

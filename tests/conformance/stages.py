@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, MINIMUM_MASTERS
 from orchestrator.lab.errors import LabError
 from orchestrator.lab.nodes import LabCluster
-from orchestrator.model.action import ClusterAction, Done
+from orchestrator.model.action import ClusterAction, Done, Flush
+from orchestrator.model.allocation import FLAGS
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy
 from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
@@ -20,11 +21,17 @@ from orchestrator.simulation import index_changes, membership, segments
 from orchestrator.simulation.allocation import reroute
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.ways import ways_of
 from orchestrator.simulation.world import World
+from tests.conformance.generations import Generation, generation
 
 READ: Final = (Look.CLUSTER, Look.SETTINGS, Look.HEALTH)
 _STILL: Final[Seconds] = 3.0
 """A cluster in which nothing moved for so long has come to rest; elections and joins take less."""
+_STILL_WITHOUT_MASTER: Final[Seconds] = 12.0
+"""Before 7 the nodes ask each other for three seconds, and may do so several times, before they elect one."""
+_STILL_BEFORE_REROUTE: Final[Seconds] = 12.0
+"""Where a master allocates copies every ten seconds only."""
 _RESTLESS: Final[Seconds] = 50.0
 """Well below the minute after which a copy that is away is made anew elsewhere."""
 
@@ -66,6 +73,7 @@ class Stage(Protocol):
     """A cluster to which things are done, and which is read when it has come to rest."""
 
     port: ClusterPort
+    generation: Generation
 
     def stop(self, *nodes: NodeName) -> None:
         """Their processes end."""
@@ -102,7 +110,8 @@ class Stage(Protocol):
 
 def perform(stage: Stage, action: ClusterAction) -> None:
     """Tell the cluster."""
-    assert stage.port.perform(action) == Done()
+    said = stage.port.perform(action)
+    assert isinstance(said, Done), said
 
 
 def view(stage: Stage) -> ClusterView:
@@ -193,9 +202,13 @@ class RealStage:
 
     def __init__(self, lab: LabCluster, port: ClusterPort, indices: Sequence[Wanted]) -> None:
         self._lab, self.port = lab, port
+        self.generation = generation(lab.distribution.name)
         for index in indices:
             self.create(index)
         lab.wait_ready(status="yellow")
+        if self.generation.server.before(2):  # where only equal files make a copy be found again
+            for index in indices:
+                self._ask("POST", f"/{index.name}/{self.generation.document}", {"text": "written at first"})
 
     def _ask(self, method: str, path: str, body: object = None) -> None:
         client = self._lab.client
@@ -205,6 +218,9 @@ class RealStage:
             client.close()
 
     def stop(self, *nodes: NodeName) -> None:
+        """Flush first, as a run does: before 7.6 a copy is found again only if it was flushed so."""
+        if not self.generation.by_operations:
+            self.port.perform(Flush())
         self._lab.stop_nodes(nodes)
 
     def start(self, *nodes: NodeName) -> None:
@@ -225,14 +241,20 @@ class RealStage:
             self._ask("POST", f"/{index.name}/_close?wait_for_active_shards=0")
         if index.enable is not None:  # once it is where it is
             self._lab.wait_ready(status="green")
-            self._ask("PUT", f"/{index.name}/_settings", {"index.routing.allocation.enable": index.enable})
+            self._ask("PUT", f"/{index.name}/_settings", self._enabled(index.enable))
+
+    def _enabled(self, enable: str) -> dict[str, str]:
+        if self.generation.dialect.allocation_enable:
+            return {"index.routing.allocation.enable": enable}
+        return {FLAGS[enable].replace("cluster.", "index.", 1): "true"}
 
     def _load(self, index: str) -> None:
         settings = {"index.refresh_interval": "-1", "index.merge.policy.segments_per_tier": 50}
         self._ask("PUT", f"/{index}/_settings", settings)
         self._lab.wait_ready(status="green")
         for number in range(2 * _FEW):
-            self._ask("POST", f"/{index}/_doc?refresh=true", {"text": f"document {number}"})
+            path = f"/{index}/{self.generation.document}?refresh=true"
+            self._ask("POST", path, {"text": f"document {number}"})
 
     def close(self, index: str) -> None:
         self._ask("POST", f"/{index}/_close?wait_for_active_shards=0")
@@ -244,11 +266,13 @@ class RealStage:
         time.sleep(seconds)
 
     def write(self, index: str) -> None:
-        self._ask("POST", f"/{index}/_doc?wait_for_active_shards=1", {"text": "written meanwhile"})
+        path = f"/{index}/{self.generation.document}?wait_for_active_shards=1"
+        self._ask("POST", path, {"text": "written meanwhile"})
 
     def read(self) -> ClusterReadings:
         try:
-            return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep)
+            late = self.generation.reroutes_late
+            return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep, late=late)
         except RestlessError as error:
             raise RestlessError(f"{error}\n{self._at_work()}") from None
 
@@ -268,11 +292,15 @@ class RealStage:
 
 
 def _at_rest(
-    observe: Callable[[], ClusterReadings], *, now: Callable[[], Instant], wait: Callable[[Seconds], None]
+    observe: Callable[[], ClusterReadings],
+    *,
+    now: Callable[[], Instant],
+    wait: Callable[[Seconds], None],
+    late: bool = False,
 ) -> ClusterReadings:
     began = still_since = now()
     last = observe()
-    while now() - still_since < _STILL:
+    while now() - still_since < _long_enough(last, late=late):
         wait(0.3)
         read = observe()
         if _restless(read) or _moved(last, read):
@@ -281,6 +309,15 @@ def _at_rest(
         if now() - began > _RESTLESS:
             raise RestlessError(f"the cluster does not come to rest: {read}")
     return last
+
+
+def _long_enough(read: ClusterReadings, *, late: bool) -> Seconds:
+    view = read.cluster
+    if not isinstance(view, ClusterView) or view.master is None:
+        return _STILL_WITHOUT_MASTER
+    if late and any(copy.state is CopyState.UNASSIGNED for copy in view.copies):
+        return _STILL_BEFORE_REROUTE
+    return _STILL
 
 
 def _restless(read: ClusterReadings) -> bool:
@@ -297,10 +334,18 @@ def _moved(last: ClusterReadings, now: ClusterReadings) -> bool:
 
 
 class SimulatedStage:
-    """A simulated cluster that looks like this reading of a real one."""
+    """A simulated cluster that looks like this reading of a real one, and is of its generation."""
 
-    def __init__(self, port: SimulatedCluster, like: ClusterView, indices: Sequence[Wanted]) -> None:
+    def __init__(
+        self,
+        port: SimulatedCluster,
+        like: ClusterReadings,
+        indices: Sequence[Wanted],
+        generation: Generation,
+    ) -> None:
         self.port, self._world = port, port.world
+        self.generation = generation
+        port.world.forced.task_list = generation.dialect.task_list
         build(port.world, like, indices)
 
     def stop(self, *nodes: NodeName) -> None:
@@ -334,12 +379,20 @@ class SimulatedStage:
         return _at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
 
 
-def build(world: World, like: ClusterView, indices: Sequence[Wanted]) -> None:
+def build(world: World, read: ClusterReadings, indices: Sequence[Wanted]) -> None:
     """Nodes, master, and the copies of each index where they are on the real cluster."""
+    like, settings = read.cluster, read.settings
+    assert isinstance(like, ClusterView), like
+    assert isinstance(settings, SettingsView), settings
+    world.ways = ways_of(like, settings)
+    if not settings.resets:  # what an absent setting is worth is then what it is set to in its place
+        world.files = dict(settings.files)
+    world.files[AWARENESS] = "zone"
+    if MINIMUM_MASTERS in settings.files:
+        world.files[MINIMUM_MASTERS] = settings.files[MINIMUM_MASTERS]
     for node in sorted(like.nodes, key=lambda node: node.name):
         world.add_node(node.name, roles=node.roles, zone=node.zone("zone"))
     world.master = like.master
-    world.files[AWARENESS] = "zone"
     for index in indices:
         copies = [copy for copy in like.copies if copy.shard.index == index.name]
         places = [str(copy.node) for copy in sorted(copies, key=lambda copy: not copy.primary) if copy.node]

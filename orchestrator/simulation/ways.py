@@ -1,0 +1,46 @@
+"""How a generation of servers differs from the newest one, as far as the simulation shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.model.observation import ClusterView, SettingsView
+
+_OPENSEARCH: Final = "opensearch"
+_FIRST_WITH_DELAY: Final = (1, 7)
+"""`index.unassigned.node_left.delayed_timeout`, and the reasons in `unassigned_info`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """The ways of one generation. The defaults are those of the newest.
+
+    Attributes:
+        resets: a setting can be made absent again (5.0).
+        allocation_flags: flags disable allocation, not `enable` (before 1.0).
+        voting_by_count: every master-eligible node votes, and `minimum_master_nodes` of them elect a master
+            (before 7.0).
+        in_sync: the metadata lists the copies in sync, and no other copy becomes a primary (5.0).
+        delays: a copy whose node has left waits before it is made anew elsewhere, and an unassigned copy has
+            a reason (1.7).
+    """
+
+    resets: bool = True
+    allocation_flags: bool = False
+    voting_by_count: bool = False
+    in_sync: bool = True
+    delays: bool = True
+
+
+def ways_of(view: ClusterView, settings: SettingsView) -> Ways:
+    """The ways of a cluster that was read."""
+    old = view.distribution != _OPENSEARCH
+    major, minor, *_ = (*(int(part) for part in view.version.split(".")[:2] if part.isdigit()), 0, 0)
+    return Ways(
+        resets=settings.resets,
+        allocation_flags=settings.allocation_flags,
+        voting_by_count=view.voting_by_count,
+        in_sync=not old or major >= 5,  # noqa: PLR2004  (a major version is its own name)
+        delays=not old or (major, minor) >= _FIRST_WITH_DELAY,
+    )
