@@ -20,19 +20,15 @@ HALF: Final = 2
 ALREADY: Final = 10
 """The value was already as wanted."""
 
+_PLAIN: Final = r"""
+# Runs a command with $text as its standard input; what it complained of is left in $said.
+as_root() {
+    said=$(printf %s "$text" 2>/dev/null | @SUDO@"$@" 2>&1 >/dev/null 9<&-)
+}
+"""
 AS_ROOT: Final = {
-    Sudo.OFF: r"""
-# Runs a command with $text as its standard input; what it complained of is left in $said.
-as_root() {
-    said=$(printf %s "$text" 2>/dev/null | "$@" 2>&1 >/dev/null 9<&-)
-}
-""",
-    Sudo.PASSWORDLESS: r"""
-# Runs a command with $text as its standard input; what it complained of is left in $said.
-as_root() {
-    said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null 9<&-)
-}
-""",
+    Sudo.OFF: _PLAIN.replace("@SUDO@", ""),
+    Sudo.PASSWORDLESS: _PLAIN.replace("@SUDO@", "sudo -n "),
     # Under a rule with NOPASSWD, sudo reads no password, and `tee` would write the password into the file: so
     # each command is tried without it first. `-v` finds a wrong password with one attempt. Further attempts
     # could lock the account, and sudo would read the lines of the file as passwords.

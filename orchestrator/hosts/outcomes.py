@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 
@@ -70,3 +73,10 @@ def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
     if sudo.refused(line, output) is not None or services.never_ran(line, output):
         return True
     return services.manager(settings).did_nothing(line, output)
+
+
+def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
+    """The same result without secrets."""
+    if isinstance(result, Done):
+        return Done(output=redact(result.output))
+    return replace(result, reason=redact(result.reason))

@@ -27,7 +27,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, assert_never
 
-from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, outcomes, script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
@@ -37,6 +36,7 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.placeholder import for_node
+from orchestrator.hosts.readings import ask, longest, raised, read_hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
@@ -106,11 +106,8 @@ class Hosts:
 
         With `reboot`, the right to reboot the host is among the rights.
         """
-        bound = self._bound(nodes)
         work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in nodes}
-        found = in_parallel(work, timeout=bound)
-        late = Unknown(reason=f"its host was not read within {bound:.0f} s", passes=True)
-        return {node: found.get(node, late) for node in nodes}
+        return read_hosts(work, self._redact, timeout=self._bound(nodes))
 
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
@@ -151,9 +148,6 @@ class Hosts:
             return InDoubt(reason=self._redact(defect(error)))
 
     def _perform(self, action: HostAction) -> ActionResult:
-        found = self._connection(action.node)
-        if isinstance(found, Unreachable) and not (isinstance(action, RunHook) and action.hook.local):
-            return Refused(reason=self._redact(found.reason), passes=found.passes)
         match action:
             case StopNode():
                 return self._ask(action.node, Verb.STOP)
@@ -207,9 +201,7 @@ class Hosts:
         self._connections.close()
 
     def _bound(self, nodes: Collection[NodeName]) -> Seconds:
-        """Limit of two attempts of a reading; each may have to make its connection again."""
-        known = [self._settings[node].limits for node in nodes if node in self._settings]
-        return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
+        return longest([self._settings[node] for node in nodes if node in self._settings])
 
     def _connection(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
         settings = self._settings.get(node)
@@ -239,8 +231,7 @@ class Hosts:
                 self._marks.pop(node, None)
                 # The host may be reachable: a wait for its return would end at once, again and again.
                 self._away.discard(node)
-            reason = str(error) if isinstance(error, ConfigError) else defect(error)
-            return Unknown(reason=self._redact(f"host of {node}: {reason}"))
+            return raised(node, error, self._redact)
 
     def _observe(self, node: NodeName, *, rights: bool, reboot: bool) -> Reading[HostView]:
         self._asked.observed(node)
@@ -250,10 +241,7 @@ class Hosts:
         settings, connection = found
         line = survey_script(settings, rights=rights, reboot=reboot)
         stdin = survey_stdin(settings, rights=rights, reboot=reboot)
-        outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
-        if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice is harmless: a connection lost during a reading is made again at once.
-            outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
+        outcome = ask(connection, settings, line, stdin=stdin)
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
@@ -384,15 +372,10 @@ class Hosts:
                 said = f": {output.strip()[-500:]}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{said}"))
             case CommandResult():
-                return self._clean(outcomes.came_of(settings, verb, line, outcome.exit, _said(outcome)))
+                result = outcomes.came_of(settings, verb, line, outcome.exit, _said(outcome))
+                return outcomes.redacted(result, self._redact)
             case _:
                 assert_never(outcome)
-
-    def _clean(self, result: ActionResult) -> ActionResult:
-        """The result without secrets."""
-        if isinstance(result, Done):
-            return Done(output=self._redact(result.output))
-        return replace(result, reason=self._redact(result.reason))
 
 
 def _said(result: CommandResult) -> str:

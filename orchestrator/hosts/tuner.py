@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Final, TypeAlias, TypeVar, assert_never, cast
+from typing import Final, TypeAlias, assert_never, cast
 
-from orchestrator.daemons import in_parallel
-from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts import sudo
-from orchestrator.hosts.asked import defect
 from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.hosts.outcomes import redacted
+from orchestrator.hosts.readings import ask, read_hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables import registry
@@ -28,7 +27,7 @@ from orchestrator.hosts.tuning import old_ways
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.tuning.boot_files import part_name
 from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
-from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.action import ActionResult, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -37,10 +36,6 @@ from orchestrator.model.tuning import HostTuning, TuningProfile
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
 
-_FORESEEN: Final = (ConfigError, JournalError, UsageError)
-"""Errors with a remedy in their message: a secret that is not there, a state that cannot be read."""
-
-T = TypeVar("T")
 Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
 """Finds a node's settings and connection."""
 
@@ -75,34 +70,28 @@ class Tuner:
         self, nodes: Collection[NodeName], profile: TuningProfile, bound: Seconds
     ) -> Mapping[NodeName, Reading[HostTuning]]:
         """Read every node's host, in parallel, one round trip each; a host later than `bound` is unknown."""
-        return self._all({node: partial(self._read, node, profile) for node in nodes}, bound)
+        work = {node: partial(self._read, node, profile) for node in nodes}
+        return read_hosts(work, self._redact, timeout=bound)
 
     def facts(self, reads: Mapping[NodeName, Reads], bound: Seconds) -> Mapping[NodeName, Reading[HostFacts]]:
         """Read the requested facts and the general facts of every node's host; the limit is as in `read`."""
-        return self._all({node: partial(self._facts, node, (asked,)) for node, asked in reads.items()}, bound)
-
-    def _all(
-        self, work: Mapping[NodeName, Callable[[], Reading[T]]], bound: Seconds
-    ) -> Mapping[NodeName, Reading[T]]:
-        found = in_parallel(
-            {node: partial(self._safely, node, do) for node, do in work.items()}, timeout=bound
-        )
-        late = Unknown(reason=f"its host was not read within {bound:.0f} s")
-        return {node: found.get(node, late) for node in work}
+        work = {node: partial(self._facts, node, (asked,)) for node, asked in reads.items()}
+        return read_hosts(work, self._redact, timeout=bound)
 
     def perform(self, action: TuneHost) -> ActionResult:
         """Make the changes of one tunable. On one machine, one action runs after another."""
         found = self._as_root(action.node)
         if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(f"{action.tunable}: {found.reason}"))
+            reason = f"{action.tunable}: {found.reason}"
+            return Refused(reason=self._redact(reason), passes=found.passes)
         settings, connection = found
         line, stdin = tuning_script(settings, action.changes), sudo.stdin(settings)
         limit = max(settings.limits.command, TUNE_SECONDS) + TURN_SECONDS
         with self._turn(settings):
             outcome = connection.run(line, timeout=limit, stdin=stdin)
         match outcome:
-            case Unreachable(reason=reason):
-                return Refused(reason=self._redact(f"{action.tunable}: {reason}"))
+            case Unreachable(reason=reason, passes=passes):
+                return Refused(reason=self._redact(f"{action.tunable}: {reason}"), passes=passes)
             case Lost(reason=reason):
                 return InDoubt(reason=self._redact(f"{action.tunable}: {reason}"))
             case CommandResult():
@@ -120,13 +109,6 @@ class Tuner:
         with self._lock:
             return self._turns.setdefault(machine, threading.Lock())
 
-    def _safely(self, node: NodeName, do: Callable[[], Reading[T]]) -> Reading[T]:
-        try:
-            return do()
-        except Exception as error:  # noqa: BLE001  (one host's defect must not take the others' readings away)
-            reason = str(error) if isinstance(error, _FORESEEN) else defect(error)
-            return Unknown(reason=self._redact(f"host of {node}: {reason}"))
-
     def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:
         facts = self._facts(node, registry.reads(profile, self._tunables))
         if isinstance(facts, Unknown):
@@ -141,11 +123,7 @@ class Tuner:
         if isinstance(found, Unreachable):
             return Unknown(reason=self._redact(f"host of {node}: {found.reason}"))
         settings, connection = found
-        line = facts_script(settings, reads)
-        outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
-        if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice is harmless: a connection lost during a reading is made again at once.
-            outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
+        outcome = ask(connection, settings, facts_script(settings, reads), keep=ANSWER_BYTES)
         if not isinstance(outcome, CommandResult):
             return Unknown(reason=self._redact(f"host of {node}: {outcome.reason}"))
         facts = read_facts(outcome.stdout, settings, reads)
@@ -153,16 +131,3 @@ class Tuner:
             said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
         return facts
-
-
-def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
-    """The same result without secrets."""
-    match result:
-        case Done(output=output):
-            return Done(output=redact(output))
-        case Refused(reason=reason):
-            return Refused(reason=redact(reason))
-        case InDoubt(reason=reason):
-            return InDoubt(reason=redact(reason))
-        case _:
-            assert_never(result)

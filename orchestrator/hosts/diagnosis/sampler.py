@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
-from orchestrator.daemons import in_parallel
-from orchestrator.errors import ConfigError
-from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
+from orchestrator.hosts.connection import CommandResult, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.asking import reading_command
 from orchestrator.hosts.diagnosis.reading import HostReading, read_answers, signs_of
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import facts_script
+from orchestrator.hosts.readings import ask, longest, read_hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
@@ -78,10 +77,7 @@ def _disks(
     asked = {
         node: partial(_data_disks, one, connections, redact) for node, one in settings.items() if one.data
     }
-    bound = _bound(settings.values())
-    found = in_parallel(asked, timeout=bound)
-    late = Unknown(reason=f"the disks of its data were not read within {bound:.0f} s")
-    return {node: found.get(node, late) for node in asked}
+    return read_hosts(asked, redact, timeout=longest(settings.values()))
 
 
 def _data_disks(
@@ -101,17 +97,8 @@ def _data_disks(
 def _read_all(
     settings: Mapping[NodeName, HostSettings], connections: Connections, redact: Redactor
 ) -> Mapping[NodeName, Reading[HostReading]]:
-    bound = _bound(settings.values())
     work = {node: partial(_read, one, connections, redact) for node, one in settings.items()}
-    found = in_parallel(work, timeout=bound)
-    late = Unknown(reason=f"its host was not read within {bound:.0f} s")
-    return {node: found.get(node, late) for node in settings}
-
-
-def _bound(settings: Collection[HostSettings]) -> Seconds:
-    """Limit of two attempts of a reading; each may have to make its connection again."""
-    limits = [one.limits for one in settings]
-    return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in limits), default=0.0)
+    return read_hosts(work, redact, timeout=longest(settings.values()))
 
 
 def _read(settings: HostSettings, connections: Connections, redact: Redactor) -> Reading[HostReading]:
@@ -126,14 +113,6 @@ def _read(settings: HostSettings, connections: Connections, redact: Redactor) ->
 def _answer(
     settings: HostSettings, connections: Connections, command: str, redact: Redactor
 ) -> Reading[CommandResult]:
-    try:
-        found = connections.to(settings)
-        if isinstance(found, Unreachable):
-            return Unknown(reason=redact(found.reason))
-        outcome = found.run(command, timeout=settings.limits.command)
-        if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice is harmless: a connection lost during a reading is made again at once.
-            outcome = found.run(command, timeout=settings.limits.command)
-    except ConfigError as error:
-        return Unknown(reason=redact(str(error)))
+    found = connections.to(settings)
+    outcome = found if isinstance(found, Unreachable) else ask(found, settings, command)
     return outcome if isinstance(outcome, CommandResult) else Unknown(reason=redact(outcome.reason))

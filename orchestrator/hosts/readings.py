@@ -1,0 +1,66 @@
+"""Readings of many hosts at once: in parallel, with one limit, and each fault kept to its own host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from orchestrator.daemons import in_parallel
+from orchestrator.errors import ConfigError, JournalError, UsageError
+from orchestrator.hosts.asked import defect
+from orchestrator.hosts.connection import KEPT_BYTES, Connection, Lost, Outcome
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Seconds, Unknown
+
+_FORESEEN: Final = (ConfigError, JournalError, UsageError)
+"""Errors with a remedy in their message: a secret that is not there, a state that cannot be read."""
+T = TypeVar("T")
+
+
+def longest(settings: Collection[HostSettings]) -> Seconds:
+    """Limit of two attempts of a reading; each may have to make its connection again."""
+    limits = (one.limits for one in settings)
+    return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in limits), default=0.0)
+
+
+def read_hosts(
+    work: Mapping[NodeName, Callable[[], Reading[T]]], redact: Redactor, *, timeout: Seconds
+) -> Mapping[NodeName, Reading[T]]:
+    """Do all of it in parallel; a host that is later than the limit, or whose reading raised, is unknown."""
+    found = in_parallel(
+        {node: partial(_safely, node, do, redact) for node, do in work.items()}, timeout=timeout
+    )
+    late = Unknown(reason=f"its host was not read within {timeout:.0f} s", passes=True)
+    return {node: found.get(node, late) for node in work}
+
+
+def _safely(node: NodeName, do: Callable[[], Reading[T]], redact: Redactor) -> Reading[T]:
+    try:
+        return do()
+    except Exception as error:  # noqa: BLE001  (see `defect`)
+        return raised(node, error, redact)
+
+
+def raised(node: NodeName, error: Exception, redact: Redactor) -> Unknown:
+    """The reading of a host that raised."""
+    reason = str(error) if isinstance(error, _FORESEEN) else defect(error)
+    return Unknown(reason=redact(f"host of {node}: {reason}"))
+
+
+def ask(
+    connection: Connection,
+    settings: HostSettings,
+    line: str,
+    *,
+    stdin: str | None = None,
+    keep: int = KEPT_BYTES,
+) -> Outcome:
+    """Run a command that only reads. A connection that was lost is made again at once: twice is harmless."""
+    limit = settings.limits.command
+    outcome = connection.run(line, timeout=limit, stdin=stdin, keep=keep)
+    if isinstance(outcome, Lost) and not outcome.timed_out:
+        outcome = connection.run(line, timeout=limit, stdin=stdin, keep=keep)
+    return outcome
