@@ -30,6 +30,7 @@ from orchestrator.view.text import counted, duration, one_line, size, visible
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",
     Request.STOP: "stand down now",
+    Request.INTERRUPT: "stand down now",
 }
 
 
@@ -83,11 +84,12 @@ def request(
         by = f"{context.operator}@{host_name()}"
         before, first = _asked_before(store, entry)
         leave_request(store, entry, wanted, by=by, at=context.clock.now())
-    if before is wanted:
+    if before >= wanted:
         message = (
             f"run {entry.run} on {entry.cluster} was already asked by {one_line(first)} to "
-            f"{_REQUESTS[wanted]}"
+            f"{_REQUESTS[before]}"
         )
+        message += f"; this request to {wanted.name.lower()} adds nothing" if before > wanted else ""
     else:
         message = f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}"
     message += f"; `orchestrate status {entry.run}` shows it"

@@ -130,7 +130,8 @@ def test_words_on_the_screen_of_a_run_are_explained(capsys: pytest.CaptureFixtur
     assert "cluster.routing.allocation.enable" in _said("set_allocation", capsys)
     assert "for the whole run" in _said("raise_limits", capsys)
     assert "for the whole run" not in _said("set_allocation", capsys)
-    assert _said("exit code 3", capsys) == _said("3", capsys)
+    for written in ("exit code 3", "exit-code 3", "exit_code=3", "Exit Code 3"):
+        assert _said(written, capsys) == _said("3", capsys)
     for words in ("To undo", "Disabled", "zones", "primaries", "copies", "Phase", "good readings", "holder"):
         assert " (term) " in _said(words, capsys), words
 

@@ -180,3 +180,16 @@ def test_a_restore_that_owes_nothing(ends: Ends, cluster: SmallCluster, console:
     (only,) = ends("restore", "--cluster", cluster.write_file(console.folder))
     assert only["left"] == []
     assert cluster.templates == {}
+
+
+@pytest.mark.parametrize("stronger", [Request.STOP, Request.INTERRUPT])
+@pytest.mark.usefixtures("under_way")
+def test_a_milder_request_after_a_stronger_one(stronger: Request, ends: Ends, console: Console) -> None:
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    store.journal(RUN).append([Requested(request=stronger, by="anna@bastion1")], 1001.0)
+    store.close()
+    (only,) = ends("pause")
+    assert only["message"].startswith(
+        f"run {RUN} on lab was already asked by anna@bastion1 to stand down now; this request to pause"
+        " adds nothing"
+    )

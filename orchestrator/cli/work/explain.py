@@ -139,7 +139,7 @@ def show(name: str | None) -> int:
     if name is None:
         typer.echo(_overview(entries), nl=False)
         return ExitCode.DONE
-    wanted = name.casefold().removeprefix("exit code ")
+    wanted = re.sub(r"^exit[ _-]?code[ =_-]", "", name.casefold())
     found = [entry for entry in entries if wanted in {each.casefold() for each in entry.names}]
     if not found:
         close = difflib.get_close_matches(wanted, [each for entry in entries for each in entry.names], n=1)
