@@ -5,8 +5,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-# Three processes; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
-SHARED := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+# Four processes on two cores, because tests on servers mostly wait; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
+SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 ON_SERVERS := real or docker or airflow
 JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 
@@ -20,7 +20,7 @@ check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes 
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
 
 test: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
+	ORCHESTRATE_RUNS=$(or $(RUNS),1000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
 
 test-all: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## the same, and the tests that take hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)

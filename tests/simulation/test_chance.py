@@ -1,6 +1,6 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 2,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
+`make test` lives 1,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
 `make soak` as many as you like.
 """
 
