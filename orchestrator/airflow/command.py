@@ -19,6 +19,7 @@ class Selection:
         max_unavailable: a number or a percentage, as text.
         zone: only nodes of this zone.
         started_before: a time or a duration, such as `30d`.
+        due: `version:V`, `reboot-required` or `config`, each.
         timeout: the program stands down after this duration, such as `5h`.
         reason: for `history`.
         arguments: further arguments, unchanged.
@@ -33,6 +34,7 @@ class Selection:
     max_unavailable: str | None = None
     zone: str | None = None
     started_before: str | None = None
+    due: Sequence[str] = ()
     timeout: str | None = None
     reason: str | None = None
     arguments: Sequence[str] = field(default=())
@@ -54,6 +56,7 @@ class Selection:
             *(f"--{name}={value}" for name, value in single.items() if value is not None),
             *(f"--only={node}" for node in self.only),
             *(f"--exclude={node}" for node in self.exclude),
+            *(f"--due={one}" for one in self.due),
             *self.arguments,
             "--yes",
             "--output=json",

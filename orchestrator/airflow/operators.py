@@ -36,6 +36,7 @@ class OrchestrateOperator(BaseOperator):
         max_unavailable: nodes that may be away at once, `2` or `10%`.
         zone: only nodes of this zone.
         started_before: only nodes whose process is older than this time or duration.
+        due: only nodes that are due for one of these: `version:V`, `reboot-required`, `config`.
         timeout: the program stands down after this duration; has to be shorter than `execution_timeout`.
         reason: for `orchestrate history`; the task and its run by default.
         arguments: further arguments for the command.
@@ -57,6 +58,7 @@ class OrchestrateOperator(BaseOperator):
         "max_unavailable",
         "zone",
         "started_before",
+        "due",
         "timeout",
         "reason",
         "arguments",
@@ -79,6 +81,7 @@ class OrchestrateOperator(BaseOperator):
         max_unavailable: int | str | None = None,
         zone: str | None = None,
         started_before: str | None = None,
+        due: Texts = None,
         timeout: str | None = None,
         reason: str = "airflow: {{ ti.dag_id }}.{{ ti.task_id }} {{ run_id }}",
         arguments: Sequence[str] = (),
@@ -100,6 +103,7 @@ class OrchestrateOperator(BaseOperator):
         self.max_unavailable = max_unavailable
         self.zone = zone
         self.started_before = started_before
+        self.due = due
         self.timeout = timeout
         self.reason = reason
         self.arguments = arguments
@@ -222,6 +226,7 @@ class OrchestrateOperator(BaseOperator):
             max_unavailable=None if self.max_unavailable is None else str(self.max_unavailable),
             zone=self.zone,
             started_before=self.started_before,
+            due=_texts(self.due),
             timeout=self.timeout,
             reason=self.reason,
             arguments=self.arguments,

@@ -161,6 +161,15 @@ class Selection:
             metavar="TIME_OR_AGE",
         ),
     ] = None
+    due: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--due",
+            help="Only nodes that run an older version, whose host needs a reboot (with `--reboot`), or with "
+            "configuration files changed since their start (repeatable: any of them).",
+            metavar="version:V|reboot-required|config",
+        ),
+    ] = None
     tune: Annotated[
         bool | None,
         typer.Option(

@@ -22,6 +22,7 @@ from orchestrator.config.gates import GatesSpec
 from orchestrator.config.merging import ForceMergeSpec
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import (
     MAPPING,
     NOT_EMPTY,
@@ -197,6 +198,12 @@ class PlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(),
         description="External conditions, checked before every stop. The run waits while one is closed.",
+    )
+    config_files: Unset[ConfigFiles] = Field(
+        default=None,
+        description=CONFIG_FILES
+        + "those of the packages of Elasticsearch and OpenSearch, with `/etc/default`, `/etc/sysconfig` and"
+        " drop-ins.",
     )
     notify: Later = Field(default=None, description="Notifications.")
 

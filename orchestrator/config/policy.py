@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec
@@ -21,6 +20,7 @@ from orchestrator.config.playbook import (
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HookSpec, LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
 from orchestrator.config.riak_playbook import LOCATION, RiakPlaybookSpec
+from orchestrator.config.selection import parse_due, require_consistent
 from orchestrator.errors import NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.gate import Gate
@@ -59,6 +59,7 @@ class Overrides:
     Attributes:
         max_unavailable: `N` or `N%`.
         started_before: a time with its offset, or a duration.
+        due: `version:V`, `reboot-required` or `config`, each.
         tune: None without `--tune` and `--no-tune`.
         disable_predicate: `NAME` or `NAME=SUBJECT`, each.
         timeout: a duration.
@@ -71,6 +72,7 @@ class Overrides:
     exclude: tuple[str, ...] = ()
     zone: str | None = None
     started_before: str | None = None
+    due: tuple[str, ...] = ()
     tune: bool | None = None
     reboot: bool = False
     pause_after: int | None = None
@@ -86,7 +88,7 @@ class Overrides:
         Raises:
             UsageError: it is one.
         """
-        for name in ("only", "exclude", "disable_predicate"):
+        for name in ("only", "exclude", "due", "disable_predicate"):
             value = getattr(self, name)
             if isinstance(value, str):
                 raise UsageError(f'{name} is a tuple of texts: write {name}=("{value}",)')
@@ -154,7 +156,7 @@ def build_policy(
         gates=gates,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,
-        selection=_selection(overrides, now),
+        selection=_selection(overrides, spec, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
         begin_anyway=overrides.begin_anyway,
@@ -338,20 +340,8 @@ def _hook(spec: HookSpec) -> Hook:
     return Hook(run=spec.run, local=spec.local, timeout=spec.timeout)
 
 
-def _selection(overrides: Overrides, now: Instant) -> Selection:
-    for flag, patterns in (("--only", overrides.only), ("--exclude", overrides.exclude)):
-        if any(not pattern.strip() for pattern in patterns):
-            raise UsageError(f"{flag}: the name of a node, or a glob, is needed")
-    if overrides.zone is not None and not overrides.zone.strip():
-        raise UsageError("--zone: the name of a zone is needed")
-    if "*" in overrides.exclude:
-        raise UsageError("--exclude '*': leaves no node to restart")
-    for wanted in overrides.only:
-        # A glob in --only may be narrowed; a named node, or the same glob, is a contradiction.
-        plain = not set(wanted) & set("*?[")
-        for unwanted in overrides.exclude:
-            if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):
-                raise UsageError(f"--only {wanted} and --exclude {unwanted} contradict each other")
+def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Selection:
+    require_consistent(overrides.only, overrides.exclude, overrides.zone)
     before = _flag("--started-before", parse_time_or_age, overrides.started_before)
     if before is not None and before.resolve(now) > now:
         raise UsageError(
@@ -363,6 +353,7 @@ def _selection(overrides: Overrides, now: Instant) -> Selection:
         exclude=overrides.exclude,
         zone=Zone(overrides.zone) if overrides.zone is not None else None,
         started_before=before.resolve(now) if before is not None else None,
+        due=parse_due(overrides.due, spec.kind, reboot=overrides.reboot, files=spec.config_files),
     )
 
 

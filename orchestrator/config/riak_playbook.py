@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
+from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
 from orchestrator.model.policy import LeasePlace, Strategy
 
@@ -94,5 +95,9 @@ class RiakPlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(),
         description="External conditions, checked before every stop. The run waits while one is closed.",
+    )
+    config_files: Unset[ConfigFiles] = Field(
+        default=None,
+        description=CONFIG_FILES + "those of Riak's package: `/etc/riak`, `/etc/default/riak`, drop-ins.",
     )
     notify: Later = Field(default=None, description="Notifications.")

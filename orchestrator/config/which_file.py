@@ -32,8 +32,16 @@ _WHERE: Final[Mapping[FileKind, str]] = {
 
 PLAYBOOK_KEYS: Final = frozenset(
     {
-        *("accept", "allocation_while_down", "deadlines", "flush", "force_merge", "gates", "hasten_handoff"),
-        *("hooks", "lease", "master_step_down", "max_unavailable", "min_capacity", "min_started_copies"),
+        *("accept", "allocation_while_down", "config_files", "deadlines", "flush", "force_merge", "gates"),
+        *(
+            "hasten_handoff",
+            "hooks",
+            "lease",
+            "master_step_down",
+            "max_unavailable",
+            "min_capacity",
+            "min_started_copies",
+        ),
         *("notify", "on_failure", "overlap_recovery", "rebalance_while_running", "recovery_limits"),
         *("settle", "strategy", "transfer_limit", "tune", "zero_replica_indices"),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.due import Due
 from orchestrator.model.gate import Gate
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.reading import Instant, Seconds
@@ -111,12 +112,14 @@ class Selection:
 
     Attributes:
         started_before: only nodes whose process is older, by the node's own clock.
+        due: only nodes to which one of these applies.
     """
 
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     zone: Zone | None = None
     started_before: Instant | None = None
+    due: tuple[Due, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

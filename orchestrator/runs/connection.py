@@ -18,6 +18,7 @@ from orchestrator.config.secrets import SecretReference
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
 from orchestrator.model.event import Record
 from orchestrator.model.gate import Gate
 from orchestrator.model.observation import ClusterView
@@ -111,6 +112,18 @@ class ClusterPorts(Protocol):
             addresses: of the members; a run that restores the changes of a dead run adds the nodes that
                 the dead run left down.
             data_paths: as the journal of the run has them.
+        """
+        ...
+
+    def changes(
+        self, addresses: Mapping[NodeName, str], files: Sequence[str], *, reboot: bool
+    ) -> Mapping[NodeName, Reading[HostChanges]]:
+        """Read what has changed on the hosts of these nodes, in parallel, one round trip a host.
+
+        Args:
+            addresses: of the nodes.
+            files: to look at; `{node}` is the name of the node.
+            reboot: whether to look if a reboot is required.
         """
         ...
 

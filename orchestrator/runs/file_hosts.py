@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal
 
 from orchestrator.config import hosts as written
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.secrets import SecretResolver
-from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
+from orchestrator.daemons import in_parallel
+from orchestrator.hosts.changes import changes_script, read_changes
+from orchestrator.hosts.connection import KEPT_BYTES, CommandResult, Lost, Unreachable
+from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
 from orchestrator.model.hosts import Connect
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.runtime.gates.command import Ran
 from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.wording import RiakWording
 
 _KEPT_OF_RIAK: Final = 1_000_000
 """Bytes of an output: a line for every partition of the largest rings."""
+
+_KEPT_OF_A_GATE: Final = 4096
+"""Bytes of a command's output: one line of it is shown."""
+_CHANGES_SECONDS: Final = 60.0
+"""`needs-restarting` reads the database of packages."""
 
 _SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
     "auto": Sudo.AUTO,
@@ -95,6 +106,32 @@ def programs_of(file: ClusterFile, node: NodeName) -> Programs:
     words = file.riak_words(node)
     assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
     return Programs(riak=words.command, admin=words.admin)
+
+
+def run_here(command: str, timeout: Seconds) -> Reading[Ran]:
+    """Run a gate's command on this machine, as hooks with `local: true` are run."""
+    done = LocalConnection().run(command, timeout=timeout, keep=_KEPT_OF_A_GATE)
+    if isinstance(done, CommandResult):
+        return Ran(exit=done.exit, output=f"{done.stdout}\n{done.stderr}")
+    return Unknown(reason=done.reason)
+
+
+def host_changes(
+    hosts: Hosts, nodes: Iterable[NodeName], files: Sequence[str], *, reboot: bool
+) -> Mapping[NodeName, Reading[HostChanges]]:
+    """Read what has changed on the hosts of these nodes, in parallel; without sudo."""
+
+    def read(node: NodeName) -> Reading[HostChanges]:
+        line = changes_script(node, files, reboot=reboot)
+        match hosts.run(node, line, as_root=False, timeout=_CHANGES_SECONDS, keep=KEPT_BYTES):
+            case CommandResult(stdout=output):
+                return read_changes(output, node, files, reboot=reboot)
+            case Lost(reason=reason) | Unreachable(reason=reason):
+                return Unknown(reason=reason)
+
+    late = Unknown(reason=f"it was not read within {_CHANGES_SECONDS:.0f} s")
+    found = in_parallel({node: partial(read, node) for node in nodes}, timeout=2 * _CHANGES_SECONDS)
+    return {node: found.get(node, late) for node in nodes}
 
 
 class HostRunner:

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
 from orchestrator.config.gates import secrets_in
@@ -20,17 +19,16 @@ from orchestrator.config.policy import Overrides, build_policy, profile_wanted, 
 from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
-from orchestrator.hosts.connection import CommandResult
-from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
 from orchestrator.model.gate import CommandGate, Gate
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.resolution import Resolution
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, LeasePort
@@ -43,10 +41,16 @@ from orchestrator.runs.connection import (
     Process,
     Threads,
 )
-from orchestrator.runs.file_hosts import HostRunner, host_settings, machine_of, programs_of
+from orchestrator.runs.file_hosts import (
+    HostRunner,
+    host_changes,
+    host_settings,
+    machine_of,
+    programs_of,
+    run_here,
+)
 from orchestrator.runs.selection import predicate_names
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.gates.command import Ran
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
@@ -60,8 +64,6 @@ from orchestrator.stores.riak.lease import RiakLease
 from orchestrator.stores.riak.lease_files import Folder
 
 _log = logging.getLogger("orchestrator.runs")
-_KEPT_OF_A_GATE: Final = 4096
-"""Bytes of a command's output: one line of it is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +242,12 @@ class FilePorts:
         self._hosts = self._hosts or Hosts(self._settings, redact=self.redact, owed=self.owed)
         return self._hosts
 
+    def changes(
+        self, addresses: Mapping[NodeName, str], files: Sequence[str], *, reboot: bool
+    ) -> Mapping[NodeName, Reading[HostChanges]]:
+        """Read what has changed on the hosts of these nodes."""
+        return host_changes(self.hosts(addresses), addresses, files, reboot=reboot)
+
     def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
         """Read where these nodes keep their data, unless the file names it for all of them."""
         if all(self.file.host(node).data for node in nodes):
@@ -289,7 +297,7 @@ class FilePorts:
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up at the first reading."""
-        askers = [asker(self._at_home(gate), secrets=self._secret, run=_run) for gate in gates]
+        askers = [asker(self._at_home(gate), secrets=self._secret, run=run_here) for gate in gates]
         self._gates = Gates(askers, redact=self.redact)
         return self._gates
 
@@ -320,14 +328,6 @@ class FilePorts:
             self._hosts.close()
         if "cluster" in self.__dict__:
             self.cluster.close()
-
-
-def _run(command: str, timeout: Seconds) -> Reading[Ran]:
-    """Run a gate's command on this machine, as hooks with `local: true` are run."""
-    done = LocalConnection().run(command, timeout=timeout, keep=_KEPT_OF_A_GATE)
-    if isinstance(done, CommandResult):
-        return Ran(exit=done.exit, output=f"{done.stdout}\n{done.stderr}")
-    return Unknown(reason=done.reason)
 
 
 def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:

@@ -25,6 +25,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
+from orchestrator.runs.due import nothing_due, only_due
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
 from orchestrator.runs.takeover import restore_others, run_from_start
@@ -32,7 +33,6 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.progress import half_done
-from orchestrator.view.text import stamp_seconds
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""
@@ -60,12 +60,8 @@ class Preparation:
         """Why there is nothing to do; None when there is something."""
         if self.loaded is not None:
             return self.loaded.nothing_to_do
-        before = self.started.policy.selection.started_before
-        if self.started.nodes or before is None:
-            return None
-        return (
-            f"{self.view.name}: nothing to restart: no selected node started before {stamp_seconds(before)}"
-        )
+        selection = self.started.policy.selection
+        return None if self.started.nodes else nothing_due(self.view.name, selection)
 
     def plan(self) -> Plan:
         """What the run would do. Writes nothing, takes no lease."""
@@ -381,6 +377,7 @@ def _started(
         host=connection.process.host,
         cluster_file=connection.ports.cluster_file,
     )
+    started = only_due(connection, view, started)
     found = find_bulk_indices(connection, view, started, restarts=restarts) if policy.merge else None
     started = found.started if found else started
     return (_with_data_paths(connection, started) if policy.tune else started), found

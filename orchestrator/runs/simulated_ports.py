@@ -19,6 +19,7 @@ from orchestrator.config.secrets import SecretReference
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
@@ -231,6 +232,13 @@ class SimulatedPorts:
         """The simulated hosts."""
         del addresses, data_paths
         return self.simulation.hosts
+
+    def changes(
+        self, addresses: Mapping[NodeName, str], files: Sequence[str], *, reboot: bool
+    ) -> Mapping[NodeName, Reading[HostChanges]]:
+        """Nothing changes on a simulated host."""
+        del files, reboot
+        return {node: HostChanges() for node in addresses}
 
     def gates(self, gates: Sequence[Gate]) -> GatePort:
         """The gates of the world, which has one of each name."""

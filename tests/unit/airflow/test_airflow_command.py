@@ -21,6 +21,7 @@ FULL = Selection(
     max_unavailable="10%",
     zone="a",
     started_before="30d",
+    due=("config", "version:9.1.0"),
     timeout="5h",
     reason="airflow: loads.settle",
     arguments=("--no-tune",),

@@ -12,6 +12,7 @@ from orchestrator.config.policy import Overrides, PredicateNames, build_policy, 
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ExitCode, NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
+from orchestrator.model.due import Due, DueFor
 from orchestrator.model.policy import (
     Deadlines,
     DisabledPredicate,
@@ -166,6 +167,7 @@ def test_every_flag_wins_over_the_playbook() -> None:
         exclude=("es7",),
         zone="a",
         started_before="1d",
+        due=("reboot-required", "config", "version:9.1.0", "config"),
         tune=False,
         reboot=True,
         pause_after=1,
@@ -174,10 +176,19 @@ def test_every_flag_wins_over_the_playbook() -> None:
         reason="patch day",
         timeout="12h",
     )
-    policy = _policy(flags, playbook="max_unavailable: 1\n", nodes=19, now=100_000.0)
+    playbook = "max_unavailable: 1\nconfig_files: [/etc/a]\n"
+    policy = _policy(flags, playbook=playbook, nodes=19, now=100_000.0)
     assert policy.max_unavailable == 3
     assert policy.selection == Selection(
-        only=("es*",), exclude=("es7",), zone=Zone("a"), started_before=13_600.0
+        only=("es*",),
+        exclude=("es7",),
+        zone=Zone("a"),
+        started_before=13_600.0,
+        due=(
+            Due(reason=DueFor.REBOOT),
+            Due(reason=DueFor.CONFIG, files=("/etc/a",)),
+            Due(reason=DueFor.VERSION, version="9.1.0"),
+        ),
     )
     assert (policy.reboot, policy.pause_after, policy.reason, policy.timeout) == (
         True,

@@ -1,0 +1,101 @@
+"""Which nodes the flags select: names that contradict each other, and the reasons of `--due`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Final
+
+from orchestrator.config.faults import near
+from orchestrator.config.hosts import DataPath
+from orchestrator.config.spec import NOT_EMPTY
+from orchestrator.errors import UsageError
+from orchestrator.model.due import Due, DueFor
+from orchestrator.model.policy import Kind
+
+_KNOWN: Final = ("version:V", DueFor.REBOOT.value, DueFor.CONFIG.value)
+_VERSION: Final = re.compile(r"\d{1,4}(\.\d{1,6}){1,3}")
+
+ConfigFiles = Annotated[tuple[DataPath, ...], NOT_EMPTY]
+CONFIG_FILES: Final = (
+    "Files that `--due config` compares with the start of a node's process: absolute paths on its host, of"
+    " which some may not exist. Of a folder, the files in it count. `{node}` is the name of the node."
+    " Default: "
+)
+
+
+def _packaged(product: str) -> tuple[str, ...]:
+    return (
+        *(f"/etc/{product}/{name}" for name in (f"{product}.yml", "jvm.options", "jvm.options.d")),
+        f"/etc/{product}/log4j2.properties",
+        f"/etc/default/{product}",
+        f"/etc/sysconfig/{product}",
+        f"/etc/systemd/system/{product}.service.d",
+    )
+
+
+_USUAL: Final[Mapping[Kind, tuple[str, ...]]] = {
+    Kind.ELASTICSEARCH: (*_packaged("elasticsearch"), *_packaged("opensearch")),
+    Kind.RIAK: (
+        *(f"/etc/riak/{name}" for name in ("riak.conf", "advanced.config", "vm.args", "app.config")),
+        "/etc/default/riak",
+        "/etc/systemd/system/riak.service.d",
+    ),
+}
+"""What the process of a packaged node reads at its start."""
+
+
+def parse_due(
+    written: Sequence[str], kind: Kind, *, reboot: bool, files: tuple[str, ...] | None
+) -> tuple[Due, ...]:
+    """Read the values of `--due`.
+
+    Args:
+        written: as typed.
+        kind: of the cluster.
+        reboot: whether the run reboots hosts.
+        files: `config_files` of the playbook; None = those of the packages.
+
+    Raises:
+        UsageError: one is unknown, or needs another flag.
+    """
+    found = []
+    for text in written:
+        name, colon, version = text.partition(":")
+        if name == DueFor.VERSION.value:
+            if _VERSION.fullmatch(version) is None:
+                raise UsageError(f"--due {text}: must name a version, such as `version:9.1.0`")
+            found.append(Due(reason=DueFor.VERSION, version=version))
+        elif colon or name not in _KNOWN:
+            raise UsageError(f"--due {text}: unknown; {near(text, _KNOWN)}")
+        elif name == DueFor.REBOOT.value:
+            if not reboot:
+                raise UsageError(
+                    f"--due {text}: needs --reboot, since a restart of the service leaves the host as it is"
+                )
+            found.append(Due(reason=DueFor.REBOOT))
+        else:
+            found.append(Due(reason=DueFor.CONFIG, files=files or _USUAL[kind]))
+    return tuple(dict.fromkeys(found))
+
+
+def require_consistent(only: Sequence[str], exclude: Sequence[str], zone: str | None) -> None:
+    """Refuse names of nodes and zones that are empty or contradict each other.
+
+    Raises:
+        UsageError: they are.
+    """
+    for flag, patterns in (("--only", only), ("--exclude", exclude)):
+        if any(not pattern.strip() for pattern in patterns):
+            raise UsageError(f"{flag}: the name of a node, or a glob, is needed")
+    if zone is not None and not zone.strip():
+        raise UsageError("--zone: the name of a zone is needed")
+    if "*" in exclude:
+        raise UsageError("--exclude '*': leaves no node to restart")
+    for wanted in only:
+        # A glob in --only may be narrowed; a named node, or the same glob, is a contradiction.
+        plain = not set(wanted) & set("*?[")
+        for unwanted in exclude:
+            if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):
+                raise UsageError(f"--only {wanted} and --exclude {unwanted} contradict each other")

@@ -1,0 +1,110 @@
+"""What has changed on a host: whether a reboot is required, and when files were written. Without sudo.
+
+A reboot is required if the distribution says so (Debian's and SUSE's flags, `needs-restarting` of the RHEL
+family), or if a newer kernel than the running one is installed in /boot. What counts for a file is the time
+at which its contents, name, owner or rights last changed (ctime): packages and `rsync -a` set back the other.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from orchestrator.hosts import script
+from orchestrator.hosts.script import Section
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
+from orchestrator.model.reading import Reading, Unknown
+
+_REBOOT, _KERNELS, _FILES = "reboot", "kernels", "files"
+_FLAGS: Final = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
+_RELEASE: Final = re.compile(r"\d[\d.-]*")
+_CHANGED: Final = re.compile(r"(\d+) (/.*)")
+
+_REBOOT_SCRIPT: Final = f"""\
+for flag in {" ".join(_FLAGS)}; do
+  [ -e "$flag" ] && {{ echo "$flag exists"; exit 0; }}
+done
+PATH=$PATH:/usr/sbin:/sbin
+command -v needs-restarting >/dev/null || exit 0
+needs-restarting -r 2>/dev/null | grep -qi '^reboot is \\(required\\|suggested\\)' &&
+  echo '`needs-restarting -r` asks for a reboot'
+exit 0"""
+_KERNEL_SCRIPT: Final = """\
+uname -r
+for image in /boot/vmlinuz-*; do
+  [ -e "$image" ] && echo "${image#/boot/vmlinuz-}"
+done
+exit 0"""
+
+_FILES_SCRIPT: Final = """\
+for path in {every}; do
+  [ -d "$path" ] && [ ! -r "$path" ] && echo "$path: Permission denied"
+  stat -c '%Z %n' "$path"
+done
+true"""
+
+
+def changes_script(node: NodeName, files: Sequence[str], *, reboot: bool) -> str:
+    """The command line of a reading.
+
+    Args:
+        node: whose host it is.
+        files: their paths, with `{node}`; none reads none.
+        reboot: whether to read if a reboot is required.
+    """
+    parts = [(_REBOOT, f"( {_REBOOT_SCRIPT}\n)"), (_KERNELS, f"( {_KERNEL_SCRIPT}\n)")] if reboot else []
+    if files:
+        paths = [shlex.quote(at) for at in _paths(files, node)]
+        every = " ".join(f"{path} {path}/*" for path in paths)
+        parts.append((_FILES, _FILES_SCRIPT.format(every=every)))
+    return script.shell(script.sections(parts))
+
+
+def read_changes(output: str, node: NodeName, files: Sequence[str], *, reboot: bool) -> Reading[HostChanges]:
+    """Read the answers to `changes_script`; `Unknown` if one is missing, or a file cannot be looked at."""
+    answers = script.read_sections(output)
+    wanted = [*((_REBOOT, _KERNELS) if reboot else ()), *((_FILES,) if files else ())]
+    if missing := [name for name in wanted if name not in answers]:
+        return Unknown(reason=f"its answer has no part {', '.join(missing)}")
+    times = _times(answers[_FILES].text) if files else {}
+    if isinstance(times, Unknown):
+        return times
+    if files and not times:
+        first, *_ = _paths(files, node)
+        return Unknown(
+            reason=f"none of its files exists ({first}, …): name those of this cluster in `config_files` of"
+            " the playbook"
+        )
+    return HostChanges(reboot=_reboot(answers) if reboot else "", files=times)
+
+
+def _paths(files: Sequence[str], node: NodeName) -> list[str]:
+    return [path.replace("{node}", node) for path in files]
+
+
+def _times(text: str) -> Mapping[str, float] | Unknown:
+    refused = [line for line in text.splitlines() if "ermission denied" in line]
+    if refused:
+        return Unknown(
+            reason=f"{refused[0].strip()}: let the account search that folder"
+            " (`setfacl -m u:ACCOUNT:rx FOLDER`); the files themselves need not be readable"
+        )
+    lines = (_CHANGED.fullmatch(line) for line in text.splitlines())
+    return {found[2]: float(found[1]) for found in lines if found}
+
+
+def _reboot(answers: Mapping[str, Section]) -> str:
+    if said := answers[_REBOOT].text.strip():
+        return said.splitlines()[0]
+    running, *installed = answers[_KERNELS].text.split() or [""]
+    newest = max(installed, key=_release, default="")
+    return f"kernel {newest} is installed, {running} runs" if _release(newest) > _release(running) else ""
+
+
+def _release(kernel: str) -> tuple[int, ...]:
+    """The numbers with which a kernel's release begins; a rescue image (`0-rescue-…`) is older than any."""
+    found = _RELEASE.match(kernel)
+    return tuple(int(part) for part in re.findall(r"\d+", found[0])) if found else ()

@@ -1,0 +1,93 @@
+"""What has changed on a host, as its answers show it, and as a real shell gives them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.changes import changes_script, read_changes
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.script import BEGIN, END
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import HostChanges
+from orchestrator.model.reading import Reading, Unknown
+
+ES1 = NodeName("es1")
+FILES = ("/etc/elasticsearch/elasticsearch.yml", "/etc/elasticsearch/jvm.options.d")
+
+
+def _section(name: str, *lines: str) -> str:
+    return "\n".join((f"{BEGIN} {name}", *lines, f"{END} {name} 0", ""))
+
+
+def _reboot(said: str, *kernels: str) -> Reading[HostChanges]:
+    output = _section("reboot", said) + _section("kernels", *kernels)
+    return read_changes(output, ES1, (), reboot=True)
+
+
+def _here(node: str, *files: str) -> Reading[HostChanges]:
+    done = LocalConnection().run(changes_script(NodeName(node), files, reboot=False), timeout=20.0)
+    assert isinstance(done, CommandResult), done
+    return read_changes(done.stdout, NodeName(node), files, reboot=False)
+
+
+def test_a_distribution_that_asks_for_a_reboot() -> None:
+    for said in ("/run/reboot-required exists", "`needs-restarting -r` asks for a reboot"):
+        assert _reboot(said, "6.1.0-18-amd64") == HostChanges(reboot=said)
+
+
+@pytest.mark.parametrize(
+    ("running", "installed", "newest"),
+    [
+        ("6.1.0-18-amd64", ("6.1.0-9-amd64", "6.1.0-18-amd64"), None),
+        ("6.1.0-9-amd64", ("6.1.0-9-amd64", "6.1.0-18-amd64"), "6.1.0-18-amd64"),
+        ("5.14.0-362.8.1.el9_3.x86_64", ("5.14.0-427.13.1.el9_4.x86_64",), "5.14.0-427.13.1.el9_4.x86_64"),
+        ("5.14.0-427.13.1.el9_4.x86_64", ("0-rescue-0123456789abcdef", "5.14.0-362.8.1.el9_3.x86_64"), None),
+        ("6.18.5", (), None),
+    ],
+)
+def test_a_newer_kernel_is_installed(running: str, installed: tuple[str, ...], newest: str | None) -> None:
+    reboot = f"kernel {newest} is installed, {running} runs" if newest else ""
+    assert _reboot("", running, *installed) == HostChanges(reboot=reboot)
+
+
+def test_files_of_a_folder_count_and_missing_ones_do_not(tmp_path: Path) -> None:
+    (tmp_path / "es1").mkdir()
+    written = [tmp_path / "a b.yml", tmp_path / "es1" / "heap.options"]
+    for path in written:
+        path.write_text("x")
+        os.utime(path, (1, 1))  # as a package or `rsync -a` leaves it
+    found = _here("es1", str(tmp_path / "a b.yml"), str(tmp_path / "{node}"), str(tmp_path / "none"))
+    assert isinstance(found, HostChanges)
+    assert set(found.files) == {*map(str, written), str(tmp_path / "es1")}
+    for path in written:
+        assert found.files[str(path)] == int(path.stat().st_ctime) > 1
+
+
+def test_without_any_of_the_files_it_is_not_known(tmp_path: Path) -> None:
+    found = _here("es1", str(tmp_path / "{node}.yml"))
+    assert isinstance(found, Unknown)
+    assert f"none of its files exists ({tmp_path}/es1.yml, …)" in found.reason
+
+
+def test_what_may_not_be_looked_at_is_not_known(subtests: pytest.Subtests) -> None:
+    for said in (
+        "stat: cannot statx '/etc/elasticsearch/elasticsearch.yml': Permission denied",
+        "stat: can't stat '/etc/elasticsearch/elasticsearch.yml': Permission denied",
+        "/etc/elasticsearch/jvm.options.d: Permission denied",
+    ):
+        with subtests.test(said=said):
+            output = _section("files", "1700000000 /etc/default/elasticsearch", said)
+            found = read_changes(output, ES1, FILES, reboot=False)
+            assert isinstance(found, Unknown)
+            assert found.reason.startswith(said)
+            assert "setfacl" in found.reason
+
+
+def test_an_answer_that_was_cut_off_is_not_known() -> None:
+    for output in ("", _section("reboot"), f"{BEGIN} kernels\n6.1"):
+        assert isinstance(read_changes(output, ES1, (), reboot=True), Unknown)
+    assert isinstance(read_changes(f"{BEGIN} files\n1 /etc/x", ES1, FILES, reboot=False), Unknown)
