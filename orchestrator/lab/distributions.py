@@ -103,6 +103,8 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
     Distribution(product=Product.ELASTICSEARCH, version="5.6.16", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17),
     Distribution(product=Product.ELASTICSEARCH, version="1.7.6", java_minimum=8, java_maximum=8),
+    Distribution(product=Product.ELASTICSEARCH, version="1.4.5", java_minimum=8, java_maximum=8),
+    Distribution(product=Product.ELASTICSEARCH, version="1.1.2", java_minimum=8, java_maximum=8),
     Distribution(product=Product.ELASTICSEARCH, version="0.90.13", java_minimum=8, java_maximum=8),
     Distribution(product=Product.OPENSEARCH, version="3.3.0", java_minimum=21),
     Distribution(product=Product.OPENSEARCH, version="3.1.0", java_minimum=21),

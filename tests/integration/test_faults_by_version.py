@@ -63,7 +63,7 @@ def test_a_synced_flush_answered_409_is_done(version: str) -> None:
     assert done == Done(output="1 of 2 copies flushed, 1 failed")
 
 
-@pytest.mark.parametrize("version", ["1.7.6", "2.4.6", "8.19.0"])
+@pytest.mark.parametrize("version", ["1.1.2", "1.4.5", "1.7.6", "2.4.6", "8.19.0"])
 def test_a_snapshot_in_progress_is_listed(version: str) -> None:
     """The cluster state of 1.7 lacks it: a node that stopped then would leave the snapshot partial."""
     with LabCluster.start(version=version, nodes=ALONE, heap_mb=256) as lab, _port(lab) as port:
@@ -91,6 +91,8 @@ def test_a_snapshot_in_progress_is_listed(version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "status"),
     [
+        ("1.1.2", 200),
+        ("1.4.5", 200),
         ("1.7.6", 200),
         ("2.4.6", 408),
         ("5.6.16", 408),

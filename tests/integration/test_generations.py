@@ -52,8 +52,8 @@ VERSIONS = (
     "opensearch-1.3.20",
     "opensearch-3.1.0",
 )
-NEW = ("9.1.0", "8.19.0", "opensearch-2.19.0", "opensearch-3.3.0")
-"""Other tests restart nodes of these, or of the version before, in `make test` already."""
+MORE = ("1.1.2", "1.4.5", "9.1.0", "8.19.0", "opensearch-2.19.0", "opensearch-3.3.0")
+"""`make test` restarts nodes of these, or of a version beside them, already."""
 UPGRADES = (
     ("5.6.16", "6.8.23"),
     ("6.8.23", "7.17.28"),
@@ -116,7 +116,7 @@ def test_nodes_of_1_7_without_names_are_restarted_by_address(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("version", [*VERSIONS, *NEW])
+@pytest.mark.parametrize("version", [*VERSIONS, *MORE])
 def test_every_command_on_each_generation_under_load(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
 ) -> None:

@@ -72,7 +72,7 @@ READS: Mapping[str, Request] = {
     "index_uuids": calls.index_uuids(DIALECT, LIMITS, ["posts"]),
     "names": calls.names(DIALECT, LIMITS),
     "bulk_state": calls.bulk_state(DIALECT, LIMITS, ["posts"]),
-    "segments": calls.segments(["posts"]),
+    "segments": calls.segments(DIALECT, ["posts"]),
     "writes": calls.writes(DIALECT, ["posts"]),
     "lives": calls.lives(["_all"], DIALECT),
     "settings": calls.settings(DIALECT, LIMITS),

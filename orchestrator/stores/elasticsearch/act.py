@@ -58,8 +58,7 @@ OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 def request_for(action: IndexAction, dialect: Dialect) -> Request:
     """The request for this action."""
     waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
-    # Before 1.0 an update of an index's settings takes other parameters for settings.
-    only_named = {"expand_wildcards": "none"} if dialect.path_parts else {}
+    only_named = calls.only_named(dialect)
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
     match action:
         case ProbeSettings():
@@ -91,7 +90,7 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
             return Request(
                 method="POST",
                 path=f"/{quoted(index)}/_refresh",
-                params={"expand_wildcards": "none"},
+                params=only_named,
                 silence=FLUSH_SECONDS,
             )
         case SetIndexSettings(index=index, wanted=settings):

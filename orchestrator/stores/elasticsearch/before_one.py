@@ -1,7 +1,7 @@
 """Answers of Elasticsearch 0.90, in the form of later versions. Pure.
 
-Before 1.0 settings are flat, a node's start time has another name, and recoveries are a part of the status of
-indices, which names nodes by their ids.
+Before 1.0 settings are flat, and recoveries are a part of the status of indices, which names nodes by their
+ids.
 """
 
 from __future__ import annotations
@@ -70,18 +70,14 @@ def _index_key(cluster_key: str) -> str:
 
 
 def node_facts(body: Any) -> Any:
-    """Facts of nodes: nested settings, and the start time by its later name."""
+    """Facts of nodes, with nested settings."""
     nodes = mapping(within(body, "nodes"), "nodes")
     return {**body, "nodes": {node_id: _facts(node) for node_id, node in nodes.items()}}
 
 
 def _facts(node: Any) -> Any:
-    jvm = mapping(given(within(node, "jvm"), {}), "jvm")
-    return {
-        **mapping(node, "a node"),
-        "settings": nested(mapping(given(within(node, "settings"), {}), "settings")),
-        "jvm": {**jvm, "start_time_in_millis": jvm.get("start_time")},
-    }
+    settings = mapping(given(within(node, "settings"), {}), "settings")
+    return {**mapping(node, "a node"), "settings": nested(settings)}
 
 
 def recoveries(body: Any, names: Mapping[str, NodeName]) -> Any:

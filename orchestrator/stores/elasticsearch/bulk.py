@@ -127,7 +127,7 @@ class BulkReader:
         if not states:
             return ()
         names = [state.name for state in states]
-        segments = body_of(self._client, calls.segments(names))
+        segments = body_of(self._client, calls.segments(dialect, names))
         if isinstance(segments, Unknown):
             return segments
         writes = body_of(self._client, calls.writes(dialect, names))

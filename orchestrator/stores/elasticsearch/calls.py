@@ -153,7 +153,7 @@ def snapshots(dialect: Dialect, limits: Limits) -> Request:
 def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
     """Uuids of some indices, without deleted ones; of all indices if the names do not fit a request line."""
     named = _named(names)
-    only = {"ignore_unavailable": "true", "expand_wildcards": "none"} if named else {}
+    only = {"ignore_unavailable": "true"} | only_named(dialect) if named else {}
     fields = filtered("cluster_name", "metadata.indices.*.settings.index.uuid")
     return _state(dialect, limits, "metadata", only | fields, named)
 
@@ -290,7 +290,7 @@ def task(task_id: str, *, patience: Seconds) -> Request:
 
 def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
     """Routing and settings of some indices, closed ones too. Deleted ones are left out."""
-    only = {"ignore_unavailable": "true", "expand_wildcards": "none"}
+    only = {"ignore_unavailable": "true"} | only_named(dialect)
     return _state(
         dialect,
         limits,
@@ -300,15 +300,18 @@ def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reques
     )
 
 
-def segments(names: Sequence[str]) -> Request:
+def only_named(dialect: Dialect) -> dict[str, str]:
+    """The parameter that takes each name for an index, and none for a pattern."""
+    return {"expand_wildcards": "none"} if dialect.expand_none else {}
+
+
+def segments(dialect: Dialect, names: Sequence[str]) -> Request:
     """The segments of every copy of some open indices.
 
     `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
     an answer as if the index did not exist, and no message about the missing right.
     """
-    return get(
-        f"/{_listed(names)}/_segments", params={"expand_wildcards": "none"} | filtered(*SEGMENT_FIELDS)
-    )
+    return get(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*SEGMENT_FIELDS))
 
 
 def writes(dialect: Dialect, names: Sequence[str]) -> Request:
@@ -318,7 +321,7 @@ def writes(dialect: Dialect, names: Sequence[str]) -> Request:
         return get(f"/{_listed(names)}/_stats", params=parts)
     return get(
         f"/{_listed(names)}/_stats/indexing,merge",
-        params={"level": "shards", "expand_wildcards": "none"} | filtered(*WRITE_FIELDS),
+        params={"level": "shards"} | only_named(dialect) | filtered(*WRITE_FIELDS),
     )
 
 

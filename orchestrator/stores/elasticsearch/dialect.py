@@ -19,6 +19,7 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
 STATE: Final = "_cluster/state"
+NONE: Final = "none"
 
 
 class Flush(Enum):
@@ -69,8 +70,8 @@ class Dialect:
             Before, a cluster has none, and its name is used instead.
         queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
             0 if the queue was drained, else the time that health waited for it.
-        snapshot_call: The API that lists snapshots in progress: the cluster state from 2.0, which lacks them
-            before. There are no snapshots before 1.0.
+        snapshot_call: The API that lists snapshots in progress: from 2.0 the cluster state, from 1.1
+            `_snapshot/_status`. Version 1.0 has snapshots and no list: it is not restarted. 0.90 has none.
         ephemeral_ids: Whether the state lists an id for each process (5.0). Before, the node id is new at
             each start, so it is used instead; a node without `node.name` has a new name too, and is known by
             its address, with its port if `transport.tcp.port` fixes it.
@@ -86,6 +87,8 @@ class Dialect:
         path_parts: Whether the path names the parts of the cluster state, of nodes and of statistics that are
             read (1.0). Before, query parameters do, settings come back flat, and an update of an index's
             settings takes query parameters for settings.
+        expand_none: Whether every call takes `expand_wildcards=none` (1.6). Version 1.1 refuses it, and up to
+            1.5 an update of an index's settings takes it for a setting (seen on 1.1.2, 1.4.5, 1.5.2).
         allocation_enable: Whether `cluster.routing.allocation.enable` exists (1.0). Before, there are the
             flags `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of
             `none`; the flags of an index are shown as its `enable`.
@@ -116,6 +119,7 @@ class Dialect:
     merge_task: bool = True
     task_list: bool = True
     path_parts: bool = True
+    expand_none: bool = True
     allocation_enable: bool = True
     recovery_call: str = "_recovery"
     lease_in_alias: bool = True
@@ -158,7 +162,15 @@ _ES_1_6: Final = replace(
     queue_times=False,
     snapshot_call="_snapshot/_status",
 )
-_ES_1: Final = replace(_ES_1_6, family="Elasticsearch 1.0", accepted=False, flush=Flush.PLAIN)
+_ES_1_1: Final = replace(_ES_1_6, family="Elasticsearch 1.1", flush=Flush.PLAIN, expand_none=False)
+_ES_1: Final = replace(
+    _ES_1_1,
+    family="Elasticsearch 1.0",
+    accepted=False,
+    snapshot_call=NONE,
+    recovery_call="_status",
+    lease_in_alias=False,
+)
 _ES_0_90: Final = replace(
     _ES_1,
     family="Elasticsearch 0.90",
@@ -166,8 +178,6 @@ _ES_0_90: Final = replace(
     snapshot_call=STATE,
     path_parts=False,
     allocation_enable=False,
-    recovery_call="_status",
-    lease_in_alias=False,
 )
 _OS_2_7: Final = Dialect(
     family="OpenSearch 2", accepted=True, master_timeout="cluster_manager_timeout", roles_in_state=False
@@ -191,6 +201,7 @@ FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
         ((2, 1), _ES_2_1),
         ((2, 0), _ES_2),
         ((1, 6), _ES_1_6),
+        ((1, 1), _ES_1_1),
         ((1, 0), _ES_1),
         ((0, 90), _ES_0_90),
     ),

@@ -30,12 +30,11 @@ _REFUSALS: Final = frozenset({"security_exception", "index_closed_exception", "c
 
 def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
     """The call. By default it flushes afterwards, so that the merged segments survive a restart."""
-    params = {"max_num_segments": str(action.max_segments)}
+    params = {"max_num_segments": str(action.max_segments)} | calls.only_named(dialect)
     path = f"/{quoted(action.index)}/{dialect.merge_call}"
     if dialect.merge_task:
-        params |= {"expand_wildcards": "none", "wait_for_completion": "false"}
-        return Request(method="POST", path=path, params=params)
-    return Request(method="POST", path=path, params=params | {"expand_wildcards": "none"}, silence=PATIENCE)
+        return Request(method="POST", path=path, params=params | {"wait_for_completion": "false"})
+    return Request(method="POST", path=path, params=params, silence=PATIENCE)
 
 
 def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> ActionResult:

@@ -173,7 +173,7 @@ def parse_recoveries(
 
 def _recovery(index: str, uuid: str, value: Any) -> Recovery:
     where = f"a recovery of [{index}]"
-    size = mapping(within(value, "index", "size"), f"{where}: index.size")
+    size = mapping(given(within(value, "index", "size"), _size_before_1_5(value)), f"{where}: index.size")
     stage = text(within(value, "stage"), f"{where}: stage")
     source = within(value, "source", "name")
     return Recovery(
@@ -187,6 +187,19 @@ def _recovery(index: str, uuid: str, value: Any) -> Recovery:
         operations_replayed=max(0, number(within(value, "translog", "recovered"), f"{where}: translog")),
         done=stage.upper() == "DONE",
     )
+
+
+def _size_before_1_5(value: Any) -> Any:
+    """The bytes of a recovery in the form of later versions.
+
+    Before 1.5 files on the node's own disk count as recovered too (seen on 1.1.2 and 1.4.5).
+    """
+    size = within(value, "index", "bytes")
+    if not isinstance(size, dict):
+        return None
+    total, reused, recovered = (number(size.get(key), key) for key in ("total", "reused", "recovered"))
+    copied = 0 if within(value, "type") == "GATEWAY" else recovered
+    return {"total_in_bytes": total, "reused_in_bytes": reused, "recovered_in_bytes": copied}
 
 
 def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:

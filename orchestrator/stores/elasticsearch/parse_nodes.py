@@ -150,7 +150,8 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
             else attributed_roles(node),
             server=parse_version_of(node, where),
             started_at_ms=number(
-                within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
+                given(within(node, "jvm", "start_time_in_millis"), within(node, "jvm", "start_time")),
+                f"{where}.jvm.start_time_in_millis",  # on 0.90 and 1.1 it is `start_time`
             ),
             http=address if isinstance(address, str) else None,
             rate=parse_own_rate(node.get("settings"), f"{where}.settings"),

@@ -14,6 +14,7 @@ from orchestrator.model.merging import BulkIndex
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.resolution import Resolution
 from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.dialect import NEWEST
 from orchestrator.stores.elasticsearch.parse_bulk import BulkState, parse_bulk_index, parse_bulk_state
 from orchestrator.stores.elasticsearch.parse_merges import RunningMerge, named_otherwise, parse_merges
 from orchestrator.stores.elasticsearch.resolve import parse_names, parse_resolution
@@ -321,6 +322,6 @@ def test_names_are_asked_for_in_parts_that_fit_a_request_line() -> None:
     assert [name for part in parts for name in part] == names
     assert len(parts) > 1
     for part in parts:
-        assert len(calls.segments(part).path) < 2100
+        assert len(calls.segments(NEWEST, part).path) < 2100
     assert list(calls.request_lines([])) == []
     assert list(calls.request_lines(["ü" * 127])) == [("ü" * 127,)]

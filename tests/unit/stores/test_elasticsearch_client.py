@@ -144,7 +144,7 @@ def test_the_product_is_told_apart(
     assert (found.distribution, found.version) == expected
 
 
-@pytest.mark.parametrize("version", ["1.5.2", "2.2.0", "10.0.0", "0.20.6", "4.0.0"])
+@pytest.mark.parametrize("version", ["1.0.3", "2.2.0", "10.0.0", "0.20.6", "4.0.0"])
 def test_other_versions_are_refused(server: ScriptedServer, client: Open, version: str) -> None:
     for path in (PROBE, "/_nodes/http"):
         server.on(path, reply(node("es1", version=version, build=None)))

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, withhold_changes
-from orchestrator.model.action import Done, Flush, SetIndexSettings, SettingChange
+from orchestrator.model.action import (
+    Done,
+    Flush,
+    ForceMerge,
+    RefreshIndex,
+    SetIndexSettings,
+    SetReplicas,
+    SettingChange,
+)
 from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, Look, SettingsView
@@ -56,7 +64,7 @@ RECORD = LeaseRecord(
 )
 DATA = Path(__file__).parents[2] / "data" / "elasticsearch-old"
 VERSIONS = sorted(folder.name for folder in DATA.iterdir())
-BEFORE_SEVEN = ("0.90.13", "1.7.6", "2.4.6", "5.6.16", "6.8.23")
+BEFORE_SEVEN = ("0.90.13", "1.1.2", "1.4.5", "1.7.6", "2.4.6", "5.6.16", "6.8.23")
 
 
 def body(version: str, name: str) -> Any:
@@ -261,11 +269,50 @@ def test_0_90_is_asked_in_its_own_words() -> None:
     for bad in ({"error": "another error"}, {"metadata": {"indices": {"p": 5}}}):
         with pytest.raises(Malformed):
             gone.reshape(bad)
-    for bad in ({"nodes": {"a": 5}}, {"nodes": {"a": {"jvm": 5}}}):
+    for bad in ({"nodes": {"a": 5}}, {"nodes": {"a": {"settings": 5}}}):
         with pytest.raises(Malformed):
             before_one.node_facts(bad)
     wanted = SetIndexSettings(index="p", index_uuid="u", found={}, wanted={"index.refresh_interval": "1s"})
     assert "expand_wildcards" not in request_for(wanted, dialect).params, "it would be a setting"
+
+
+@pytest.mark.parametrize("version", ["1.1.2", "1.4.5"])
+def test_before_1_5_sizes_of_recoveries_have_other_names(version: str) -> None:
+    answer = body(version, "recoveries")
+    read = parse_recoveries(answer, uuids={"posts": "x"}, finished_on=["es1", "es2", "es3"])
+    assert not isinstance(read, Unknown)
+    sizes = [each["index"]["bytes"] for each in answer["posts"]["shards"]]
+    assert [(each.bytes_total, each.bytes_reused, each.bytes_copied) for each in read] == [
+        (size["total"], size["reused"], size["recovered"]) for size in sizes
+    ]
+    assert any(each.bytes_copied for each in read)
+    of_its_own_disk = answer["posts"]["shards"][0]
+    of_its_own_disk |= {"type": "GATEWAY"}
+    of_its_own_disk["index"]["bytes"] = {"total": 9, "reused": 9, "recovered": 9}  # seen after a restart
+    again = parse_recoveries(answer, uuids={"posts": "x"}, finished_on=["es1", "es2", "es3"])
+    assert not isinstance(again, Unknown)
+    first = again[0]
+    assert (first.bytes_total, first.bytes_reused, first.bytes_copied) == (9, 9, 0)
+    del answer["posts"]["shards"][0]["index"]["bytes"]
+    assert isinstance(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=[]), Unknown)
+
+
+def test_before_1_6_no_call_names_the_wildcards() -> None:
+    """1.1 refuses `expand_wildcards=none`; 1.4 and 1.5 take it for a setting of the index (seen)."""
+    settings = SetIndexSettings(index="p", index_uuid="u", found={}, wanted={"index.refresh_interval": "1s"})
+    for version, sent in [("0.90.13", False), ("1.1.2", False), ("1.5.2", False), ("1.7.6", True)]:
+        _, dialect = dialect_of(version)
+        for request in (
+            calls.segments(dialect, ["p"]),
+            calls.writes(dialect, ["p"]),
+            calls.bulk_state(dialect, Limits(), ["p"]),
+            calls.index_uuids(dialect, Limits(), ["p"]),
+            request_for(ForceMerge(index="p", index_uuid="u", max_segments=5), dialect),
+            request_for(RefreshIndex(index="p", index_uuid="u"), dialect),
+            request_for(SetReplicas(index="p", index_uuid="u", found=1, wanted=2), dialect),
+            request_for(settings, dialect),
+        ):
+            assert ("expand_wildcards" in request.params) is sent, (version, request)
 
 
 def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
