@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
+from orchestrator.cli.program import run
 from orchestrator.cli.work.tune_apply import apply
 from orchestrator.cli.work.tune_revert import revert
 from orchestrator.cli.work.tune_show import verdict_on
@@ -17,12 +18,15 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import TuningProfile, TuningSetting
+from orchestrator.model.tuning import FileChange, TuningProfile, TuningSetting
+from orchestrator.runs import from_file
 from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import open_store
+from tests.cli.console import Console
+from tests.cli.small_cluster import SmallCluster
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import THP, HostTree
 
@@ -305,3 +309,40 @@ def test_an_init_script_switched_off_by_hand_is_enabled(tmp_path: Path) -> None:
         assert tree.files() == before
     finally:
         anna.close()
+
+
+OLD_FILE = "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf"
+OLD_TEXT = (
+    "# Written by orchestrate for vm.swappiness; `orchestrate tune revert` takes it away again.\nx = 1\n"
+)
+
+
+def test_a_check_looks_into_the_state_that_it_is_given(
+    console: Console,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What an earlier version wrote carries no cluster: the ledger in that state says whose it is."""
+    tree = host_kinds.debian(tmp_path / "host")
+    tree.write(OLD_FILE, OLD_TEXT)
+    settings = tree.settings(cluster="lab")
+    monkeypatch.setattr(from_file, "host_settings", lambda *_: {ES1: settings})
+    url = f"sqlite:///{tmp_path}/other.db"
+    store = open_store(url, {}, access=Access.WRITE)
+    change = FileChange(path=OLD_FILE, found=None, wanted=OLD_TEXT)
+    store.ledger("lab").record(
+        Tuning(node=ES1, tunable="vm.swappiness", changes=(change,), operator="anna"), 1.0
+    )
+    store.close()
+    wanted = console.folder / "wanted.yml"
+    wanted.write_text('{"applies_to": "elasticsearch", "settings": {"vm.swappiness": "1"}}')
+    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
+    monkeypatch.chdir(console.folder)
+    with SmallCluster() as cluster:
+        file = cluster.write_file(console.folder)
+        command = ["tune", "check", "--cluster", file, "--profile", str(wanted), "--only", "es1"]
+        assert run([*command, "--state", url]) == ExitCode.HELD
+        assert f"replaces what an earlier version wrote: {OLD_FILE}" in capsys.readouterr().out
+        assert run(command) == ExitCode.HELD
+        assert f"leaves what an earlier version wrote from elsewhere: {OLD_FILE}" in capsys.readouterr().out

@@ -58,6 +58,7 @@ def check(
     profile: Profile = None,
     nodes: opt.Nodes,
     output: CheckOutputMode = CheckOutput.TEXT,
+    state: opt.State = None,
 ) -> int:
     """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
     from orchestrator.cli.work.tune import check_hosts
@@ -68,6 +69,7 @@ def check(
         nodes,
         output=opt.Output.TEXT if output is CheckOutput.SCRIPT else opt.Output(output.value),
         script=output is CheckOutput.SCRIPT,
+        state=state,
     )
 
 

@@ -25,12 +25,14 @@ from orchestrator.view.tuning import Found
 _LOOK = "orchestrate tune check"
 
 
-def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool) -> int:
+def check_hosts(
+    cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool, state: str | None
+) -> int:
     """Compare hosts with a profile, or print the boot script. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
-    with _hosts(ports, context, None, nodes) as where:
+    with _hosts(ports, context, state, nodes) as where:
         found = where.read(wanted)
     if script:
         _write_script(found, context)
