@@ -126,6 +126,25 @@ put_file() {
     [ "$4" != - ] || drop_folder "$folder" || return 0
 }
 
+# unless_needed PARTS COMMAND…: what all parts of the boot script share is removed only if no part but these
+# is there.
+unless_needed() {
+    removed=$1 why=''
+    shift
+    folder=$root/etc/orchestrate-tuning
+    if [ -d "$folder" ] && [ ! -r "$folder" ]; then
+        why="$folder cannot be read: permission denied"; return 1
+    fi
+    for part in "$folder"/*.part; do
+        if [ ! -e "$part" ] && [ ! -L "$part" ]; then continue; fi
+        case " $removed " in
+            *" ${part#"$root"} "*) ;;
+            *) why="it stays for ${part#"$root"}"; return 1 ;;
+        esac
+    done
+    "$@"
+}
+
 # Numbers of the lines of $path that are exactly $1, each on a line.
 lines_that_are() {
     grep -n -x -F -e "$1" "$path" | cut -d : -f 1

@@ -15,6 +15,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.file_shell import FILE_FUNCTIONS
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.hosts.tuning.boot import is_part, is_shared
 from orchestrator.hosts.tuning.boot_files import FOLDER
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.tuning import (
@@ -65,7 +66,10 @@ def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
                 _RUNNER,
                 _BEGUN,
                 "alone || change 1 busy",
-                *(f"change {number} {call(change)}" for number, change in enumerate(changes, 1)),
+                *(
+                    f"change {number} {_guard(change, changes)}{call(change)}"
+                    for number, change in enumerate(changes, 1)
+                ),
             )
         )
     )
@@ -89,6 +93,22 @@ def call(change: Change) -> str:
         case _:
             assert_never(change)
     return shlex.join(words)
+
+
+def _guard(change: Change, beside: Sequence[Change]) -> str:
+    """Of the removal of what all parts share: the call that looks for another part first, on the host itself.
+
+    Another cluster may have installed its part since the host was read. Parts that the same script removes do
+    not count.
+    """
+    removed = is_shared(change) and (
+        (isinstance(change, FileChange) and change.wanted is None)
+        or (isinstance(change, ServiceChange) and not change.wanted.enabled)
+    )
+    parts = [
+        one.path for one in beside if is_part(one) and isinstance(one, FileChange) and one.wanted is None
+    ]
+    return f"{shlex.join(['unless_needed', ' '.join(parts)])} " if removed else ""
 
 
 def is_own_folder(folder: str) -> bool:

@@ -76,15 +76,16 @@ _SCHEDULER: Final = "/queue/scheduler"
 def rank(change: Change) -> int:
     """The order of undoing, lowest first: changes that reset other values go before those values.
 
-    Our unit would set its values again. A switch of tuned's profile writes that profile's values, and a new
-    scheduler begins with its own queue depth: either would overwrite values that were restored before.
+    Parts go first: our unit would set their values again, and what all parts share stays on the host while
+    one of them is there. A switch of tuned's profile writes that profile's values, and a new scheduler begins
+    with its own queue depth: either would overwrite values that were restored before.
     A unit that this program removed is enabled last, when its files are back.
     """
     match change:
         case ServiceChange(found=original) if is_shared(change):
-            return 3 if original.enabled else -2
+            return 3 if original.enabled else -1
         case FileChange() if is_part(change):
-            return -1
+            return -2
         case TunedChange():
             return 0
         case FileChange(path=path) if path.startswith("/etc/tuned/"):

@@ -39,7 +39,8 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
                 return tuple(f"systemctl {verb} {name}" for verb in verbs)
             turned = () if mode.running == found_mode.running else ("stop", "start")
             services = (f"service {name} {verb}" for verb in turned)
-            return (*services, f"chkconfig {name} off", f"chkconfig {name} on")
+            tools = (f"chkconfig {name} off", f"chkconfig {name} on")
+            return (*services, *tools, f"update-rc.d {name} disable", f"update-rc.d {name} enable")
         case TunedChange(found=found, wanted=wanted):
             names = dict.fromkeys((wanted, found))
             return tuple(f"tuned-adm profile {name}" if name else "tuned-adm off" for name in names)

@@ -588,7 +588,7 @@ def test_our_unit_is_off_before_values_are_restored() -> None:
     part = FileChange(path=PART, found="x", wanted=None)
     value = ValueChange(path="/proc/sys/vm/swappiness", found="1", wanted="60")
     tuned = TunedChange(found="a", wanted="b")
-    assert sorted([removed, value, tuned, part, unit], key=rank) == [unit, part, tuned, value, removed]
+    assert sorted([removed, value, tuned, part, unit], key=rank) == [part, unit, tuned, value, removed]
 
 
 def test_our_unit_is_ours_while_it_runs() -> None:

@@ -138,7 +138,7 @@ NO_WAY_TO_ROOT = re.compile(
     r"|tee /sys/kernel/mm/(?:redhat_)?transparent_hugepage/(?:khugepaged/)?[a-z]+"
     r"|tee /sys/block/[a-z0-9\[\]-]+/queue/(?:scheduler|read_ahead_kb)"
     r"|systemctl (?:stop|start|enable|disable|mask|unmask) numad"
-    r"|service numad (?:stop|start)|chkconfig numad (?:on|off)"
+    r"|service numad (?:stop|start)|chkconfig numad (?:on|off)|update-rc\.d numad (?:enable|disable)"
 )
 
 

@@ -304,6 +304,65 @@ def test_a_full_disk_leaves_what_stood_there(tree: ChangingHost, shell: str, fou
     assert tree.snapshot() == before
 
 
+# -- what the parts of the boot script share
+
+
+PARTS = "/etc/orchestrate-tuning"
+ENABLED = ServiceMode(running=False, enabled=True)
+UNINSTALL = (
+    ServiceChange(service="orchestrate-tuning", found=ENABLED, wanted=OFF),
+    FileChange(path=f"{PARTS}/boot.sh", found=TEXT, wanted=None),
+    FileChange(path=f"{PARTS}/prod+es1.part", found=TEXT, wanted=None),
+)
+
+
+def installed(tree: ChangingHost) -> ChangingHost:
+    tree.systemd()
+    tree.unit("orchestrate-tuning", "enabled")
+    tree.write(f"{PARTS}/boot.sh", TEXT)
+    tree.write(f"{PARTS}/prod+es1.part", TEXT)
+    return tree
+
+
+def test_the_last_part_goes_with_all_that_parts_share(tree: ChangingHost, shell: str) -> None:
+    installed(tree)
+    assert isinstance(tune(tree, shell, *UNINSTALL), Done)
+    assert not tree.at(PARTS).exists()
+    assert "systemctl disable orchestrate-tuning" in tree.says("log")
+
+
+@pytest.mark.parametrize("change", UNINSTALL[:2], ids=["unit", "script"])
+def test_a_part_installed_since_the_reading_keeps_what_is_shared(
+    tree: ChangingHost, shell: str, change: Change
+) -> None:
+    """Another cluster installs its own part while this one removes the last part that it has read."""
+    installed(tree).write(f"{PARTS}/other+es9.part", TEXT)
+    before = tree.snapshot()
+    for changes in (UNINSTALL, (change,)):
+        result = tune(tree, shell, *changes)
+        assert isinstance(result, Refused), result
+        assert f"it stays for {PARTS}/other+es9.part" in result.reason
+        assert tree.snapshot() == before
+
+
+def test_an_installation_beside_another_part_is_made(tree: ChangingHost, shell: str) -> None:
+    installed(tree).write(f"{PARTS}/other+es9.part", TEXT)
+    assert isinstance(tune(tree, shell, *back(UNINSTALL)), Done)
+
+
+def test_parts_that_cannot_be_listed_keep_what_is_shared(tree: ChangingHost, shell: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("changing the user needs root")
+    installed(tree).at(PARTS).chmod(0o711)
+    for folder in (tree.root, *tree.root.parents):
+        if folder.stat().st_uid == 0 and folder.stat().st_mode & 0o055 != 0o055:
+            folder.chmod(folder.stat().st_mode | 0o055)
+    as_nobody = f"exec setpriv --reuid=65534 --regid=65534 --clear-groups {shell}"
+    result = tune(tree, as_nobody, UNINSTALL[1])
+    assert isinstance(result, Refused)
+    assert f"{PARTS} cannot be read" in result.reason
+
+
 # -- our lines in files of others
 
 
