@@ -1,0 +1,163 @@
+"""The command lines by which the operator's own `ssh` is called: what no configuration may change."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
+from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
+
+FORCED = {
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "NoHostAuthenticationForLocalhost=no",
+    "UpdateHostKeys=no",
+    "PermitLocalCommand=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "Tunnel=no",
+    "RequestTTY=no",
+}
+SSH = """#!/bin/sh
+{ for word in "$@"; do printf '%s\\037' "$word"; done; echo; } >>"$FAKE_SSH/calls"
+for line in "$@"; do :; done
+for word in "$@"; do
+    case $word in
+        -G) [ "$line" = gate ] || cat "$FAKE_SSH/options"; exit 0 ;;
+        -O) exit 1 ;;
+        -N) exit 0 ;;
+    esac
+done
+if [ -e "$FAKE_SSH/dies" ]; then echo 'Connection to es1 closed.' >&2; exit 255; fi
+exec /bin/sh -c "$line"
+"""
+
+
+class Ssh:
+    """A program in the place of `ssh` that writes its arguments down, and runs commands on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "ssh").write_text(SSH.replace("$FAKE_SSH", str(folder)))
+        (folder / "ssh").chmod(0o755)
+        (folder / "options").touch()
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """The arguments of each call."""
+        lines = (self.folder / "calls").read_text().split("\037\n")
+        return [line.split("\037") for line in lines if line]
+
+    def makes(self, *words: str) -> list[list[str]]:
+        """The calls that have one of these words."""
+        return [call for call in self.calls if set(words) & set(call)]
+
+    @property
+    def sessions(self) -> list[list[str]]:
+        """The calls that run a command on the host."""
+        return [call for call in self.calls if not {"-G", "-O", "-N"} & set(call)]
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "tmp").mkdir()
+    made = Ssh(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    return made
+
+
+@pytest.fixture
+def connections() -> Iterator[Connections]:
+    made = Connections()
+    yield made
+    made.close()
+
+
+def to(connections: Connections, **changes: object) -> Connection:
+    values = {"node": NodeName("es1"), "address": "es1", "connect": Connect.OPENSSH, **changes}
+    made = connections.to(HostSettings(**values))  # type: ignore[arg-type]  # field names by keyword
+    assert not isinstance(made, Unreachable)
+    return made
+
+
+def options(call: list[str]) -> list[str]:
+    return [word for before, word in itertools.pairwise(call) if before == "-o"]
+
+
+def test_what_is_forced_stands_first_on_the_command_line(ssh: Ssh, connections: Connections) -> None:
+    """Of options given twice, `ssh` takes the first: those of the command line come before any file."""
+    (ssh.folder / "options").write_text("proxyjump gate\n")
+    known = ("/etc/ours",)
+    assert isinstance(to(connections, user="ops", known_hosts=known).run("true", timeout=20.0), CommandResult)
+    with_configuration = [call for call in ssh.calls if "/dev/null" not in call]
+    assert len(ssh.makes("-N")) == 2, "the jump host, and the host"
+    for call in with_configuration:
+        assert call[0] == "-F"
+        assert set(options(call)[: len(FORCED) + 1]) >= FORCED, call
+    text = Path(with_configuration[0][1]).read_text()
+    lines = text.splitlines()
+    assert {option.replace("=", " ") for option in FORCED} <= set(lines[: len(FORCED) + 1])
+    assert {'UserKnownHostsFile "/etc/ours"', "GlobalKnownHostsFile /dev/null"} <= set(lines)
+    assert lines.index("GlobalKnownHostsFile /dev/null") < next(
+        number for number, line in enumerate(lines) if line.startswith("Include")
+    )
+    for call in ssh.makes("-N"):
+        assert {"-T", "-a", "-x", "-k", "-f"} <= set(call)
+        assert call[-2] == "--"
+
+
+def test_a_session_reads_no_configuration_and_never_logs_in(ssh: Ssh, connections: Connections) -> None:
+    found = to(connections, address="-oProxyCommand=evil", user="ops").run("echo hello", timeout=20.0)
+    assert found == CommandResult(exit=0, stdout="hello\n")
+    (call,) = ssh.sessions
+    assert call[:3] == ["-F", "/dev/null", "-S"]
+    assert "ControlMaster=no" in options(call)
+    assert [one for one in options(call) if one.startswith("ProxyCommand=sh -c 'echo ")]
+    assert {"-T", "-a", "-x", "-k"} <= set(call)
+    assert call[-3:-1] == ["--", "-oProxyCommand=evil"]
+    assert all(one[-2] == "--" for one in ssh.makes("-G", "-N"))
+
+
+def test_the_folder_of_the_connections_is_closed_and_removed(ssh: Ssh, connections: Connections) -> None:
+    to(connections).run("true", timeout=20.0)
+    folder = Path(ssh.makes("-N")[0][1]).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    connections.close()
+    assert not folder.exists()
+
+
+def test_an_exit_of_ssh_itself_is_in_doubt_and_not_a_result(ssh: Ssh, connections: Connections) -> None:
+    """255 without our mark: the command may have run; a second session would run it twice."""
+    (ssh.folder / "dies").touch()
+    found = to(connections).run("true", timeout=20.0)
+    assert isinstance(found, Lost)
+    assert not found.timed_out
+    assert len(ssh.sessions) == 1
+
+
+def test_a_password_for_sudo_is_in_no_argument(ssh: Ssh, connections: Connections) -> None:
+    secret = "open sesame"  # noqa: S105  (of a fake)
+    job = to(connections).start("read x; echo ${#x}", timeout=20.0, stdin=f"{secret}\n")
+    assert not isinstance(job, Unreachable)
+    assert job.wait(20.0) == CommandResult(exit=0, stdout=f"{len(secret)}\n")
+    assert not [call for call in ssh.calls for word in call if secret in word]
+
+
+def test_variables_of_the_program_reach_no_session(
+    ssh: Ssh, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHESTRATE_SECRET", "open sesame")
+    found = to(connections).run("echo ${ORCHESTRATE_SECRET-none}", timeout=20.0)
+    assert found == CommandResult(exit=0, stdout="none\n")
+    assert len(ssh.sessions) == 1
