@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
+from orchestrator.hosts.connection import CommandResult, Connection, Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
@@ -135,6 +136,35 @@ def test_the_folder_of_the_connections_is_closed_and_removed(ssh: Ssh, connectio
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     connections.close()
     assert not folder.exists()
+
+
+def test_closing_ends_every_connection_and_makes_none(ssh: Ssh, connections: Connections) -> None:
+    """Those to jump hosts too, which are in the same folder; a kept connection is not made again."""
+    kept = to(connections)
+    kept.run("true", timeout=20.0)
+    (made,) = ssh.makes("-N")
+    host = Path(made[made.index("-S") + 1])
+    at = (host, host.parent / "jump-0")
+    sockets = [socket.socket(socket.AF_UNIX) for _ in at]
+    for one, path in zip(sockets, at, strict=True):
+        one.bind(str(path))
+    connections.close()
+    ended = [call[call.index("-S") + 1] for call in ssh.makes("-O") if "exit" in call]
+    assert sorted(ended) == sorted(map(str, at))
+    for one in sockets:
+        one.close()
+    before = len(ssh.calls)
+    found = kept.run("true", timeout=20.0)
+    assert isinstance(found, Unreachable)
+    assert found.trouble is Trouble.CLOSED
+    assert len(ssh.calls) == before
+
+
+def test_keys_of_an_agent_are_offered_unless_refused(ssh: Ssh, connections: Connections) -> None:
+    for number, agent in enumerate((True, False)):
+        to(connections, address=f"es{number}", use_agent=agent).run("true", timeout=20.0)
+        text = Path(ssh.makes("-N")[-1][1]).read_text()
+        assert ("IdentityAgent none" in text.splitlines()) is not agent
 
 
 def test_an_exit_of_ssh_itself_is_in_doubt_and_not_a_result(ssh: Ssh, connections: Connections) -> None:

@@ -2,6 +2,7 @@
 # file system the path is not the data (a disk that was not mounted), and its disks are not touched.
 data() {
     where=$1 recorded=$2 kind=${3-}
+    case $kind in ''|ssd|rotational) ;; *) skip "$where" "$kind is no kind of a disk"; return ;; esac
     resolve "$where" 5
     case $? in
         0) ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -80,6 +81,12 @@ def kernel(tree: ChangingHost) -> ChangingHost:
 def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
     assert isinstance(reading, HostTuning), reading
     return {state.tunable: state.verdict for state in reading.states}
+
+
+def test_whether_root_needs_sudo_is_found_before_the_change(tree: ChangingHost) -> None:
+    hosts = Hosts({NodeName("es1"): host(tree, "es1", sudo=Sudo.AUTO)})
+    assert isinstance(hosts.perform(TuneHost(node=NodeName("es1"), tunable="x", changes=(CHANGE,))), Done)
+    assert (tree.says("asked") == []) is (os.geteuid() == 0)
 
 
 def test_a_host_is_read_changed_and_right_then(tree: ChangingHost) -> None:
