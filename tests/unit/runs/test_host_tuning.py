@@ -107,7 +107,7 @@ def test_a_node_reverted_alone_leaves_what_its_neighbour_needs(tree: HostTree, s
     assert not prod.owes
 
 
-def test_a_cluster_that_installs_during_a_revert_keeps_the_script(tree: HostTree, store: StateStore) -> None:
+def test_a_cluster_that_installs_in_a_revert_keeps_the_script(tree: HostTree, store: StateStore) -> None:
     """At each step of the revert: what all parts share is never taken away under a part that is new."""
     before = tree.files()
     steps = 1
