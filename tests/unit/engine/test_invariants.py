@@ -495,3 +495,20 @@ def test_merges_have_their_place_and_their_count(subtests: pytest.Subtests) -> N
 )
 def test_a_turn_is_whole_and_a_deposed_run_leaves_others_alone(step: Step, said: str) -> None:
     assert [wrong for wrong in broken(step) if said in wrong]
+
+
+def test_an_absent_setting_is_restored_to_a_value(subtests: pytest.Subtests) -> None:
+    """Before 5.0 no setting can become absent again: its effective value is written, and only to restore."""
+    value = replace(DEBT.undone(), wanted="all")
+    was_set = {KEY: replace(DEBT, found="none")}
+    for name, state, change, purpose, right in [
+        ("restored", _state(), value, Purpose.REASSIGN, True),
+        ("not to restore it", _state(), value, Purpose.WITHHOLD, False),
+        ("from another value", _state(), replace(value, found="none"), Purpose.REASSIGN, False),
+        ("it was set before", _state(settings=was_set), value, Purpose.REASSIGN, False),
+        ("no record", _state(settings={}), value, Purpose.PUT_BACK, False),
+    ]:
+        with subtests.test(name):
+            step = _step(state, ActionSent(action=WriteSettings(changes=(change,), purpose=purpose)))
+            wrong = [line for line in broken(step) if line.startswith("changes_are_written_down_first")]
+            assert (wrong == []) is right
