@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.mistuned import (
+    HUGE_PAGES,
     OTHER_PROFILE,
     SCHEDULER,
     TUNED_PROFILE,
@@ -163,6 +164,18 @@ class Scene:
             assert wait_until(lambda: self._is_right(name), seconds=60.0), (line, values(self.cluster, name))
             shown = self.cluster.exec(name, "journalctl -u orchestrate-tuning -o cat -n 20").stdout
             assert "/sys/kernel/mm/transparent_hugepage/enabled: always -> never" in shown, shown
+            self.say(f"{line}: right again")
+        self._assert_right_after_a_stop_of_tuned(name)
+
+    def _assert_right_after_a_stop_of_tuned(self, name: str) -> None:
+        """tuned writes the values that it found at its start, which were wrong."""
+        for line in (
+            f"systemctl stop tuned && sleep 1 && echo always > {HUGE_PAGES}/enabled && systemctl start tuned",
+            "systemctl stop tuned",
+            "systemctl start tuned",
+        ):
+            self.cluster.exec(name, line)
+            assert wait_until(lambda: self._is_right(name), seconds=60.0), (line, values(self.cluster, name))
             self.say(f"{line}: right again")
 
     def _is_right(self, name: str) -> bool:

@@ -2,8 +2,8 @@
 
 `/etc/orchestrate-tuning/boot.sh` sets the values that the parts beside it name, one part for each node of the
 host, so several clusters can share a host. systemd runs it after tuned and sysctl and before the nodes'
-services, and again when tuned starts or changes its profile. Elsewhere an init script runs it. It is bounded
-at 30 seconds, and a failure does not delay a node.
+services, and again when tuned starts, stops or changes its profile. Elsewhere an init script runs it. It is
+bounded at 30 seconds, and a failure does not delay a node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADER: Final = f"{OURS}; `orchestrate tune revert` removes it.\n"
 _TITLE: Final = f"""\
 #!/bin/sh
 {HEADER}#
-# Sets the kernel's values for the database nodes of this host: at boot, and after each start and each change
+# Sets the kernel's values for the database nodes of this host: at boot, and after each start, stop and change
 # of profile of tuned. It may be run by hand, as root, at any time. Values that are already right are not
 # written. The values are in the files *.part beside this script. Exit code 1: a value could not be set.
 #
@@ -59,12 +59,14 @@ WantedBy=multi-user.target tuned.service
 """
 """Without RemainAfterExit: an active unit would not be started again by a start of tuned."""
 PATH_UNIT_TEXT: Final = f"""\
-{HEADER}# `tuned-adm profile` restarts nothing: a change of the active profile runs the script again.
+{HEADER}# `tuned-adm profile` restarts nothing. At its stop, tuned writes the values that it found at its
+# start, and then removes its pid file. Both run the script again.
 [Unit]
-Description=Changes of tuned's profile, for {NAME}.service
+Description=Changes of tuned's profile and stops of tuned, for {NAME}.service
 
 [Path]
 PathChanged=/etc/tuned/active_profile
+PathChanged=/run/tuned/tuned.pid
 
 [Install]
 WantedBy=multi-user.target
