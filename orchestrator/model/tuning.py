@@ -198,6 +198,7 @@ class TunableState:
         at_boot: whether our unit sets it at the next boot, or what the tunable's own file or service says.
         detail: the reason, where the verdict alone is not enough.
         changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
+        overridden: another node of the host sets another value after ours at the next boot.
     """
 
     tunable: str
@@ -208,6 +209,7 @@ class TunableState:
     detail: str = ""
     changes: tuple[Change, ...] = ()
     on_failure: OnFailure = OnFailure.WARN
+    overridden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,3 +232,8 @@ class HostTuning:
     def unread(self) -> tuple[TunableState, ...]:
         """Tunables that could not be read."""
         return tuple(state for state in self.states if state.verdict is Verdict.UNKNOWN)
+
+    @property
+    def overridden(self) -> tuple[TunableState, ...]:
+        """Tunables that another node of the host sets to another value at the next boot."""
+        return tuple(state for state in self.states if state.overridden)

@@ -16,6 +16,7 @@ from orchestrator.cli.work.tune_revert import revert
 from orchestrator.cli.work.tune_show import verdict_on
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.tuning.boot_files import HEADER, part_path
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import FileChange, TuningProfile, TuningSetting
@@ -239,7 +240,7 @@ def test_a_part_of_two_operators_is_neither_lost_nor_half(operators: list[Operat
     code, said = anna.revert()
     assert code is ExitCode.HELD
     assert f"{PART}: NOT RESTORED" in said
-    assert f"{SCRIPT}: NOT RESTORED: it stays with {PART}" in said
+    assert f"{SCRIPT}: NOT RESTORED: it stays while {PART}" in said
     assert tree.files() == found
     assert ben.revert()[0] is ExitCode.DONE
     assert (tree.read(PART), tree.read(SWAPPINESS)) == (first, "10\n")
@@ -261,6 +262,16 @@ def test_a_boot_that_another_operator_removed_comes_back_whole(operators: list[O
     assert tree.files() == before
 
 
+def test_a_value_that_another_part_sets_at_boot_is_no_success(operators: list[Operating]) -> None:
+    anna = operators[0]
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    anna.tree.write(part_path("zz+es9"), f"{HEADER}parameter vm.swappiness 30\n")
+    code, said = anna.apply(wanting("1"))
+    assert code is ExitCode.HELD
+    assert said.endswith(": es1\n")
+    assert "set to another value at the next boot by another node of the host: es1" in said
+
+
 @pytest.mark.parametrize("path", [PART, SCRIPT])
 def test_a_boot_that_a_person_edited_is_kept_as_a_whole(operators: list[Operating], path: str) -> None:
     anna, tree = operators[0], operators[0].tree
@@ -271,7 +282,7 @@ def test_a_boot_that_a_person_edited_is_kept_as_a_whole(operators: list[Operatin
     code, said = anna.revert()
     assert code is ExitCode.HELD
     assert f"{path}: NOT RESTORED: it shows another text" in said
-    assert f"{SWAPPINESS}: NOT RESTORED: it stays with {path}" in said
+    assert f"{SWAPPINESS}: NOT RESTORED: it stays while {path}" in said
     assert tree.files() == edited
     assert anna.apply(wanting("1"))[0] is ExitCode.DONE
     assert anna.revert()[0] is ExitCode.DONE

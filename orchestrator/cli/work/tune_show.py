@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
@@ -14,6 +15,8 @@ from orchestrator.view import tuning as view
 from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.text import table, visible
 from orchestrator.view.tuning import Found, Row
+
+_NAMES: Final = {"overridden": "set to another value at the next boot by another node of the host"}
 
 
 def show_states(found: Found, context: Context) -> None:
@@ -38,7 +41,8 @@ def verdict_on(found: Found) -> ExitCode:
     if any(isinstance(tuning, Unknown) for tuning in found.values()):
         return ExitCode.FAILED
     read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
-    return ExitCode.HELD if any(tuning.drifted or tuning.unread for tuning in read) else ExitCode.DONE
+    wrong = any(tuning.drifted or tuning.unread or tuning.overridden for tuning in read)
+    return ExitCode.HELD if wrong else ExitCode.DONE
 
 
 def by_verdict(found: Found) -> dict[str, list[NodeName]]:
@@ -47,6 +51,7 @@ def by_verdict(found: Found) -> dict[str, list[NodeName]]:
     return {
         "drifted": sorted(node for node, tuning in read.items() if tuning.drifted),
         "unknown": sorted(node for node, tuning in read.items() if tuning.unread),
+        "overridden": sorted(node for node, tuning in read.items() if tuning.overridden),
         "unreachable": sorted(set(found) - set(read)),
     }
 
@@ -59,7 +64,7 @@ def end(code: ExitCode, found: Found, context: Context, **more: object) -> ExitC
 def sentence(found: Found) -> str:
     """The same as a sentence for people."""
     parts = [
-        f"{name}: {', '.join(visible(node) for node in nodes)}"
+        f"{_NAMES.get(name, name)}: {', '.join(visible(node) for node in nodes)}"
         for name, nodes in by_verdict(found).items()
         if nodes
     ]

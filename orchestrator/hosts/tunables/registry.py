@@ -105,6 +105,7 @@ def compare(
             of_boot = boot.SET_BY_US if line in kept else boot.NOT_SET
             if line in kept and (other := boot.later_part(facts, place, line)):
                 of_boot = f"{other} sets another value after it"
+                state = replace(state, overridden=True)
             state = replace(state, at_boot="; ".join(filter(None, (of_boot, state.at_boot))))
         states.append(state)
     of_boot_itself = boot.state(facts, profile, place, lines)

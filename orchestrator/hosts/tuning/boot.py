@@ -162,6 +162,7 @@ def state(
         f"replaces what an earlier version wrote: {replaced}" if old else "",
         f"leaves what an earlier version wrote from elsewhere: {theirs}" if theirs else "",
         f"replaces in {path}: {', '.join(others)}" if wanted and others else "",
+        _differing(facts, files, modes, path, named=bool(others)) if wanted and changes else "",
         "" if wanted or not changes else f"removes {path}: the profile does not persist",
     )
     return TunableState(
@@ -217,6 +218,33 @@ def _files(
     if facts.unit and not (disks and facts.text(_order_path(place))):
         files[_order_path(place)] = (order_text(facts.unit, mounts), Reload.SYSTEMD)
     return files
+
+
+def _differing(
+    facts: HostFacts,
+    files: Mapping[str, tuple[str, Reload]],
+    modes: Mapping[str, ServiceMode],
+    part: str,
+    *,
+    named: bool,
+) -> str:
+    """What of an installed boot script is not as this version writes it; empty before the first time.
+
+    Args:
+        facts: of the host.
+        files: wanted texts, by path.
+        modes: wanted modes of the units.
+        part: path of the node's part.
+        named: whether the part is named already.
+    """
+    if facts.text(part) is None:
+        return ""
+    edited = [path for path, (text, _) in files.items() if facts.text(path) not in {text, None}]
+    edited = [path for path in edited if not (named and path == part)]
+    missing = [path for path in files if facts.text(path) is None]
+    off = [name for name, mode in modes.items() if not _has(facts, name, mode)]
+    said = {"missing": missing, "edited, or of another version": edited, "off": off}
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in said.items() if names)
 
 
 def _order_path(place: Place) -> str:

@@ -524,6 +524,33 @@ def test_another_nodes_later_part_decides_what_lasts() -> None:
     assert at_boot(later, "parameter vm.max_map_count 10") == boot.SET_BY_US
 
 
+def test_a_value_that_a_later_part_replaces_is_counted() -> None:
+    later = boot_files.part_path("zz+es9")
+
+    def overridden(line: str) -> list[str]:
+        host = with_files(installed(current()), **{later: f"{boot_files.HEADER}{line}\n"})
+        return [one.tunable for one in registry.compare(host, WANTED, PLACE).overridden]
+
+    assert overridden("parameter vm.swappiness 10") == ["vm.swappiness"]
+    assert overridden("parameter vm.swappiness 1") == []
+
+
+def test_what_of_an_installed_boot_script_differs_is_named() -> None:
+    made = installed(current())
+    assert state(current()).detail == ""
+    edited = with_files(made, **{boot_files.PATH_UNIT: "[Path]\n"})
+    assert state(edited).detail == f"edited, or of another version: {boot_files.PATH_UNIT}"
+    gone = replace(made, files={path: text for path, text in made.files.items() if path != boot_files.SCRIPT})
+    assert state(gone).detail == f"missing: {boot_files.SCRIPT}"
+    off = {**made.services, boot_files.NAME: ServiceFacts(present=True)}
+    assert state(replace(made, services=off)).detail == f"off: {boot_files.NAME}"
+
+
+def test_a_stop_of_tuned_runs_the_script_again() -> None:
+    """tuned then writes the values that it found at its start; its last act is to remove this file."""
+    assert "PathChanged=/run/tuned/tuned.pid\n" in boot_files.PATH_UNIT_TEXT
+
+
 def test_a_path_unit_that_is_enabled_and_stopped_is_started() -> None:
     """A kill between the two leaves it so: a change of tuned's profile would not run the script."""
     made = installed(current())
