@@ -134,7 +134,7 @@ def check_profile(document: Document, *, rules: Rules, name: str) -> TuningProfi
         path = ("settings", tunable)
         rule = rules.get(tunable)
         if rule is None:
-            faults.add(("settings",), f"unknown tunable; {near(tunable, rules)}", at=path)
+            faults.add(("settings",), f"unknown tunable `{tunable}`; {near(tunable, rules)}", at=path)
             continue
         wrong = rule(setting)
         if wrong is not None:

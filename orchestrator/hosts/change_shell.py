@@ -21,9 +21,12 @@ ALREADY: Final = 10
 """The value was already as wanted."""
 
 _PLAIN: Final = r"""
-# Runs a command with $text as its standard input; what it complained of is left in $said.
+# Runs a command with $text as its standard input; what it complained of is left in $said, and the first that
+# failed in $failed.
 as_root() {
-    said=$(printf %s "$text" 2>/dev/null | @SUDO@"$@" 2>&1 >/dev/null 9<&-)
+    said=$(printf %s "$text" 2>/dev/null | @SUDO@"$@" 2>&1 >/dev/null 9<&-) && return 0
+    failed=${failed:-$*}
+    return 1
 }
 """
 AS_ROOT: Final = {
@@ -38,8 +41,14 @@ case $(command -v printf) in
     *) password=; barred="sudo: a password is required, which this shell would show to every user" ;;
 esac
 checked=
-# Runs a command with $text as its standard input; what it complained of is left in $said.
+# Runs a command with $text as its standard input; what it complained of is left in $said, and the first that
+# failed in $failed.
 as_root() {
+    root_runs "$@" && return 0
+    failed=${failed:-$*}
+    return 1
+}
+root_runs() {
     said=$(printf %s "$text" 2>/dev/null | sudo -k -n "$@" 2>&1 >/dev/null 9<&-) && return 0
     case $said in
         *"password is required"*|*"authentication is required"*) ;;
@@ -68,7 +77,7 @@ PATH=${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin; export PATH
 unset IFS
 newline='
 '
-said='' text='' why='' value=''
+said='' text='' why='' value='' failed=''
 """
 
 TURN_SECONDS: Final = 60

@@ -6,6 +6,7 @@ there counts as made, so the same script may be sent again after a crash.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final, assert_never
@@ -29,16 +30,19 @@ from orchestrator.model.tuning import (
     subject_of,
 )
 
-SUDOERS: Final = "docs/reference/sudoers-tuning and sudoers-tuning-root"
+SUDOERS: Final = "docs/how-to/least-rights.md (Host tuning)"
+_BEFORE_SUDO: Final = re.compile(r"^.*?: (?=sudo: |Sorry, )")
 _STARTED: Final = "tuning"
+_FAILED: Final = "as root: "
+"""Before the first command that failed as root."""
 _RUNNER: Final = rf"""
 # Each change reports its result; after the first that fails, nothing is done.
 change() {{
-    number=$1 said='' why=''
+    number=$1 said='' why='' failed=''
     shift
     "$@"
     code=$?
-    printf '%s change-%d\n%.1500s\n' '{script.BEGIN}' "$number" "$why"
+    printf '%s change-%d\n%.1500s\n%.300s\n' '{script.BEGIN}' "$number" "$why" "${{failed:+{_FAILED}$failed}}"
     printf '%s change-%d %d\n' '{script.END}' "$number" $code
     case $code in {change_shell.MADE}|{change_shell.ALREADY}) ;; *) exit 0 ;; esac
 }}
@@ -191,10 +195,14 @@ def _before(made: int, there: int) -> str:
 
 
 def _why(settings: HostSettings, answer: Section) -> str:
-    refusal = sudo.refusal(answer.text) if settings.sudo is not Sudo.OFF else None
+    text, _, failed = answer.text.rstrip().rpartition(f"\n{_FAILED}")
+    said = text if failed and text else answer.text
+    refusal = sudo.refusal(said) if settings.sudo is not Sudo.OFF else None
     if refusal is None:
-        return " ".join(answer.text.split()) or "failed without a message"
-    return f"sudo refused: {refusal}; see {SUDOERS}"
+        return " ".join(said.split()) or "failed without a message"
+    words = _BEFORE_SUDO.sub("", refusal)
+    command = f" `{failed}`" if failed and text else ""
+    return f"sudo refused{command}: {words}; copy the sudoers files of {SUDOERS}"
 
 
 def _spec(text: str | None) -> str:

@@ -230,7 +230,8 @@ def whole(standings: Sequence[tuple[Change, Reading[Standing]]]) -> list[Reading
     if not held:
         return [one for _, one in standings]
     names = ", ".join(map(subject_of, held))
-    why = f"it stays with {names}, changed by others or unreadable: `orchestrate tune apply`, then revert"
+    cause = "is changed by others or unreadable"
+    why = f"it stays while {names} {cause}: run `orchestrate tune apply`, then revert"
     kept = Kept(why=why)
     return [
         kept if isinstance(one, Ours) and (is_of_boot(change) or isinstance(change, ValueChange)) else one

@@ -267,7 +267,7 @@ def test_json_of_a_revert(hosts: ValuedHosts, ledger: Ledger) -> None:
     assert (told[THP]["event"], told[THP]["change"]["wanted"]) == ("tuning_reverted", "always")
     assert (told[ZONE]["event"], told[ZONE]["why"]) == ("tuning_missed", "sudo says no")
     assert (told[SWAP]["event"], told[SWAP]["subject"]) == ("tuning_left", path_of(SWAP))
-    assert "shows 30, which this program did not write" in told[SWAP]["why"]
+    assert "shows 30, which the record in this state does not have" in told[SWAP]["why"]
     assert (told[None]["undone"], told[None]["owed"], told[None]["exit_code"]) == (1, 2, 4)
 
 

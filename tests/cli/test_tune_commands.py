@@ -202,7 +202,10 @@ def test_a_missing_state_is_no_proof_that_nothing_is_owed(
 ) -> None:
     """As `restore`, `resume` and `status` have it: what was done may be in a state that was lost."""
     assert run(["tune", "revert", "--cluster", file, "--yes"]) == ExitCode.USAGE
-    assert f"state file {console.state}: there is no such file; " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"state file {console.state}: there is no such file; " in said
+    assert said.endswith("only in the state of the machine that tuned the hosts: name it by --state\n")
+    assert "orchestrate restore" not in said, "it restores no tuning"
 
 
 def test_nothing_is_owed(file: str, console: Console, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def check(
     output: CheckOutputMode = CheckOutput.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
+    """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 if a host is out of reach."""
     from orchestrator.cli.work.tune import check_hosts
 
     return check_hosts(

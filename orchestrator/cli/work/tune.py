@@ -18,11 +18,15 @@ from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.host_tuning import selected
 from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.store import StateMissing
 from orchestrator.view.tuning import Found
 
 _LOOK = "orchestrate tune check"
+_ORIGINALS = (
+    "the original values are only in the state of the machine that tuned the hosts: name it by --state"
+)
 
 
 def check_hosts(
@@ -65,7 +69,11 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
     """Restore the original values on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
-    with context.state(state, Access.GO_ON) as store:
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(context.state(state, Access.GO_ON))
+        except StateMissing as error:
+            raise StateMissing(f"{str(error).removesuffix(WITHOUT_IT)}{_ORIGINALS}") from error
         ledger = store.ledger(file.spec.name)
         if not ledger.owed():
             return _nothing_owed(file.spec.name, context)

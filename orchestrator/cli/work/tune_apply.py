@@ -96,9 +96,8 @@ def tell(making: Making, context: Context) -> None:
         elif isinstance(one.result, Done):
             context.say(f"done    {visible(one.node)}  {visible(one.state.tunable)}")
         else:
-            context.say(
-                f"FAILED  {visible(one.node)}  {visible(one.state.tunable)}: {one_line(one.result.reason)}"
-            )
+            why = one_line(one.result.reason.removeprefix(f"{one.state.tunable}: "))
+            context.say(f"FAILED  {visible(one.node)}  {visible(one.state.tunable)}: {why}")
 
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:

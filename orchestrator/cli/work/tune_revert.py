@@ -75,7 +75,8 @@ def _left(debt: Debt) -> str:
     match debt.stands:
         case Foreign(shows=shows):
             shown = one_line(shows)
-            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, which this program did not write"
+            why = "which the record in this state does not have: another cluster or program wrote it"
+            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, {why}"
         case Kept(why=why):
             return f"{debt.owed.subject}: NOT RESTORED: {why}"
         case Unknown(reason=reason):

@@ -18,7 +18,7 @@ from typing import Final
 
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.numbers import is_number
-from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable
+from orchestrator.hosts.tunables.tunable import Absent, Part, Reads, Tunable, shown
 from orchestrator.model.host_facts import LEAF, MULTIPATH, PATH, TOP, BlockDevice, HostFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TuningProfile, TuningSetting, ValueChange
@@ -98,12 +98,12 @@ class QueueTunable(Tunable):
         """Every disk behind the data."""
         if isinstance(facts.devices, Unknown):
             why = f"the disks behind the data: {facts.devices.reason}"
-            yield Part(wanted=str(setting.wanted), found="", running=None, detail=why)
+            yield Part(wanted=shown(setting), found="", running=None, detail=why)
         elif not facts.devices and facts.data_paths:
             yield Absent(why=f"no disk of this host is behind {', '.join(facts.data_paths)}")
         elif not facts.devices:
             why = "no data path is known: `hosts.data` of the cluster file"
-            yield Part(wanted=str(setting.wanted), found="", running=None, detail=why)
+            yield Part(wanted=shown(setting), found="", running=None, detail=why)
         else:
             for device in facts.devices:
                 if set(self.roles) & set(device.roles):

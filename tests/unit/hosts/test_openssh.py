@@ -12,6 +12,7 @@ from orchestrator.hosts.connections.openssh.frame import Frame, framed
 from orchestrator.hosts.connections.openssh.master import jump_words
 from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
 from orchestrator.hosts.script import shell
+from orchestrator.view.text import one_line
 
 
 def run(line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -107,6 +108,33 @@ def test_what_ssh_says_has_a_cause(text: str, trouble: Trouble) -> None:
     found, reason = diagnosed("es1", text)
     assert found is trouble
     assert reason.startswith("ssh cannot connect to es1 (")
+
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\r
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\r
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!\r
+Someone could be eavesdropping on you right now (man-in-the-middle attack)!\r
+It is also possible that a host key has just been changed.\r
+The fingerprint for the RSA key sent by the remote host is
+SHA256:OilxD5EsJY7hfZraD+UQNq09Z6Ah6m9Gfl1m7ZD3bq8.\r
+Please contact your system administrator.\r
+Add correct host key in /home/ann/.ssh/known_hosts to get rid of this message.\r
+Offending RSA key in /home/ann/.ssh/known_hosts:1\r
+Host key for 10.213.77.13 has changed and you have requested strict checking.\r
+Host key verification failed.\r
+"""
+"""As OpenSSH prints it."""
+
+
+def test_a_changed_key_names_the_recorded_one_and_what_to_do() -> None:
+    trouble, reason = diagnosed("es3", CHANGED)
+    assert trouble is Trouble.CHANGED_KEY
+    shown = one_line(f"host of es3: {reason}")
+    assert "(SHA256:OilxD5EsJY7hfZraD+UQNq09Z6Ah6m9Gfl1m7ZD3bq8.; Offending" in shown
+    assert "Offending RSA key in /home/ann/.ssh/known_hosts:1" in shown
+    assert shown.endswith("compare with its console")
 
 
 def test_only_a_session_that_sent_nothing_is_tried_again() -> None:

@@ -38,7 +38,12 @@ _ADVICE: Final = {
     Trouble.NO_ANSWER: "is the host up, is there a firewall between?",
     Trouble.CLOSED: "see the log of its sshd",
 }
-_NOISE: Final = re.compile(r"^(?:@+|\s*|Warning: Permanently added.*)$")
+_NOISE: Final = re.compile(
+    r"^(?:@+|\s*|Warning: Permanently added.*|@ +WARNING: .*@|IT IS POSSIBLE THAT .*|Someone could be .*"
+    r"|It is also possible that .*|Please contact .*|Add correct host key in .*"
+    r"|Host key for .* has changed and .*|The fingerprint for the .* key sent by the remote host is)$"
+)
+"""Of a changed key, the banner of twelve lines: the file with the recorded key comes after it."""
 _SHOWN_CHARACTERS: Final = 600
 
 

@@ -130,6 +130,8 @@ def test_without_disks(changes: dict[str, object], verdict: Verdict) -> None:
     state = check(IO_SCHEDULER, host, "noop")
     assert (state.verdict, state.changes) == (verdict, ())
     assert state.detail
+    both = check(IO_SCHEDULER, host, {"ssd": "none", "rotational": "noop"})
+    assert both.wanted == "ssd: none, rotational: noop"
 
 
 def test_queue_depth_is_written_again_where_the_scheduler_s_change_resets_it() -> None:

@@ -693,8 +693,9 @@ def test_one_command_that_sudo_refuses_is_told_by_its_tunable(tree: ChangingHost
     only = tune(tree, shell, changes[1], sudo=Sudo.PASSWORDLESS)
     assert isinstance(only, Refused)
     assert only.reason.startswith("thp: change 1 of 1")
-    assert "sudo refused" in only.reason
-    assert "sudoers-tuning" in only.reason
+    assert f"sudo refused `tee {tree.root}{OURS}`: " in only.reason
+    assert "not as written" not in only.reason
+    assert "docs/how-to/least-rights.md (Host tuning)" in only.reason
     both = tune(tree, shell, *changes, sudo=Sudo.PASSWORDLESS)
     assert isinstance(both, InDoubt)
     assert not tree.at(OURS).exists()
