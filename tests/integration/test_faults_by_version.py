@@ -10,11 +10,14 @@ import pytest
 
 from orchestrator.lab.layout import LabNode
 from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.segments import count_segments
 from orchestrator.model.action import Done, Flush
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, HealthView, Look
 from orchestrator.model.watch import NodesJoined
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.bulk import BulkReader
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.parse import parse_health
@@ -86,6 +89,44 @@ def test_a_snapshot_in_progress_is_listed(version: str) -> None:
         client.ask("DELETE", "/_snapshot/mine/now")
         found = [port.observe(look).activity for look in looks]
         assert [each.snapshots for each in found if isinstance(each, Activity)] == [(), ()], found
+
+
+@pytest.mark.parametrize(
+    ("version", "segments"), [("0.90.13", 10), ("1.4.5", 10), ("1.7.6", 1), ("2.4.6", 1)]
+)
+def test_a_merge_that_a_flush_does_not_keep_is_not_counted(version: str, segments: int) -> None:
+    """The usual merges leave few segments to search; a restarted node opens those of its last commit."""
+    with LabCluster.start(version=version, nodes=ALONE, heap_mb=256) as lab:
+        client = lab.client
+        settings = {
+            "number_of_shards": 1,
+            "number_of_replicas": 0,
+            "index.refresh_interval": "-1",
+            "index.merge.policy.segments_per_tier": "100",
+            "index.merge.policy.floor_segment": "1b",
+        }
+        client.ask("PUT", "/posts", {"settings": settings})
+        client.ask("GET", "/_cluster/health/posts?wait_for_status=green")
+        for number in range(10):
+            client.ask("PUT", f"/posts/doc/{number}", {"text": f"word{number}"})
+            client.ask("POST", "/posts/_refresh")
+        client.ask("POST", "/posts/_flush")
+        call = "_optimize" if lab.distribution.before(2, 1) else "_forcemerge"
+        client.ask("POST", f"/posts/{call}?max_num_segments=1&flush=false")
+        client.ask("POST", "/posts/_refresh")
+        uuid = client.ask("GET", "/posts/_settings?flat_settings=true")["posts"]["settings"]["index.uuid"]
+        access = Access(endpoints=lab.endpoints)
+        with _port(lab) as port, closing(ElasticsearchClient(access, clock=SystemClock())) as reader:
+            assert isinstance(port.perform(Flush()), Done)
+            seen = BulkReader(reader).read([uuid])
+        assert isinstance(seen, BulkView)
+        (copy,) = count_segments(client, "posts")
+        assert copy.searched == 1
+        lab.stop_nodes(["es1"])
+        lab.start_nodes(["es1"])
+        lab.wait_ready(status="green", seconds=60)
+        (copy,) = count_segments(client, "posts")
+    assert seen.indices[uuid].segments == copy.searched == segments
 
 
 @pytest.mark.parametrize(

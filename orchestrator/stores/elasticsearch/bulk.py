@@ -140,6 +140,7 @@ class BulkReader:
                 segments=segments[0],
                 writes=writes[0],
                 sequence_numbers=dialect.sequence_numbers,
+                merge_committed=dialect.merge_committed,
             )
             if isinstance(index, Unknown):
                 return index

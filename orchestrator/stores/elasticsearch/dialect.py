@@ -80,6 +80,8 @@ class Dialect:
         roles_in_state: Whether the cluster state lists roles and versions of nodes (8.0; not OpenSearch).
             Otherwise they are read from `_nodes`.
         merge_call: The force-merge API: `_optimize` before 2.1.
+        merge_committed: Whether a flush keeps a merge that no write followed (1.6). Before, a restarted node
+            has the segments of the last commit again: they count too (seen on 0.90.13 and 1.4.5).
         merge_task: Whether `_forcemerge` returns a task at once (8.1, elastic/elasticsearch#80463; OpenSearch
             2.7, opensearch-project/OpenSearch#6434). Otherwise the call returns when the merge has ended.
         task_list: Whether there is `_tasks` (2.3). Before, a force-merge is seen in the thread pool of its
@@ -116,6 +118,7 @@ class Dialect:
     roles_in_nodes: bool = True
     roles_in_state: bool = True
     merge_call: str = "_forcemerge"
+    merge_committed: bool = True
     merge_task: bool = True
     task_list: bool = True
     path_parts: bool = True
@@ -162,7 +165,9 @@ _ES_1_6: Final = replace(
     queue_times=False,
     snapshot_call="_snapshot/_status",
 )
-_ES_1_1: Final = replace(_ES_1_6, family="Elasticsearch 1.1", flush=Flush.PLAIN, expand_none=False)
+_ES_1_1: Final = replace(
+    _ES_1_6, family="Elasticsearch 1.1", flush=Flush.PLAIN, merge_committed=False, expand_none=False
+)
 _ES_1: Final = replace(
     _ES_1_1,
     family="Elasticsearch 1.0",

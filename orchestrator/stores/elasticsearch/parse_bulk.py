@@ -140,7 +140,7 @@ def _placed(name: str, uuid: str, body: Any) -> Iterator[PlacedCopy]:
 
 
 def parse_bulk_index(
-    state: BulkState, *, segments: Any, writes: Any, sequence_numbers: bool
+    state: BulkState, *, segments: Any, writes: Any, sequence_numbers: bool, merge_committed: bool = True
 ) -> Reading[BulkIndex]:
     """One open index, from its state and the readings of its copies. A missing copy makes it unknown.
 
@@ -149,6 +149,7 @@ def parse_bulk_index(
         segments: the answer of `_segments`, with other indices too.
         writes: the answer of `_stats/indexing,merge?level=shards`, with other indices too.
         sequence_numbers: whether the version has sequence numbers.
+        merge_committed: whether a flush keeps every merge; otherwise committed segments count too.
     """
 
     def parse() -> BulkIndex:
@@ -161,7 +162,7 @@ def parse_bulk_index(
         return BulkIndex(
             name=state.name,
             uuid=state.uuid,
-            copies=tuple(_segments(copy, segments) for copy in state.copies),
+            copies=tuple(_segments(copy, segments, merge_committed=merge_committed) for copy in state.copies),
             writes=_writes(state.name, primaries, sequence_numbers=sequence_numbers),
             merging=sum(
                 count(within(value, "merges", "current"), f"{state.name}: merges.current") for value in told
@@ -184,7 +185,7 @@ def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
     raise Malformed(f"the copy of {shard} on {copy.node} is started, but its answer lacks its {what}")
 
 
-def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:
+def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySegments:
     value = _of_copy(copy, answer, "segments")
     where = f"segments of {copy.shard} on {copy.node}"
     # `filter_path` drops the empty object of an empty copy, so the segment count is checked separately.
@@ -197,11 +198,16 @@ def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:
     told = count(within(value, "num_search_segments"), f"{where}: num_search_segments")
     if told != len(sizes):
         raise Malformed(f"{where}: {told} are searched, and {len(sizes)} are listed")
+    committed = (
+        0
+        if merge_committed
+        else count(within(value, "num_committed_segments"), f"{where}: num_committed_segments")
+    )
     return CopySegments(
         shard=copy.shard,
         node=copy.node,
         primary=copy.primary,
-        segments=told,
+        segments=max(told, committed),
         bytes=sum(sizes),
         largest_bytes=max(sizes, default=0),
     )

@@ -180,6 +180,29 @@ def test_versions_without_sequence_numbers_have_none() -> None:
     assert (index.writes.operations, index.writes.sequence) == (352, None)
 
 
+def test_committed_segments_count_where_a_flush_loses_a_merge() -> None:
+    def read(segments: Any, *, merge_committed: bool) -> Reading[BulkIndex]:
+        return parse_bulk_index(
+            states_of("9.1.0")["posts"],
+            segments=segments,
+            writes=body("9.1.0", "loaded.writes"),
+            sequence_numbers=True,
+            merge_committed=merge_committed,
+        )
+
+    answer = body("9.1.0", "loaded.segments")
+    for committed in (40, 0):
+        for each in _copies(answer):
+            each["num_committed_segments"] = committed
+        later, before = (read(answer, merge_committed=truth) for truth in (True, False))
+        assert isinstance(later, BulkIndex)
+        assert isinstance(before, BulkIndex)
+        assert later.segments < 40
+        assert before.segments == max(committed, later.segments)
+    del _copies(answer)[0]["num_committed_segments"]
+    assert isinstance(read(answer, merge_committed=False), Unknown)
+
+
 def _routing(answer: Any) -> Any:
     return answer["routing_table"]["indices"]["posts"]["shards"]["0"]
 
