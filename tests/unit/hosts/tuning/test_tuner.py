@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -84,9 +83,11 @@ def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
 
 
 def test_whether_root_needs_sudo_is_found_before_the_change(tree: ChangingHost) -> None:
-    hosts = Hosts({NodeName("es1"): host(tree, "es1", sudo=Sudo.AUTO)})
-    assert isinstance(hosts.perform(TuneHost(node=NodeName("es1"), tunable="x", changes=(CHANGE,))), Done)
-    assert (tree.says("asked") == []) is (os.geteuid() == 0)
+    connection = LocalConnection({"PATH": tree.path})
+    unknown, known = (host(tree, "es1", sudo=sudo) for sudo in (Sudo.AUTO, Sudo.PASSWORDLESS))
+    tuner = Tuner(lambda _: (unknown, connection), Redactor(), as_root=lambda _: (known, connection))
+    assert isinstance(tuner.perform(TuneHost(node=NodeName("es1"), tunable="x", changes=(CHANGE,))), Done)
+    assert tree.says("asked") == [f"tee {tree.root}{SWAPPINESS}"]
 
 
 def test_a_host_is_read_changed_and_right_then(tree: ChangingHost) -> None:
