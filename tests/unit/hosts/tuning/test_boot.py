@@ -680,3 +680,27 @@ def test_a_sysv_host_has_an_init_script_that_is_bounded() -> None:
     assert files == [PART, boot_files.SCRIPT, boot_files.INIT]
     assert "sleep 30; kill -KILL" in boot_files.INIT_TEXT
     assert os.linesep not in boot_files.NAME
+
+
+def test_a_file_of_others_at_our_path_is_restored_and_not_removed() -> None:
+    host = with_files(current(), **{boot_files.SCRIPT: "theirs\n"})
+    made = [
+        one for one in state(host).changes if isinstance(one, FileChange) and one.path == boot_files.SCRIPT
+    ]
+    assert [(one.found, one.undone().wanted) for one in made] == [("theirs\n", "theirs\n")]
+
+
+def test_parts_that_cannot_be_listed_hold_the_boot() -> None:
+    found = state(with_files(current(), **{boot_files.PARTS: Unknown(reason="may not be listed")}))
+    assert (found.verdict, found.changes) == (Verdict.UNKNOWN, ())
+
+
+def test_a_second_part_records_the_units_that_are_on() -> None:
+    """The ledger of this cluster has to switch them off, if its part is the last one."""
+    host = installed(current(), Place(part="other+es9"))
+    services = [one.service for one in state(host).changes if isinstance(one, ServiceChange)]
+    assert services == list(boot.SERVICES)
+
+
+def test_the_unit_may_be_started_again_and_again() -> None:
+    assert "StartLimitInterval=0" in boot_files.SERVICE_UNIT.splitlines()
