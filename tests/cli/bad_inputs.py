@@ -13,7 +13,7 @@ from tests.integration.sshd import make_key
 
 _OLD_NODE: Final = {
     "cluster_name": "lab",
-    "nodes": {"n1": {"name": "es1", "version": "1.5.2", "build_type": "zip"}},
+    "nodes": {"n1": {"name": "es1", "version": "1.0.3", "build_type": "zip"}},
 }
 _NOWHERE: Final = "no-such-host.invalid"
 CASES: Final[list[Case]] = []
@@ -228,7 +228,7 @@ def _another_product_in_json(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(endpoints=[url]))
 
 
-@case("a version not supported", code=2, says=("Elasticsearch 1.5.2", "not in this version"))
+@case("a version not supported", code=2, says=("Elasticsearch 1.0.3", "not in this version"))
 def _old_version(stage: Stage) -> tuple[str, ...]:
     url = stage.serve(
         json.dumps(_OLD_NODE).encode(), content_type="application/json", x_elastic_product="Elasticsearch"

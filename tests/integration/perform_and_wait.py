@@ -20,12 +20,19 @@ from pathlib import Path
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import HostAction, Moment, RunHook, StartNode, StopNode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Hook
 from tests.integration.hostlab.hosts import wait_until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 """Far more than any of this takes, for a machine that is busy."""
+
+
+def job_ended(hosts: Hosts, node: str) -> bool:
+    """Whether the last stop or start that ran in the foreground of a node's host has ended."""
+    asked = hosts._asked._asked.get(NodeName(node))
+    return asked is None or asked.ended
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from orchestrator.model.tuning import FileChange, Reload
 from tests.integration.barehost import BareHost, bare_host
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
-from tests.integration.perform_and_wait import PATIENCE, killed_at_work
+from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
@@ -80,7 +80,7 @@ def test_a_start_sent_again_after_a_kill_is_the_first_one(
         assert bare.run(f"ls {folder}/orchestrate-*/").startswith("n1-")
         assert isinstance(hosts.perform(StartNode(node="n1")), Done)
         assert wait_until(lambda: seen(hosts).service is ServiceState.RUNNING, seconds=PATIENCE)
-        assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+        assert wait_until(lambda: job_ended(hosts, "n1"), seconds=PATIENCE)
     assert (service.starts("n1"), living(bare, service)) == (1, 1)
 
 

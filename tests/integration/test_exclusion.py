@@ -28,7 +28,7 @@ from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, S
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from tests.integration.hostlab.hosts import wait_until
-from tests.integration.perform_and_wait import PATIENCE, killed_at_work
+from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
 
 RECORD_WORDS = 7
@@ -76,7 +76,7 @@ def test_a_start_after_a_kill_only_waits_for_the_first_one(hosts: Hosts, service
         assert isinstance(hosts.perform(StartNode(node="n1")), Done)
         assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
     # The second start ends only after it has seen that the service runs.
-    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    assert wait_until(lambda: job_ended(hosts, "n1"), seconds=PATIENCE)
     assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
 
 
@@ -89,7 +89,7 @@ def test_a_start_waits_for_the_command_of_a_killed_holder(hosts: Hosts, service:
         assert "at work on it: its start" in seen(hosts).detail
         hosts.perform(StartNode(node="n1"))
         assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
-    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    assert wait_until(lambda: job_ended(hosts, "n1"), seconds=PATIENCE)
     assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
 
 
@@ -165,7 +165,7 @@ def test_a_start_command_that_is_the_node_itself_is_left_alone(
     monkeypatch.setattr(exclusion, "VERB_SECONDS", 8.0)
     service.stays()
     hosts.perform(StartNode(node="n1"))
-    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    assert wait_until(lambda: job_ended(hosts, "n1"), seconds=PATIENCE)
     time.sleep(8)
     assert runs(hosts)
     assert isinstance(hosts.perform(StopNode(node="n1")), Done)
