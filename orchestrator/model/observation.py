@@ -14,6 +14,7 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.model.tuning import HostTuning
+from orchestrator.model.upgrade import HostReadiness, InstallView, UpgradeView
 
 SettingValue = str | tuple[str, ...]
 """A flat setting as the cluster returns it; a list stays a list."""
@@ -286,6 +287,7 @@ class HostView:
         may_control: whether the account may stop and start the service (sudo is tested where it is needed);
             None when this observation did not check it.
         may_reboot: the same of a reboot of the host; checked only for a run that reboots.
+        install: the install step that was begun last for the node; None if none is recorded there.
     """
 
     service: ServiceState
@@ -294,6 +296,7 @@ class HostView:
     machine_id: str | None = None
     may_control: bool | None = None
     may_reboot: bool | None = None
+    install: InstallView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +342,7 @@ class Look(Enum):
     GATE is everything. LAST is what the last reading before a stop needs, in as few calls as possible. DOWN
     is what matters while a node is down. RECOVERY is the progress of recovery. HOSTS_FULL also checks the
     account's rights on each selected host. BULK reads the indices that a run merges. PACE reads what limits
-    handoff on Riak, for a run that hastens it.
+    handoff on Riak, for a run that hastens it. UPGRADE is the fitness for an upgrade, before its first stop.
     """
 
     __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
@@ -355,9 +358,10 @@ class Look(Enum):
     BULK = auto()
     GATES = auto()
     PACE = auto()
+    UPGRADE = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE}
 """What a run reads before a stop. The indices that it merges are read separately."""
 
 
@@ -372,6 +376,8 @@ class Observation:
         bulk: the indices that the run merges.
         tuning: by node, each requested host compared with the profile.
         gates: by name; a gate that was not requested is missing.
+        upgrade: the fitness of the cluster for the upgrade.
+        readiness: by node, whether its host can install the target.
     """
 
     at: Instant
@@ -387,6 +393,8 @@ class Observation:
     bulk: Reading[BulkView] = NOT_READ
     gates: Mapping[str, Reading[GateView]] = field(default_factory=dict)
     lease: Reading[LeaseView] = NOT_READ
+    upgrade: Reading[UpgradeView] = NOT_READ
+    readiness: Mapping[NodeName, Reading[HostReadiness]] = field(default_factory=dict)
 
     def host(self, name: NodeName) -> Reading[HostView]:
         """The host of that node; `Unknown` when it was not requested."""
