@@ -39,6 +39,7 @@ from orchestrator.model.action import (
     RefreshIndex,
     RetryFailed,
     RunHook,
+    RunInstall,
     SettingChange,
     StartNode,
     StopNode,
@@ -56,7 +57,20 @@ from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
+from orchestrator.model.turn import (
+    REBOOT,
+    RESTART,
+    TUNING,
+    VERSION,
+    Doubt,
+    Goal,
+    Installing,
+    Owed,
+    Verb,
+    Work,
+)
+from orchestrator.model.upgrade import InstallState
+from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -137,6 +151,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.HookUnproven(node=node, number=number):
             owed = state.nodes[node].owed | {Owed(work=Work.HOOK, number=number)}
             return with_node(state, node, owed=owed, unproven=None)
+        case InstallEnded() | Upgraded() | UpgradeMissed():
+            return _of_upgrade(state, event, at)
         case ev.Requested(request=request, by=by):
             request = max(state.process.request, request)
             return replace(state, process=replace(state.process, request=request, requested_by=by))
@@ -193,7 +209,13 @@ def owed_by(policy: Policy) -> frozenset[Owed]:
     hooks = {Owed(work=Work.HOOK, number=number) for number in range(len(policy.hooks.while_stopped))}
     tuning = {TUNING} if policy.tune is not None else set[Owed]()
     reboot = {REBOOT} if policy.reboot else set[Owed]()
-    return frozenset({RESTART} | hooks | tuning | reboot)
+    version = {VERSION} if policy.upgrade is not None else set[Owed]()
+    return frozenset({RESTART} | hooks | _installs(policy) | tuning | reboot | version)
+
+
+def _installs(policy: Policy) -> frozenset[Owed]:
+    steps = policy.upgrade.install if policy.upgrade is not None else ()
+    return frozenset(Owed(work=Work.INSTALL, number=number) for number in range(len(steps)))
 
 
 def _undo(policy: Policy) -> frozenset[Owed]:
@@ -452,6 +474,23 @@ def _work_done(state: RunState, name: NodeName, work: Work, at: Instant) -> RunS
     return with_node(state, name, owed=node.owed - {Owed(work=work)}, doubt=doubt, since=at)
 
 
+def _of_upgrade(state: RunState, event: InstallEnded | Upgraded | UpgradeMissed, at: Instant) -> RunState:
+    node = state.nodes[event.node]
+    steps = _installs(state.begun.policy)
+    match event:
+        case InstallEnded(state=InstallState.DONE, number=number):
+            done = Owed(work=Work.INSTALL, number=number)
+            return with_node(state, node.name, owed=node.owed - {done}, install=None, since=at)
+        case InstallEnded(state=InstallState.FOUND):
+            return with_node(state, node.name, owed=node.owed - steps, install=None, since=at)
+        case InstallEnded():
+            return with_node(state, node.name, install=None, since=at)
+        case Upgraded():
+            return with_node(state, node.name, owed=node.owed - steps - {VERSION})
+        case UpgradeMissed():
+            return with_node(state, node.name, owed=node.owed | steps)
+
+
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
     process = replace(state.process, in_flight=(*state.process.in_flight, action), acted_at=at)
     state = replace(state, process=process)
@@ -478,6 +517,17 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return with_node(state, name, owed=node.owed | _undo(state.begun.policy), ready_since=since)
         case RunHook(node=name, moment=Moment.WHILE_STOPPED) | TuneHost(node=name):
             return with_node(state, name, unproven=None)  # sent to a node that was seen down
+        case RunInstall(node=name, number=number, ticket=ticket):
+            node = state.nodes[name]
+            again = node.install is not None and node.install.ticket == ticket
+            sent = Installing(number=number, ticket=ticket, since=at)
+            return with_node(
+                state,
+                name,
+                unproven=None,
+                install=node.install if again else sent,
+                installs=node.installs if again else node.installs + 1,
+            )
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())
@@ -570,6 +620,8 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
                 reboots = state.nodes[name].reboots - int(event.unsent)
                 state = with_node(state, name, doubt=None, reboots=reboots)
             return state
+        case RunInstall(node=name) if not event.in_doubt:
+            return with_node(state, name, install=None)
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
             return replace(state, process=process)
@@ -657,6 +709,8 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         boot=node.boot,
         over=node.over,
         owed=node.owed,
+        install=node.install,
+        installs=node.installs,
         failure=node.failure,
         doubt=_doubted_again(state, node, at),
         lost_at=_lost_again(state, node, at),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine import limits
+from orchestrator.engine import limits, upgrade
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.tuning import tuned
@@ -57,8 +57,8 @@ class Move(Enum):
     TO_STOPPED = "enter STOPPED"
     TO_STARTING = "enter STARTING"
     TO_REJOINED = "enter REJOINED, and record its process"
-    WORK = "do the owed work: hooks, then tuning, then the reboot; then enter STARTING"
-    START = "send a start, again after 5 s; enter FAILED after three starts, or at `deadlines.start`"
+    WORK = "do the owed work: hooks, install steps, tuning, then the reboot; then enter STARTING"
+    START = "send a start, again after 5 s, and none while an install runs; enter FAILED after three starts, or at `deadlines.start`"
     REJOIN = "enter REJOINED once enough readings agree"
     FINISH = "wait for its copies, run `after_recovery` hooks; enter RECOVERED, or PENDING if work is owed"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
@@ -380,7 +380,7 @@ def _undone(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _work(situation: Situation, node: NodeProgress) -> _Did:
-    """Hooks, then tuning: the process is down, so a change applies from its first page on.
+    """Hooks, install steps, then tuning: the process is down, so a change applies from its first page on.
 
     While another member is missing no work begins: either it comes back soon, or this node is started first.
     """
@@ -389,6 +389,8 @@ def _work(situation: Situation, node: NodeProgress) -> _Did:
     numbers = sorted(item.number for item in node.owed if item.work is Work.HOOK)
     if numbers:
         return _hook(situation, node, numbers[0])
+    if any(item.work is Work.INSTALL for item in node.owed):
+        return _install(situation, node)
     if TUNING in node.owed:
         done = tuned(situation, node)
         if not done.over:
@@ -410,6 +412,16 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
     if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
+
+
+def _install(situation: Situation, node: NodeProgress) -> _Did:
+    step = upgrade.install(situation, node)
+    did = _Did(events=step.events, actions=step.actions, flip=step.flip, overdue=step.overdue)
+    if step.flip is not None or not step.events:
+        return did
+    after = situation.after(*step.events)
+    rest = _work(after, after.state.nodes[node.name])
+    return replace(rest, events=(*step.events, *rest.events))
 
 
 def _reboot(situation: Situation, node: NodeProgress) -> _Did:
@@ -444,8 +456,8 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _while_down(node: NodeProgress) -> bool:
-    """Whether it still needs hooks or tuning, which come before the reboot."""
-    return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
+    """Whether it still needs work that comes before the reboot."""
+    return any(item.work in (Work.HOOK, Work.INSTALL, Work.TUNING) for item in node.owed)
 
 
 def _start(situation: Situation, node: NodeProgress) -> _Did:
@@ -453,6 +465,17 @@ def _start(situation: Situation, node: NodeProgress) -> _Did:
 
     Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
     """
+    barred = upgrade.barring_start(situation, node)
+    if barred is not None:
+        limit = limits.install(situation.state, node)
+        said = f"it was not started, since {barred}"
+        return _fail(node, said, overdue=True) if limit.is_over(situation.seen.at) else _WAIT
+    host = situation.seen.host(node.name)
+    ended = None if isinstance(host, Unknown) else upgrade.given_up(host, node)
+    if ended is not None:
+        after = situation.after(ended)
+        rest = _start(after, after.state.nodes[node.name])
+        return replace(rest, events=(ended, *rest.events))
     limit = limits.start(situation.state, node)
     if situation.now - node.start_sent <= RETRY_SECONDS:
         return _WAIT

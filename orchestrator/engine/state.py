@@ -17,7 +17,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.replacing import replace
-from orchestrator.model.turn import Doubt, Goal, Owed, Work
+from orchestrator.model.turn import Doubt, Goal, Installing, Owed, Work
 
 SettingKey = tuple[Level, str]
 
@@ -59,6 +59,8 @@ class NodeProgress:
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts in this phase that the host answered while the process was gone.
         reboots: how often its host was asked to reboot in this wave.
+        install: the install step whose end no reading has shown yet.
+        installs: install steps that were begun for it, by every process of the run.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
         failure: why it is FAILED, or was skipped, in one line.
@@ -81,6 +83,8 @@ class NodeProgress:
     start_sent: Instant = 0.0
     tries: int = 0
     reboots: int = 0
+    install: Installing | None = None
+    installs: int = 0
     returns: int = 0
     stopped_at: Instant | None = None
     failure: str | None = None

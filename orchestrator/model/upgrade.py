@@ -46,10 +46,11 @@ class Upgrade:
 
 
 class InstallState(Enum):
-    """The state of an install step on a host."""
+    """The state of an install step on a host. FOUND: all that the steps install was on its disk already."""
 
     RUNNING = "running"
     DONE = "done"
+    FOUND = "found on disk"
     FAILED = "failed"
     LOST = "lost"
 
