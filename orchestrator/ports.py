@@ -138,7 +138,7 @@ class HostPort(Protocol):
         ...
 
     def perform(self, action: HostAction) -> ActionResult:
-        """Do it; a stop, a start or an install step is only asked for, and its progress is read by `observe`."""
+        """Do it; a stop, a start or an install is only asked for, and its progress is read by `observe`."""
         ...
 
     def describe(self, action: HostAction) -> str:

@@ -152,7 +152,7 @@ def host(node: NodeProgress) -> Limit:
 
 
 def install(state: RunState, node: NodeProgress) -> Limit:
-    """An install step on the host of a node that is down; one of another run counts from this node's phase."""
+    """An install step on the host of a node; that of another run counts from the phase of the node."""
     since = node.since if node.install is None else node.install.since
     return Limit(since=since, seconds=_deadlines(state).install)
 

@@ -58,7 +58,7 @@ class Move(Enum):
     TO_STARTING = "enter STARTING"
     TO_REJOINED = "enter REJOINED, and record its process"
     WORK = "do the owed work: hooks, install steps, tuning, then the reboot; then enter STARTING"
-    START = "send a start, again after 5 s, and none while an install runs; enter FAILED after three starts, or at `deadlines.start`"
+    START = "send a start, again after 5 s; enter FAILED after three starts, or at `deadlines.start`"
     REJOIN = "enter REJOINED once enough readings agree"
     FINISH = "wait for its copies, run `after_recovery` hooks; enter RECOVERED, or PENDING if work is owed"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"

@@ -42,7 +42,7 @@ class Tuning:
 
 
 def to_tune(state: RunState) -> frozenset[NodeName]:
-    """Nodes whose hosts are to be read for tuning now: down, hooks and install steps done, and nothing sent yet."""
+    """Nodes whose hosts are to be read for tuning now: down, all work before it done, nothing sent yet."""
     policy = state.begun.policy
     if policy.tune is None or state.phase is not Phase.DOWN:
         return frozenset()

@@ -1,4 +1,4 @@
-"""An upgrade in the turn of a node: its install steps while it is down, and the version that it comes back with.
+"""An upgrade in the turn of a node: install steps while it is down, and the version that it returns with.
 
 A step is only begun; its host records how it ended, so nothing is lost with this program. A step is done by
 one kind of reading alone: the host says that it ended well *and* that the node's process is gone. Whatever
@@ -78,9 +78,7 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
         target=upgrade.target,
         installed=upgrade.installed if number == 0 else None,
     )
-    failure = next(
-        (one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None
-    )
+    failure = next((one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None)
     if failure is not None and not failure.in_doubt and not situation.is_sent_again(failure):
         return Install(flip=f"install step {number} on {node.name}: {failure.reason}")
     if failure is not None and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
@@ -93,7 +91,7 @@ def _is_of(action: object, node: NodeProgress, number: int) -> bool:
 
 
 def ended_step(host: HostView, node: NodeProgress) -> InstallEnded | None:
-    """How the step that was sent last has ended, by the record on its host; None if there is none, or it runs."""
+    """How the last step has ended, by the record on its host; None if there is none, or the step runs."""
     sent, seen = node.install, host.install
     if sent is None or seen is None or seen.ticket != sent.ticket or seen.state is InstallState.RUNNING:
         return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.model.cluster import ShardId
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.upgrade import InstallState
 
 IN_DOUBT: Seconds = 30.0
 """A request without an answer may count as lost after this long."""
@@ -28,7 +29,7 @@ class Fact:
     """Something that a node's machine recorded.
 
     Attributes:
-        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
+        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`, `installed 0`.
         alive: the node's process ran.
         missing: for an after_recovery hook, the shards of the node whose copies were not back.
     """
@@ -37,3 +38,24 @@ class Fact:
     what: str
     alive: bool
     missing: tuple[Absent, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class SimDisk:
+    """The install steps of a machine: the one that was begun last, and what is on the disk.
+
+    Attributes:
+        state: of the step with this ticket; None where none is recorded.
+        ended: when a step ended last.
+        holds: the version that is installed; empty as long as it is that of the node's first process.
+        seconds: how long a step takes; `fails`: how many of the next steps fail.
+    """
+
+    ticket: str = ""
+    number: int = 0
+    state: InstallState | None = None
+    began: Instant = 0.0
+    ended: Instant = 0.0
+    holds: str = ""
+    seconds: Seconds = 20.0
+    fails: int = 0

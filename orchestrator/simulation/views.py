@@ -22,7 +22,7 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import merges, riak_views
+from orchestrator.simulation import installs, merges, riak_views
 from orchestrator.simulation.counted import Changes
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
@@ -263,4 +263,5 @@ def host(node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True)
         machine_id=f"{node.machine}-machine",
         may_control=may if rights else None,
         may_reboot=(may and node.may_reboot) if rights and reboot else None,
+        install=installs.view(node),
     )

@@ -1,0 +1,91 @@
+"""Install steps on the simulated machines: a step runs on without the program, and its host keeps the end."""
+
+from __future__ import annotations
+
+from orchestrator.model.action import ActionResult, Done, Refused, RunInstall
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant
+from orchestrator.model.upgrade import HostReadiness, InstallState, InstallView
+from orchestrator.simulation.facts import Fact
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.world import World
+
+READY = HostReadiness(keystore_password=False, free_bytes=50 << 30)
+"""What every simulated host says."""
+
+_ENDED_WELL = (InstallState.DONE, InstallState.FOUND)
+
+
+def view(node: SimNode) -> InstallView | None:
+    """The record on its host."""
+    disk = node.disk
+    if disk.state is None:
+        return None
+    return InstallView(ticket=disk.ticket, state=disk.state, said=f"step {disk.number} {disk.state.value}")
+
+
+def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:
+    """Begin a step, unless it runs, has ended well, or must not run beside another one or a live process."""
+    disk = node.disk
+    if disk.state is InstallState.RUNNING:
+        same = disk.ticket == action.ticket
+        return Done() if same else Refused(reason="another install step runs there", passes=True)
+    if disk.ticket == action.ticket and disk.state in _ENDED_WELL:
+        return Done()
+    if node.process:
+        return Refused(reason="its service runs", passes=True)
+    disk.ticket, disk.number, disk.began = action.ticket, action.number, world.agenda.now
+    if action.installed is not None and disk.holds == action.target:
+        disk.state = InstallState.FOUND
+        return Done()
+    disk.state = InstallState.RUNNING
+    fails, disk.fails = disk.fails > 0, max(0, disk.fails - 1)
+    world.agenda.after(world.jittered(disk.seconds), lambda: _ended(world, node, action, fails=fails))
+    return Done()
+
+
+def _ended(world: World, node: SimNode, action: RunInstall, *, fails: bool) -> None:
+    disk = node.disk
+    if disk.ticket != action.ticket or disk.state is not InstallState.RUNNING:
+        return
+    disk.state, disk.ended = InstallState.FAILED if fails else InstallState.DONE, world.agenda.now
+    if fails:
+        return
+    node.facts.append(Fact(at=world.agenda.now, what=f"installed {action.number}", alive=node.process))
+    node.next_version = disk.holds = action.target
+
+
+def judge(world: World, node: SimNode) -> None:
+    """Record that a step is begun beside a live process that the program has seen."""
+    if node.process and node.began < world.last_read and not world.news(node.name):
+        world.violated(f"an install step is begun on {node.name} beside its process")
+
+
+def judge_start(world: World, node: SimNode) -> None:
+    """Record that a start is sent while a step runs, which the program's last reading showed."""
+    if bars_start(node) and node.disk.began < world.last_read:
+        world.violated(f"{node.name} is started while an install step runs there")
+
+
+def bars_start(node: SimNode) -> bool:
+    """Whether the lock of its host refuses a start of the program."""
+    return node.disk.state is InstallState.RUNNING
+
+
+def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
+    """What a node still lacks of its upgrade at the end of a run that reports success."""
+    if policy.upgrade is None:
+        return []
+    name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
+    told = []
+    if node.version != policy.upgrade.target:
+        told.append(f"{name} runs {node.version}")
+    for number in range(len(policy.upgrade.install)):
+        ends = [fact for fact in facts if fact.what == f"installed {number}"]
+        if not ends and node.disk.state is not InstallState.FOUND:
+            told.append(f"install step {number} never ran on {name}")
+        if len(ends) > 1:
+            told.append(f"install step {number} ran {len(ends)} times on {name}")
+        if ends and ends[-1].at > node.began:
+            told.append(f"{name} began before its install step {number} ended")
+    return told
