@@ -525,7 +525,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
                 state,
                 name,
                 unproven=None,
-                install=node.install if again else sent,
+                install=sent,
                 installs=node.installs if again else node.installs + 1,
             )
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
@@ -709,7 +709,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         boot=node.boot,
         over=node.over,
         owed=node.owed,
-        install=node.install,
+        install=replace(node.install, since=at) if node.install is not None else None,
         installs=node.installs,
         failure=node.failure,
         doubt=_doubted_again(state, node, at),

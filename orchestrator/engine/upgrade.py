@@ -79,8 +79,10 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
         installed=upgrade.installed if number == 0 else None,
     )
     failure = next((one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None)
-    if failure is not None and not failure.in_doubt and not situation.is_sent_again(failure):
+    if failure is not None and not (failure.in_doubt or failure.passes):
         return Install(flip=f"install step {number} on {node.name}: {failure.reason}")
+    if failure is not None and situation.fails_too_long(failure.action):
+        return Install(flip=f"install step {number} on {node.name}: {failure.reason}", overdue=True)
     if failure is not None and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return Install()
     return Install(actions=(action,))

@@ -6,6 +6,7 @@ from orchestrator.model.action import ActionResult, Done, Refused, RunInstall
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade import HostReadiness, InstallState, InstallView
+from orchestrator.simulation import machines
 from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
@@ -56,7 +57,10 @@ def _ended(world: World, node: SimNode, action: RunInstall, *, fails: bool) -> N
 
 
 def judge(world: World, node: SimNode) -> None:
-    """Record that a step is begun beside a live process that the program has seen."""
+    """Record that a step is begun beside a live process, or another step, that the program has seen."""
+    beside = [n for n in machines.of_one(world, node) if bars_start(n) and n.name != node.name]
+    if beside and beside[0].disk.began < world.last_read:
+        world.violated(f"an install step is begun on {node.name} beside that of {beside[0].name}")
     if node.process and node.began < world.last_read and not world.news(node.name):
         world.violated(f"an install step is begun on {node.name} beside its process")
 
@@ -76,13 +80,13 @@ def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
     """What a node still lacks of its upgrade at the end of a run that reports success."""
     if policy.upgrade is None:
         return []
-    name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
-    told = []
+    name, told = node.name, []
     if node.version != policy.upgrade.target:
         told.append(f"{name} runs {node.version}")
     for number in range(len(policy.upgrade.install)):
-        ends = [fact for fact in facts if fact.what == f"installed {number}"]
-        if not ends and node.disk.state is not InstallState.FOUND:
+        ever = [fact for fact in node.facts if fact.what == f"installed {number}"]
+        ends = [fact for fact in ever if fact.at >= began]
+        if not ever and node.disk.state is not InstallState.FOUND:
             told.append(f"install step {number} never ran on {name}")
         if len(ends) > 1:
             told.append(f"install step {number} ran {len(ends)} times on {name}")

@@ -9,27 +9,20 @@ import pytest
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import RunInstall, StartNode, StopNode, action_name
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import WaveStarted
 from orchestrator.model.phase import NodePhase, Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Strategy
-from orchestrator.model.upgrade import InstallStep, Upgrade
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, killed, lives, play, policy, run
+from tests.simulation.play import cluster, killed, lives, play, run
 from tests.simulation.tuned import profile
+from tests.simulation.upgrading import TARGET, upgrading
 
-TARGET = "9.2.0"
-ES1, ES2 = NodeName("es1"), NodeName("es2")
-STEPS = (InstallStep(run="install {version}"), InstallStep(run="plugins {version}"))
-
-
-def upgrade(**changes: object) -> Policy:
-    """The shipped playbook with an upgrade of two steps."""
-    wanted = Upgrade(target=TARGET, install=STEPS, installed="is it {version}")
-    return policy(**{"upgrade": wanted, **changes})
+ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 
 
 def _versions(world: World) -> set[str]:
@@ -54,7 +47,7 @@ def _upgraded(simulation: Simulation, state: RunState) -> None:
 
 
 def test_every_node_is_upgraded_while_it_is_down() -> None:
-    simulation, state = run(cluster(3), wanted=upgrade())
+    simulation, state = run(cluster(3), wanted=upgrading())
     _upgraded(simulation, state)
     assert _sent(simulation, "es1") == ["stop", "install", "install", "start"]
     upgraded = [r.event for r in simulation.journal.records if isinstance(r.event, Upgraded)]
@@ -68,7 +61,7 @@ def test_steps_come_after_hooks_and_before_tuning() -> None:
     world = cluster(3)
     for node in world.nodes.values():
         node.kernel["vm.swappiness"] = "60"
-    simulation, state = run(world, wanted=upgrade(hooks=hooks, tune=profile("vm.swappiness")))
+    simulation, state = run(world, wanted=upgrading(hooks=hooks, tune=profile("vm.swappiness")))
     _upgraded(simulation, state)
     assert _sent(simulation, "es1") == ["stop", "hook_while_stopped", "install", "install", "tune", "start"]
 
@@ -76,15 +69,27 @@ def test_steps_come_after_hooks_and_before_tuning() -> None:
 def test_a_zone_is_upgraded_together() -> None:
     world = cluster(6)
     world.allowed_down = 2
-    by_zone = upgrade(strategy=Strategy.ZONE, zone_attribute="zone", max_unavailable=None)
+    by_zone = upgrading(strategy=Strategy.ZONE, zone_attribute="zone", max_unavailable=None)
     simulation, state = run(world, wanted=by_zone)
     _upgraded(simulation, state)
+
+
+def test_nodes_of_one_machine_install_one_after_the_other() -> None:
+    """Its packages are those of all its nodes, and their lock too: the nodes go in one wave."""
+    world = cluster(6)
+    world.allowed_down = 2
+    for name, other in (("es1", "es4"), ("es2", "es5"), ("es3", "es6")):
+        world.nodes[NodeName(other)].machine = world.nodes[NodeName(name)].machine
+    simulation, state = run(world, wanted=upgrading(max_unavailable=None))
+    _upgraded(simulation, state)
+    waves = [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+    assert [len(wave) for wave in waves] == [2, 2, 2]
 
 
 def test_what_is_on_the_disk_already_is_not_installed_again() -> None:
     world = cluster(3)
     world.nodes[ES1].disk.holds = world.nodes[ES1].next_version = TARGET
-    simulation, state = run(world, wanted=upgrade())
+    simulation, state = run(world, wanted=upgrading())
     assert state.outcome is Outcome.DONE, state.message
     assert world.violations == []
     assert _versions(world) == {TARGET}
@@ -96,7 +101,7 @@ def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
     world = cluster(3)
     for node in world.nodes.values():
         node.disk.fails = 1
-    simulation, state = run(world, wanted=upgrade())
+    simulation, state = run(world, wanted=upgrading())
     assert state.outcome is Outcome.FAILED
     assert "install step 0 on es" in state.message
     assert all(node.joined for node in world.nodes.values())
@@ -109,13 +114,13 @@ def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
 @pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED, How.LATE])
 def test_a_step_in_doubt_runs_once(how: How) -> None:
     simulation, state = run(
-        cluster(3), trips=[Trip(verb="install", how=how, times=2, late=20.0)], wanted=upgrade()
+        cluster(3), trips=[Trip(verb="install", how=how, times=2, late=20.0)], wanted=upgrading()
     )
     _upgraded(simulation, state)
 
 
 def test_a_refused_step_ends_the_run_with_its_node_up() -> None:
-    simulation, state = run(cluster(3), trips=[Trip(verb="install", how=How.REFUSED)], wanted=upgrade())
+    simulation, state = run(cluster(3), trips=[Trip(verb="install", how=How.REFUSED)], wanted=upgrading())
     assert state.outcome is Outcome.FAILED
     assert "sudo: a password is required" in state.message
     assert all(node.joined for node in simulation.world.nodes.values())
@@ -127,7 +132,7 @@ def test_killed_at_every_point_it_installs_once() -> None:
     at = 1
     while True:
         simulation = Simulation(cluster(3))
-        state = simulation.begin(upgrade())
+        state = simulation.begin(upgrading())
         simulation.seams.crash_at = len(simulation.seams.passed) + at
         if not killed(simulation, state):
             break
@@ -144,7 +149,7 @@ def test_interrupted_in_a_step_it_starts_no_node_beside_it() -> None:
         node.disk.seconds = 200.0
     interrupted = mishaps.Asked(request=Request.INTERRUPT)
     simulation, state = run(
-        world, plan=[Mishap(what=interrupted, verb="install", after=5.0)], wanted=upgrade()
+        world, plan=[Mishap(what=interrupted, verb="install", after=5.0)], wanted=upgrading()
     )
     assert state.outcome is Outcome.INTERRUPTED, state.message
     assert world.violations == []
@@ -156,7 +161,7 @@ def test_interrupted_in_a_step_it_starts_no_node_beside_it() -> None:
 def test_a_step_past_its_limit_is_left_alone_and_its_node_with_it() -> None:
     world = cluster(3)
     world.nodes[ES1].disk.seconds = 5000.0
-    simulation, state = run(world, wanted=upgrade(deadlines=Deadlines(install=600.0)))
+    simulation, state = run(world, wanted=upgrading(deadlines=Deadlines(install=600.0)))
     assert state.outcome is Outcome.FAILED, state.message
     assert "install step 0" in state.message
     assert not any(isinstance(one, StartNode) and one.node == ES1 for one in simulation.hosts.sent)
@@ -171,7 +176,7 @@ def test_a_node_started_too_early_gets_another_turn() -> None:
     """Something starts the process while a step runs: that upgrades nothing: it is stopped again."""
     world = cluster(3)
     world.nodes[ES1].rises_after = 5.0
-    simulation, state = run(world, wanted=upgrade())
+    simulation, state = run(world, wanted=upgrading())
     _upgraded(simulation, state)
     assert lives(world)["es1"] == 3
     stops = [one for one in simulation.hosts.sent if isinstance(one, StopNode) and one.node == ES1]
@@ -180,11 +185,11 @@ def test_a_node_started_too_early_gets_another_turn() -> None:
 
 def test_a_node_that_others_upgrade_is_not_stopped() -> None:
     world = cluster(3)
-    world.nodes[NodeName("es3")].next_version = TARGET
-    world.nodes[NodeName("es3")].disk.holds = TARGET
-    by_hand = mishaps.RestartedByHand(node=NodeName("es3"))
+    world.nodes[ES3].next_version = TARGET
+    world.nodes[ES3].disk.holds = TARGET
+    by_hand = mishaps.RestartedByHand(node=ES3)
     simulation, state = run(
-        world, plan=[Mishap(what=by_hand, verb="stop", target=ES2, after=1.0)], wanted=upgrade()
+        world, plan=[Mishap(what=by_hand, verb="stop", target=ES2, after=1.0)], wanted=upgrading()
     )
     assert state.outcome is Outcome.DONE, state.message
     assert _versions(world) == {TARGET}
@@ -199,7 +204,7 @@ def test_a_node_that_comes_back_with_another_version_ends_the_run() -> None:
     """The steps ended well and the node runs the old version: a wrong link, another package."""
     world = cluster(3)
     changed = mishaps_returning(ES1, "9.1.0")
-    simulation, state = run(world, plan=[changed], wanted=upgrade())
+    simulation, state = run(world, plan=[changed], wanted=upgrading())
     assert state.outcome is Outcome.FAILED
     assert (
         "came back with 9.1.0, though its install steps ended well: 9.2.0 was to be installed"
@@ -217,7 +222,7 @@ def mishaps_returning(node: NodeName, version: str) -> Mishap:
 
 
 def test_the_end_of_every_step_is_journalled() -> None:
-    simulation, _ = run(cluster(3), wanted=upgrade())
+    simulation, _ = run(cluster(3), wanted=upgrading())
     ends = [r.event for r in simulation.journal.records if isinstance(r.event, InstallEnded)]
     assert Counter((end.node, end.number) for end in ends) == {
         (name, number): 1 for name in simulation.world.nodes for number in (0, 1)

@@ -129,7 +129,8 @@ class Life(AnyLife):
                 machines.start(world, node)
             if ended:
                 node.crashes = 0
-                node.version, node.zone = self.versions[node.name]
+                version, node.zone = self.versions[node.name]
+                node.version = node.disk.holds or version
         if ended:
             self._give_up_what_is_lost()
             tuned.repair(world)
