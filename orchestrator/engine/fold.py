@@ -709,7 +709,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         boot=node.boot,
         over=node.over,
         owed=node.owed,
-        install=replace(node.install, since=at) if node.install is not None else None,
+        install=_installing_again(node, at),
         installs=node.installs,
         failure=node.failure,
         doubt=_doubted_again(state, node, at),
@@ -718,6 +718,12 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         ready_since=None if node.ready_since is None else min(node.ready_since, at),
         stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )
+
+
+def _installing_again(node: NodeProgress, at: Instant) -> Installing | None:
+    """A step goes on without its program; its limit counts from the new process on."""
+    sent = node.install
+    return None if sent is None else Installing(number=sent.number, ticket=sent.ticket, since=at)
 
 
 def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | None:
