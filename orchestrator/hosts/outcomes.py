@@ -20,7 +20,7 @@ def came_of(
         # The node is going down anyway: `Refused` would mean that it stays up.
         return InDoubt(reason=f"at work on it already: {holder}")
     if exit_code != 0 and exclusion.was_not_run(output):
-        return Refused(reason=output)
+        return Refused(reason=output, passes=holder is not None)
     if exit_code == 0 and exclusion.needed_nothing(output):
         return Done(output=output)
     return result_of(settings, verb, line, exit_code, output)

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts import exclusion, outcomes, script, services, sudo
+from orchestrator.hosts import exclusion, installing, outcomes, readiness, script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
@@ -51,6 +51,7 @@ from orchestrator.model.action import (
     RebootHost,
     Refused,
     RunHook,
+    RunInstall,
     StartNode,
     StopNode,
     TuneHost,
@@ -61,6 +62,7 @@ from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.model.upgrade import HostReadiness, Upgrade
 
 QUICK_SECONDS: Final = 1.5
 """How long `perform` listens to a stop or start in the foreground before it returns. Refusals and wrong
@@ -119,6 +121,13 @@ class Hosts:
         """Read the requested facts of each node's host, in parallel, one round trip a host; without sudo."""
         return self._tuner.facts(reads, self._bound(reads))
 
+    def readiness(
+        self, nodes: Collection[NodeName], upgrade: Upgrade
+    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+        """Ask each node's host whether it can install the target, in parallel, one round trip a node."""
+        work = {node: partial(readiness.ask, self._connection, node, upgrade, self._redact) for node in nodes}
+        return read_hosts(work, self._redact, timeout=self._bound(nodes) + readiness.limit(upgrade))
+
     def run(self, node: NodeName, line: str, *, as_root: bool, timeout: Seconds, keep: int) -> Outcome:
         """Run a read-only command to its end or its limit. The host also enforces the limit.
 
@@ -157,6 +166,8 @@ class Hosts:
                 return self._reboot(action.node)
             case RunHook():
                 return self._hook(action)
+            case RunInstall():
+                return self._install(action)
             case TuneHost():
                 return self._tuner.perform(action)
             case _:
@@ -172,12 +183,13 @@ class Hosts:
             return f"(no host settings for {action.node})"
         settings = self._learned.as_known(settings)
         match action:
-            case StopNode():
-                return self._redact(services.command(settings, Verb.STOP))
-            case StartNode():
-                return self._redact(services.command(settings, Verb.START))
+            case StopNode() | StartNode():
+                verb = Verb.STOP if isinstance(action, StopNode) else Verb.START
+                return self._redact(services.command(settings, verb))
             case RebootHost():
                 return self._redact(services.reboot_command(settings))
+            case RunInstall():
+                return self._redact(installing.command(action, settings))
             case TuneHost():
                 return self._tuner.describe(settings, action)
             case _:
@@ -362,6 +374,12 @@ class Hosts:
         if isinstance(outcome, CommandResult) and services.never_ran(line, outcome.stderr):
             return Refused(reason=self._redact(f"cannot be run: {failure}"))
         return InDoubt(reason=self._redact(failure or ""))
+
+    def _install(self, action: RunInstall) -> ActionResult:
+        found = self._as_root(action.node) if action.step.as_root else self._connection(action.node)
+        if isinstance(found, Unreachable):
+            return Refused(reason=self._redact(found.reason), passes=found.passes)
+        return outcomes.redacted(installing.begin(action, *found), self._redact)
 
     def _result(self, settings: HostSettings, verb: Verb | None, line: str, outcome: Outcome) -> ActionResult:
         """The result of a stop or a start, or of a reboot, which is no verb."""

@@ -17,6 +17,7 @@ from orchestrator.model.action import (
     RefreshIndex,
     RetryFailed,
     RunHook,
+    RunInstall,
     SetIndexSettings,
     SetReplicas,
     SettingChange,
@@ -64,6 +65,9 @@ def action_sentence(action: Action) -> str:
             where = "here" if hook.local else "on its host"
             command = one_line(hook.run.replace("{node}", node), 120)
             return f"{node}: run hook {moment.value} {number} {where}: {command}"
+        case RunInstall(node=node, number=number, step=step, target=target):
+            command = one_line(step.run.replace("{version}", target).replace("{node}", node), 120)
+            return f"{node}: begin install step {number}: {command}"
         case TuneHost():
             return f"{action.node}: set {action.tunable} to {action.wanted} (it was {action.found})"
         case _:
