@@ -86,7 +86,9 @@ class UpgradeView:
         deprecations: the critical ones; `Unknown` where the version cannot list them.
         snapshot_ended: when the youngest snapshot without a failed shard ended; None = there is none.
         snapshot: its `repository/name`.
-        created: by index, the version that created it, as the cluster writes it (`7.17.28`).
+        created: by index, the version that created it (`7.17.28`; since 8.11 only the major is known: `8`).
+            That of an archive is the version that restored it.
+        read_only: indices that are closed to writes for good: Elasticsearch 9 reads one that is two majors old.
         settings: by node, the names of the settings that its own files set.
     """
 
@@ -94,6 +96,7 @@ class UpgradeView:
     snapshot_ended: Reading[Instant | None]
     snapshot: str = ""
     created: Mapping[str, str] = field(default_factory=dict)
+    read_only: frozenset[str] = frozenset()
     settings: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
 
 

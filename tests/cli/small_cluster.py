@@ -46,9 +46,9 @@ class SmallCluster(ScriptedServer):
         }
         self.on("/_nodes/_local/http", self._probe)
         self.on("/_nodes/http", self._members)
-        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._lives)
+        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings,plugins", self._lives)
         for node in self.nodes:
-            self.on(f"/_nodes/{node}/jvm,http,settings", self._lives)
+            self.on(f"/_nodes/{node}/jvm,http,settings,plugins", self._lives)
         for path in (_STATE, f"{_STATE},customs"):
             self.on(path, self._members_and_data)
         self.on("/_cluster/settings", self._settings)

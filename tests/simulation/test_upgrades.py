@@ -158,7 +158,7 @@ def test_interrupted_in_a_step_it_starts_no_node_beside_it() -> None:
     _upgraded(simulation, play(simulation, simulation.resume()))
 
 
-def test_a_step_past_its_limit_is_left_alone_and_its_node_with_it() -> None:
+def test_a_step_past_its_limit_is_left_alone_with_its_node() -> None:
     world = cluster(3)
     world.nodes[ES1].disk.seconds = 5000.0
     simulation, state = run(world, wanted=upgrading(deadlines=Deadlines(install=600.0)))
@@ -200,7 +200,7 @@ def test_a_node_that_others_upgrade_is_not_stopped() -> None:
     assert [event.node for event in others] == ["es3"]
 
 
-def test_a_node_that_comes_back_with_another_version_ends_the_run() -> None:
+def test_a_node_that_returns_with_another_version_ends_the_run() -> None:
     """The steps ended well and the node runs the old version: a wrong link, another package."""
     world = cluster(3)
     changed = mishaps_returning(ES1, "9.1.0")
