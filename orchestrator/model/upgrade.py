@@ -88,7 +88,7 @@ class UpgradeView:
         snapshot: its `repository/name`.
         created: by index, the version that created it (`7.17.28`; since 8.11 only the major is known: `8`).
             That of an archive is the version that restored it.
-        read_only: indices that are closed to writes for good: Elasticsearch 9 reads one that is two majors old.
+        read_only: indices that are closed to writes for good.
         settings: by node, the names of the settings that its own files set.
     """
 

@@ -84,9 +84,11 @@ class Preparation:
         """
         connection, started = self.connection, self.started
         hosts = connection.ports.hosts(started.addresses)
-        at, profile = connection.process.now, started.policy.tune
+        at, profile, upgrade = connection.process.now, started.policy.tune, started.policy.upgrade
+        upgrading = {Look.UPGRADE} if upgrade else set[Look]()
         return replace(
-            connection.ports.cluster.observe({*look, *planned_too(started.policy)}).seen(at),
+            connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
+            readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},
             hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
             tuning=hosts.tuning(started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,

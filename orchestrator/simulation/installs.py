@@ -5,11 +5,14 @@ from __future__ import annotations
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
-from orchestrator.model.upgrade import HostReadiness, InstallState, InstallView
+from orchestrator.model.upgrade import HostReadiness, InstallState, InstallView, UpgradeView
 from orchestrator.simulation import machines
 from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
+
+FIT = UpgradeView(deprecations=(), snapshot_ended=None)
+"""What every simulated cluster shows: nothing bars an upgrade that asks for no snapshot."""
 
 READY = HostReadiness(keystore_password=False, free_bytes=50 << 30)
 """What every simulated host says."""

@@ -52,6 +52,7 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
         recoveries=recoveries(world) if Look.RECOVERIES in look else NOT_READ,
         activity=_activity(world) if Look.ACTIVITY in look else NOT_READ,
         disks=_disks(world) if Look.DISKS in look else NOT_READ,
+        upgrade=installs.FIT if Look.UPGRADE in look else NOT_READ,
     )
 
 

@@ -98,8 +98,8 @@ class Dialect:
         lease_in_alias: Whether a template keeps aliases (1.1), with the lease in one. Before, the lease is in
             a setting of the template.
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
-        deprecations: The API that lists what the next major version no longer takes: below `_xpack` before 7.0;
-            `none` before 5.0 and on OpenSearch.
+        deprecations: The API that lists what the next major version no longer takes: below `_xpack` before
+            7.0; `none` before 5.0 and on OpenSearch.
         snapshot_pages: Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
     """
 

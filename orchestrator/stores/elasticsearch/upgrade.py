@@ -68,7 +68,7 @@ def _deprecations(client: ElasticsearchClient, dialect: Dialect) -> Reading[tupl
         return parse_deprecations(outcome.body)
     if outcome.status in _NO_SUCH_API:
         return Unknown(
-            reason=f"this server has no `GET /{dialect.deprecations}`, which is a part of X-Pack, so it cannot "
+            reason=f"this server has no `GET /{dialect.deprecations}`, a part of X-Pack, so it cannot "
             "list what the next major version no longer takes"
         )
     return _unknown(outcome)
