@@ -98,6 +98,8 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         return _sight(event)
     if isinstance(event, _Meeting):
         return _meeting(event)
+    if isinstance(event, UpgradeEvent):
+        return upgrade_sentence(event)
     if isinstance(event, MergeEvent):
         return merge_sentence(event)
     if isinstance(event, GateEvent):
@@ -371,6 +373,8 @@ def merge_sentence(event: MergeEvent) -> str:
 def what_is_begun(event: ev.RunStarted) -> str:
     """The work of a run, for its first line."""
     cluster, policy = event.cluster, event.policy
+    if policy.upgrade is not None:
+        return f"rolling upgrade of {cluster} to {policy.upgrade.target}"
     if policy.merge is None:
         return f"rolling {'host reboot' if policy.reboot else 'restart'} of {cluster}"
     due = sum(target.due for target in event.indices)
