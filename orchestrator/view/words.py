@@ -98,8 +98,6 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         return _sight(event)
     if isinstance(event, _Meeting):
         return _meeting(event)
-    if isinstance(event, UpgradeEvent):
-        return upgrade_sentence(event)
     if isinstance(event, MergeEvent):
         return merge_sentence(event)
     if isinstance(event, GateEvent):
