@@ -146,7 +146,7 @@ def indices_open_in_target(
     )
     if old:
         oldest = min((found.created[name] for name in old), key=numbers)
-        yield "indices", f"{some(old)}: created by {oldest} or so; reindex or delete them first"
+        yield "indices", f"{some(old)}: created by {oldest}: reindex or delete them first"
 
 
 _READS_OLD: Final = 9
@@ -253,7 +253,7 @@ def keystores_need_no_password(node: NodeName, ready: HostReadiness) -> Iterator
     if ready.keystore_password:
         yield (
             f"host of {node}",
-            "its keystore has a password: remove it; or let the service read it from a file, and disable this",
+            "its keystore has a password: remove it, or let the service read it from a file and disable this",
         )
 
 
