@@ -277,6 +277,8 @@ class RunState:
             nothing was to.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        displaced: shards of which an upgrade took down a copy that had no place when its wave was back, as
+            the wave found them. They are waited for once more nodes are upgraded.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """
@@ -298,6 +300,7 @@ class RunState:
     overlapping: Overlapping | None = None
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""

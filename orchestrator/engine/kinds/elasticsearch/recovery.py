@@ -87,12 +87,15 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     than are missing (replicas were added), the run waits for all copies on the waves' nodes first: the
     cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
     come primaries that start on those nodes, of shards that no reading before the stop had.
+
+    In an upgrade, a copy that had no place when its wave was back is waited for with every later wave, once
+    a node can hold it: the run took it down.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
-    for (uuid, number), was in state.taken.items():
+    for (uuid, number), was in {**state.taken, **state.displaced}.items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
@@ -125,12 +128,18 @@ def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeNam
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Copies that are not started, except those missing at the start and those that the run ignores."""
+    return _beyond(state, view, state.not_waited)
+
+
+def _beyond(
+    state: RunState, view: ClusterView, ignored: Mapping[tuple[str, int], int]
+) -> tuple[ShardCopy, ...]:
     if not view.not_started:
         return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
     for gone in state.baseline.missing if state.baseline else ():
         allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
-    for (uuid, number), count in state.not_waited.items():
+    for (uuid, number), count in ignored.items():
         allowed[(uuid, number, False)] += count
     beyond = []
     # Of two copies of a shard the one that never had a node is what was missing before.
@@ -147,9 +156,11 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     """Unassigned copies that had a node since the run began.
 
     A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
-    not count, though it may have had a node that now holds another copy of its shard.
+    not count, though it may have had a node that now holds another copy of its shard. One that an upgrade
+    has displaced counts from the moment on in which a node can hold it.
     """
-    beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
+    ignored = {key: count for key, count in state.not_waited.items() if key not in state.displaced}
+    beyond = (copy for copy in _beyond(state, view, ignored) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
