@@ -322,7 +322,7 @@ def _moves(situation: Situation) -> Decision | None:
     if flips and state.phase is not Phase.STANDING_DOWN:
         overdue = [one.node.name for one in turns if one.overdue]
         return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
-    actions = [action for one in turns for action in one.actions]
+    actions = upgrade.one_a_machine(after, (action for one in turns for action in one.actions))
     return act(*actions, events=events) if events or actions else None
 
 

@@ -7,13 +7,14 @@ process comes later began after it. A node is upgraded once such a process repor
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine import limits
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import NodeProgress
-from orchestrator.model.action import RunInstall
+from orchestrator.model.action import HostAction, RunInstall
 from orchestrator.model.cluster import Node
 from orchestrator.model.due import numbers
 from orchestrator.model.event import Event
@@ -65,7 +66,7 @@ def install(situation: Situation, node: NodeProgress) -> Install:
 
 def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Install:
     """Send the step; again with the same ticket if nothing shows that it arrived. One at a time a machine."""
-    if any(other.install is not None for other in situation.machine(node) if other.name != node.name):
+    if any(other.install is not None for other in _beside(situation, node)):
         return Install()
     number = min(item.number for item in node.owed if item.work is Work.INSTALL)
     again = node.install is not None and node.install.number == number
@@ -86,6 +87,35 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
     if failure is not None and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return Install()
     return Install(actions=(action,))
+
+
+def _beside(situation: Situation, node: NodeProgress) -> Iterator[NodeProgress]:
+    """The other nodes of its machine, also where a wave does not take whole machines: they share packages."""
+    here = _machine(situation, node)
+    for other in situation.state.nodes.values():
+        if other.name != node.name and here is not None and _machine(situation, other) == here:
+            yield other
+
+
+def _machine(situation: Situation, node: NodeProgress) -> str | None:
+    """By this reading; of a host that does not answer, by that of the beginning."""
+    host, baseline = situation.seen.host(node.name), situation.state.baseline
+    known = None if baseline is None else baseline.machines.get(node.name)
+    return known if isinstance(host, Unknown) or host.machine_id is None else host.machine_id
+
+
+def one_a_machine(situation: Situation, actions: Iterable[HostAction]) -> tuple[HostAction, ...]:
+    """The actions of one decision less all install steps of a machine but the first."""
+    kept: list[HostAction] = []
+    taken: set[str] = set()
+    for action in actions:
+        machine = None
+        if isinstance(action, RunInstall):
+            machine = _machine(situation, situation.state.nodes[action.node])
+        if machine is None or machine not in taken:
+            kept.append(action)
+        taken |= {machine} if machine is not None else set()
+    return tuple(kept)
 
 
 def _is_of(action: object, node: NodeProgress, number: int) -> bool:
@@ -183,6 +213,11 @@ def missed(situation: Situation) -> UpgradeMissed | None:
 def is_target(upgrade: Upgrade, member: Node) -> bool:
     """Whether a member reports the wanted version."""
     return numbers(member.version) == numbers(upgrade.target)
+
+
+def is_upgraded(upgrade: Upgrade, member: Node) -> bool:
+    """Whether a member runs the wanted version with its plugins: an upgrade does not select it."""
+    return is_target(upgrade, member) and not lacks(upgrade, member)
 
 
 def lacks(upgrade: Upgrade, member: Node) -> frozenset[str] | None:

@@ -7,7 +7,8 @@ ended; its output is in a file beside it. A step whose record says that it runs,
 lock, was lost: it was killed, or its machine went down.
 
 A start is refused at once while a step runs, and so is another step. A ticket is begun once: sent again, it
-begins nothing.
+begins nothing. Neither does one that arrives after a later one of the same run and node was begun: its
+connection was lost, and its step has run under another ticket, or is not wanted any more.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _BEGIN: Final = """\
 record=$lock.install
 read_record() {{ code='' of=''; {{ read -r of code <"$record"; }} 2>/dev/null; [ "$of" = "$ticket" ]; }}
 if read_record; then echo 'it was begun before'; exit 0; fi
+if [ "${{of%/*/*}}" = "${{ticket%/*/*}}" ] && [ "${{ticket##*/}}" -lt "${{of##*/}}" ]; then
+    echo '{not_begun} a later install step was begun'; exit 1
+fi
 if {running}; then echo '{not_begun} its service runs'; exit 1; fi
 {password}said=$record.begin
 command -v setsid >/dev/null && apart=setsid || apart=nohup

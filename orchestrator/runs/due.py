@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.upgrade import is_target, lacks
+from orchestrator.engine.upgrade import is_upgraded
 from orchestrator.errors import UsageError
-from orchestrator.model.cluster import Node, NodeName
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import DueFor, HostChanges, reasons
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.model.upgrade import Upgrade
 from orchestrator.runs.connection import Connection
 from orchestrator.view.text import listed, stamp_seconds
 
@@ -64,14 +63,10 @@ def only_to_upgrade(connection: Connection, view: ClusterView, started: RunStart
     upgrade = started.policy.upgrade
     if upgrade is None:
         return started
-    left_out = [name for name in started.nodes if _is_upgraded(upgrade, view.members[name])]
+    left_out = [name for name in started.nodes if is_upgraded(upgrade, view.members[name])]
     if left_out and len(left_out) < len(started.nodes):
         connection.process.tell(f"left out, since they run {upgrade.target} already: {listed(left_out)}")
     return replace(started, nodes=tuple(name for name in started.nodes if name not in left_out))
-
-
-def _is_upgraded(upgrade: Upgrade, node: Node) -> bool:
-    return is_target(upgrade, node) and not lacks(upgrade, node)
 
 
 def nothing_due(cluster: str, policy: Policy) -> str | None:

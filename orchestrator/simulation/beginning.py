@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from orchestrator.engine.upgrade import is_upgraded
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
@@ -25,6 +26,7 @@ def note_what_is(world: World, policy: Policy) -> None:
         world.gates.setdefault(gate.name, SimGate())
     world.forced.policy = policy.merge
     world.hooks = policy.hooks
+    world.steps = len(policy.upgrade.install) if policy.upgrade else 0
 
 
 def do_without(world: World, nodes: Collection[NodeName]) -> None:
@@ -48,6 +50,8 @@ def start_of(
     """
     view = views.cluster(world)
     nodes = selected(view, policy.selection, policy.zone_attribute)
+    if policy.upgrade is not None:
+        nodes = tuple(node for node in nodes if not is_upgraded(policy.upgrade, node))
     return RunStarted(
         cluster=world.name,
         cluster_uuid=world.uuid,

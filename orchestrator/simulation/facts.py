@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import ShardId
 from orchestrator.model.reading import Instant, Seconds
@@ -31,12 +31,14 @@ class Fact:
     Attributes:
         what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`, `installed 0`.
         alive: the node's process ran.
+        by: for an install step, the run that began it.
         missing: for an after_recovery hook, the shards of the node whose copies were not back.
     """
 
     at: Instant
     what: str
     alive: bool
+    by: str = ""
     missing: tuple[Absent, ...] = ()
 
 
@@ -47,7 +49,8 @@ class SimDisk:
     Attributes:
         state: of the step with this ticket; None where none is recorded.
         ended: when a step ended last.
-        holds: the version that is installed; empty as long as it is that of the node's first process.
+        done: numbers of the steps that ended well since the first of them did last.
+        holds: the version that is installed with all steps; empty as long as none is.
         seconds: how long a step takes; `fails`: how many of the next steps fail.
     """
 
@@ -56,6 +59,7 @@ class SimDisk:
     state: InstallState | None = None
     began: Instant = 0.0
     ended: Instant = 0.0
+    done: set[int] = field(default_factory=set)
     holds: str = ""
     seconds: Seconds = 20.0
     fails: int = 0

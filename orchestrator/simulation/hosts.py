@@ -143,8 +143,8 @@ class SimulatedHosts:
             return lost
         self._judge(action, node)
         if how is How.LATE and trip is not None:
-            sent, read = self.world.agenda.now, self.world.last_read
-            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent, read))
+            sent, read, boot = self.world.agenda.now, self.world.last_read, node.boot
+            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent, read, boot))
             self.world.agenda.advance(_VERB_SECONDS)
             return lost
         result = self._do(action, node)
@@ -180,7 +180,9 @@ class SimulatedHosts:
             case _:
                 assert_never(action)
 
-    def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
+    def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant, boot: int) -> None:
+        if isinstance(action, RunInstall) and (node.boot != boot or self._unreachable(node)):
+            return  # its connection, and what was left of it on the host, ended with that boot
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
         if isinstance(action, TuneHost):

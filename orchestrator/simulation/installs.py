@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
@@ -16,8 +18,6 @@ FIT = UpgradeView(deprecations=(), snapshot_ended=None)
 
 READY = HostReadiness(keystore_password=False, free_bytes=50 << 30)
 """What every simulated host says."""
-
-_ENDED_WELL = (InstallState.DONE, InstallState.FOUND)
 
 
 def view(node: SimNode) -> InstallView | None:
@@ -34,8 +34,10 @@ def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:
     if disk.state is InstallState.RUNNING:
         same = disk.ticket == action.ticket
         return Done() if same else Refused(reason="another install step runs there", passes=True)
-    if disk.ticket == action.ticket and disk.state in _ENDED_WELL:
+    if disk.ticket == action.ticket and disk.state is not None:
         return Done()
+    if _is_older(action.ticket, disk.ticket):
+        return Refused(reason="a later install step was begun")
     if node.process:
         return Refused(reason="its service runs", passes=True)
     disk.ticket, disk.number, disk.began = action.ticket, action.number, world.agenda.now
@@ -48,6 +50,14 @@ def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:
     return Done()
 
 
+def _is_older(ticket: str, last: str) -> bool:
+    """Whether a step that arrives late was sent before the last one of the same run and node."""
+    of, _, tries = ticket.rpartition("/")
+    of_last, _, tries_last = last.rpartition("/")
+    same = of.rpartition("/")[0] == of_last.rpartition("/")[0] != ""
+    return same and int(tries) < int(tries_last)
+
+
 def _ended(world: World, node: SimNode, action: RunInstall, *, fails: bool) -> None:
     disk = node.disk
     if disk.ticket != action.ticket or disk.state is not InstallState.RUNNING:
@@ -55,14 +65,17 @@ def _ended(world: World, node: SimNode, action: RunInstall, *, fails: bool) -> N
     disk.state, disk.ended = InstallState.FAILED if fails else InstallState.DONE, world.agenda.now
     if fails:
         return
-    node.facts.append(Fact(at=world.agenda.now, what=f"installed {action.number}", alive=node.process))
-    node.next_version = disk.holds = action.target
+    by, what = action.ticket.partition("/")[0], f"installed {action.number}"
+    node.facts.append(Fact(at=world.agenda.now, what=what, alive=node.process, by=by))
+    node.next_version = action.target
+    disk.done = {*disk.done, action.number} if action.number else {0}
+    disk.holds = action.target if len(disk.done) == world.steps else ""
 
 
 def judge(world: World, node: SimNode) -> None:
     """Record that a step is begun beside a live process, or another step, that the program has seen."""
     beside = [n for n in machines.of_one(world, node) if bars_start(n) and n.name != node.name]
-    if beside and beside[0].disk.began < world.last_read:
+    if beside:
         world.violated(f"an install step is begun on {node.name} beside that of {beside[0].name}")
     if node.process and node.began < world.last_read and not world.news(node.name):
         world.violated(f"an install step is begun on {node.name} beside its process")
@@ -80,7 +93,11 @@ def bars_start(node: SimNode) -> bool:
 
 
 def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
-    """What a node still lacks of its upgrade at the end of a run that reports success."""
+    """What a node still lacks of its upgrade at the end of a run that reports success.
+
+    No run takes a step twice to its end. Another run may take it again where nothing is known of the disk: it
+    owes all steps to a node that a step of its own has failed on, whatever others did there meanwhile.
+    """
     if policy.upgrade is None:
         return []
     name, told = node.name, []
@@ -91,8 +108,10 @@ def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
         ends = [fact for fact in ever if fact.at >= began]
         if not ever and node.disk.state is not InstallState.FOUND:
             told.append(f"install step {number} never ran on {name}")
-        if len(ends) > 1:
-            told.append(f"install step {number} ran {len(ends)} times on {name}")
+        known = policy.upgrade.installed is not None
+        times = len(ends) if known else max(Counter(fact.by for fact in ends).values(), default=0)
+        if times > 1:
+            told.append(f"install step {number} ran {times} times on {name}")
         if ends and ends[-1].at > node.began:
             told.append(f"{name} began before its install step {number} ended")
     return told

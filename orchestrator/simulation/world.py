@@ -57,7 +57,7 @@ class World:
         zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
         jitter: how far durations vary: 0.5 = from half to twice the duration. 0 = not at all.
-        hooks: the run's hooks, for the judge.
+        hooks: the run's hooks, for the judge; `steps`: how many install steps it has.
         missing: shards with fewer started copies than at a stop by the program, and since when; `whole`: when
             that last changed between none and some.
         owner: the process that holds the lease, after a takeover.
@@ -97,7 +97,7 @@ class World:
         self.busy_since: dict[NodeName, Instant] = {}
         self.stalled_until: Instant = 0.0
         self.jitter = 0.0
-        self.hooks = Hooks()
+        self.hooks, self.steps = Hooks(), 0
         self.missing: dict[ShardId, Instant] = {}
         self.whole: list[tuple[Instant, bool]] = []
         self.owner = SimOwner()

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Policy
 from orchestrator.model.upgrade import InstallStep, Upgrade
 from orchestrator.simulation.mishaps import Mishap, Trip
@@ -58,3 +59,16 @@ def unchanged(plan: Iterable[Mishap]) -> tuple[Mishap, ...]:
         replace(one, what=replace(one.what, version=None)) if isinstance(one.what, ReturnsChanged) else one
         for one in plan
     )
+
+
+def left_behind(world: World, wanted: Policy) -> list[NodeName]:
+    """Selected nodes without the target, whichever of the runs on this cluster was to upgrade them."""
+    only, upgrade = wanted.selection.only, wanted.upgrade
+    if upgrade is None:
+        return []
+    names = [name for name in world.nodes if not only or name in only]
+    return [
+        name
+        for name in names
+        if name not in wanted.selection.exclude and world.nodes[name].version != upgrade.target
+    ]
