@@ -20,6 +20,7 @@ from orchestrator.model.due import numbers
 from orchestrator.model.event import Event
 from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.turn import VERSION, Installing, Work
 from orchestrator.model.upgrade import InstallState, InstallView, Upgrade
@@ -66,7 +67,7 @@ def install(situation: Situation, node: NodeProgress) -> Install:
 
 def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Install:
     """Send the step; again with the same ticket if nothing shows that it arrived. One at a time a machine."""
-    if any(other.install is not None for other in _beside(situation, node)):
+    if any(_may_run(situation, other) for other in _beside(situation, node)):
         return Install()
     number = min(item.number for item in node.owed if item.work is Work.INSTALL)
     again = node.install is not None and node.install.number == number
@@ -95,6 +96,18 @@ def _beside(situation: Situation, node: NodeProgress) -> Iterator[NodeProgress]:
     for other in situation.state.nodes.values():
         if other.name != node.name and here is not None and _machine(situation, other) == here:
             yield other
+
+
+def _may_run(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a step that was sent may run now.
+
+    A node that came up beside it keeps it open, since only a reading of the node down settles a step. If its
+    host has no record of it by then, the step is refused when it arrives.
+    """
+    host = situation.seen.host(node.name)
+    if node.install is None or isinstance(host, Unknown):
+        return node.install is not None
+    return is_running(host) if _is_recorded(host, node.install) else node.phase is NodePhase.STOPPED
 
 
 def _machine(situation: Situation, node: NodeProgress) -> str | None:
@@ -215,9 +228,18 @@ def is_target(upgrade: Upgrade, member: Node) -> bool:
     return numbers(member.version) == numbers(upgrade.target)
 
 
-def is_upgraded(upgrade: Upgrade, member: Node) -> bool:
-    """Whether a member runs the wanted version with its plugins: an upgrade does not select it."""
-    return is_target(upgrade, member) and not lacks(upgrade, member)
+def to_upgrade(policy: Policy, members: Iterable[Node]) -> tuple[Node, ...]:
+    """The selected members that an upgrade takes, in their order; all of them for a restart.
+
+    A node that runs the target with its plugins is left out, unless its machine is rebooted for another node.
+    """
+    members = tuple(members)
+    upgrade = policy.upgrade
+    if upgrade is None:
+        return members
+    due = {node.name for node in members if not is_target(upgrade, node) or lacks(upgrade, node)}
+    rebooted = {node.address for node in members if node.name in due} if policy.reboot else set[str]()
+    return tuple(node for node in members if node.name in due or node.address in rebooted)
 
 
 def lacks(upgrade: Upgrade, member: Node) -> frozenset[str] | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.upgrade import is_upgraded
+from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import DueFor, HostChanges, reasons
@@ -58,12 +58,13 @@ def only_due(connection: Connection, view: ClusterView, started: RunStarted) -> 
 def only_to_upgrade(connection: Connection, view: ClusterView, started: RunStarted) -> RunStarted:
     """The same beginning without the nodes that run the wanted version already, with its plugins.
 
-    A node with a newer version stays in: the run holds because of it.
+    A node with a newer version stays in: the run holds because of it. So does one whose machine is rebooted.
     """
     upgrade = started.policy.upgrade
     if upgrade is None:
         return started
-    left_out = [name for name in started.nodes if is_upgraded(upgrade, view.members[name])]
+    due = {node.name for node in to_upgrade(started.policy, (view.members[name] for name in started.nodes))}
+    left_out = [name for name in started.nodes if name not in due]
     if left_out and len(left_out) < len(started.nodes):
         connection.process.tell(f"left out, since they run {upgrade.target} already: {listed(left_out)}")
     return replace(started, nodes=tuple(name for name in started.nodes if name not in left_out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from orchestrator.engine.upgrade import is_upgraded
+from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
@@ -49,9 +49,7 @@ def start_of(
         operator: who runs it, and on which host.
     """
     view = views.cluster(world)
-    nodes = selected(view, policy.selection, policy.zone_attribute)
-    if policy.upgrade is not None:
-        nodes = tuple(node for node in nodes if not is_upgraded(policy.upgrade, node))
+    nodes = to_upgrade(policy, selected(view, policy.selection, policy.zone_attribute))
     return RunStarted(
         cluster=world.name,
         cluster_uuid=world.uuid,

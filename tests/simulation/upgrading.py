@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Policy, Selection
 from orchestrator.model.upgrade import InstallStep, Upgrade
 from orchestrator.simulation.mishaps import Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
@@ -61,14 +62,10 @@ def unchanged(plan: Iterable[Mishap]) -> tuple[Mishap, ...]:
     )
 
 
-def left_behind(world: World, wanted: Policy) -> list[NodeName]:
-    """Selected nodes without the target, whichever of the runs on this cluster was to upgrade them."""
-    only, upgrade = wanted.selection.only, wanted.upgrade
-    if upgrade is None:
+def left_behind(world: World, state: RunState) -> list[NodeName]:
+    """Nodes without the target that the end of a run does not name, whichever run was to upgrade them."""
+    upgrade = state.begun.policy.upgrade
+    if upgrade is None or state.begun.policy.selection != Selection():
         return []
-    names = [name for name in world.nodes if not only or name in only]
-    return [
-        name
-        for name in names
-        if name not in wanted.selection.exclude and world.nodes[name].version != upgrade.target
-    ]
+    others = [node for node in world.nodes.values() if node.joined and node.version != upgrade.target]
+    return [node.name for node in others if f"{node.name} {node.version}" not in state.message]

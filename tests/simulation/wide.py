@@ -229,7 +229,7 @@ class Life(AnyLife):
         if self.forgotten:
             raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
-        if left := upgrading.left_behind(self.world, self.drawn.wanted):
+        if left := upgrading.left_behind(self.world, state):
             raise BrokenError("completeness", f"done, and not upgraded: {', '.join(left)}")
         written = [record.event for record in self.simulation.journal.records]
         warned = [event for event in written if isinstance(event, MergeWarned)]
