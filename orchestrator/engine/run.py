@@ -57,7 +57,6 @@ from orchestrator.model.event import (
     GoodReading,
     Hold,
     MembersMissed,
-    NotWaitedFor,
     ReplicasAdded,
     Rescued,
     RunFinished,
@@ -759,9 +758,7 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     if missing is None or view is None:
         return ()
     if not missing:
-        unplaced = situation.kind.unplaced(state, view)
-        why = "no node can hold these copies, and no wave of this run took them down"
-        news: list[Event] = [NotWaitedFor(shards=unplaced, why=why)] if unplaced else []
+        news = [*recover.without_a_place(situation)]
         missed = situation.kind.missed(state, view, situation.seen.settings, situation.now)
         news += [missed] if missed is not None else []
         return (*news, run_phase(state.phase, Phase.SETTLED))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import RunState, ShardTaken
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
@@ -95,7 +95,7 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     metadata = view.metadata
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
-    for (uuid, number), was in {**state.taken, **state.displaced}.items():
+    for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
@@ -110,6 +110,17 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         away.sort(key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
         missing += away[: min(awaited, max(lacking, sum(copy.node in ours for copy in away)))]
     return (*missing, *_made_meanwhile(state, view, ours))
+
+
+def _awaited(state: RunState) -> dict[tuple[str, int], ShardTaken]:
+    """What the waves took down, and what an earlier wave took and left without a place."""
+    awaited = dict(state.taken)
+    for key, was in state.displaced.items():
+        now = awaited.get(key)
+        alike = now is not None and (was.filters, was.open) == (now.filters, now.open)
+        if now is None or (alike and was.started > now.started):
+            awaited[key] = was
+    return awaited
 
 
 def _excused(copy: ShardCopy) -> bool:
