@@ -20,6 +20,10 @@ READY = HostReadiness(keystore_password=False, free_bytes=50 << 30)
 """What every simulated host says."""
 
 
+_FOUND = "found on disk"
+"""The fact that all that the steps install was on the disk of a machine."""
+
+
 def view(node: SimNode) -> InstallView | None:
     """The record on its host."""
     disk = node.disk
@@ -43,6 +47,7 @@ def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:
     disk.ticket, disk.number, disk.began = action.ticket, action.number, world.agenda.now
     if action.installed is not None and disk.holds == action.target:
         disk.state = InstallState.FOUND
+        node.facts.append(Fact(at=world.agenda.now, what=_FOUND, alive=False))
         return Done()
     disk.state = InstallState.RUNNING
     fails, disk.fails = disk.fails > 0, max(0, disk.fails - 1)
@@ -106,7 +111,7 @@ def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
     for number in range(len(policy.upgrade.install)):
         ever = [fact for fact in node.facts if fact.what == f"installed {number}"]
         ends = [fact for fact in ever if fact.at >= began]
-        if not ever and node.disk.state is not InstallState.FOUND:
+        if not ever and not any(fact.what == _FOUND for fact in node.facts):
             told.append(f"install step {number} never ran on {name}")
         known = policy.upgrade.installed is not None
         times = len(ends) if known else max(Counter(fact.by for fact in ends).values(), default=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine.state import RunState, ShardTaken
@@ -139,18 +139,12 @@ def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeNam
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Copies that are not started, except those missing at the start and those that the run ignores."""
-    return _beyond(state, view, state.not_waited)
-
-
-def _beyond(
-    state: RunState, view: ClusterView, ignored: Mapping[tuple[str, int], int]
-) -> tuple[ShardCopy, ...]:
     if not view.not_started:
         return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
     for gone in state.baseline.missing if state.baseline else ():
         allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
-    for (uuid, number), count in ignored.items():
+    for (uuid, number), count in state.not_waited.items():
         allowed[(uuid, number, False)] += count
     beyond = []
     # Of two copies of a shard the one that never had a node is what was missing before.
@@ -168,10 +162,9 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
 
     A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
     not count, though it may have had a node that now holds another copy of its shard. One that an upgrade
-    has displaced counts from the moment on in which a node can hold it.
+    has displaced counts as soon as a node can hold it.
     """
-    ignored = {key: count for key, count in state.not_waited.items() if key not in state.displaced}
-    beyond = (copy for copy in _beyond(state, view, ignored) if not _never_had_a_node(view, copy))
+    beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
