@@ -55,13 +55,13 @@ class OptimisticWorld:
         seen: the last observation, changed by what was done.
         asleep: members that are down, as they will come back.
         lives: counts the lives that this world has given out.
-        installed: versions on the disks of nodes for which an install step was begun.
+        installed: the last install step of each node for which one was begun.
     """
 
     seen: Observation
     asleep: Mapping[NodeName, Node] = field(default_factory=dict)
     lives: int = 0
-    installed: Mapping[NodeName, str] = field(default_factory=dict)
+    installed: Mapping[NodeName, RunInstall] = field(default_factory=dict)
 
     def at(self, now: Instant) -> Observation:
         """The current observation. The lease counts as ours: a plan takes none."""
@@ -141,7 +141,7 @@ class OptimisticWorld:
             return self
         done = InstallView(ticket=action.ticket, state=InstallState.DONE)
         seen = replace(self.seen, hosts={**self.seen.hosts, name: replace(host, install=done)})
-        return replace(self, seen=seen, installed={**self.installed, name: action.target})
+        return replace(self, seen=seen, installed={**self.installed, name: action})
 
     def _booted(self, reboot: RebootHost) -> OptimisticWorld:
         """The world in which the machine has another boot id, and its nodes are up again."""
@@ -170,12 +170,12 @@ class OptimisticWorld:
         member = self.asleep.get(name)
         if member is None:
             return self.service(name, ServiceState.RUNNING)
-        lives = self.lives + 1
+        lives, step = self.lives + 1, self.installed.get(name)
         reborn = replace(
             member,
             incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives),
-            version=self.installed.get(name, member.version),
-            plugins=None if name in self.installed else member.plugins,
+            version=step.target if step else member.version,
+            plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
         )
         back = {
             shard: tuple(

@@ -78,6 +78,7 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
         step=upgrade.install[number],
         ticket=f"{situation.state.run}/{node.name}/{number}/{tries}",
         target=upgrade.target,
+        plugins=upgrade.plugins,
         installed=upgrade.installed if number == 0 else None,
     )
     failure = next((one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None)

@@ -207,6 +207,7 @@ class RunInstall:
         number: of the step.
         ticket: names the step and the try: `RUN/NODE/NUMBER/TRY`.
         target: the wanted version.
+        plugins: those that the node is to load with it.
         installed: if this command line succeeds, nothing is run, and the step counts as done.
     """
 
@@ -215,6 +216,7 @@ class RunInstall:
     step: InstallStep
     ticket: str
     target: str
+    plugins: tuple[str, ...] = ()
     installed: str | None = None
 
 

@@ -151,15 +151,19 @@ class Lookout:
     def _ready(
         self, state: RunState, look: Collection[Look], at: Instant
     ) -> Mapping[NodeName, Reading[HostReadiness]]:
-        """Whether hosts can install the target: asked once a minute, since it may take as long."""
+        """Whether hosts can install the target: asked once a minute, but for those that did not answer."""
         upgrade = state.begun.policy.upgrade
         if upgrade is None or Look.UPGRADE not in look:
             return {}
-        known = self._readiness
-        if known is None or at - known[0] >= _READY_SECONDS:
-            names = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
-            known = self._readiness = (at, self._hosts.readiness(names, upgrade))
-        return known[1]
+        since, known = self._readiness or (at, {})
+        if at - since >= _READY_SECONDS:
+            since, known = at, {}
+        names = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
+        unread = {name for name in names if isinstance(known.get(name, NOT_READ), Unknown)}
+        if unread:
+            known = {**known, **self._hosts.readiness(unread, upgrade)}
+        self._readiness = (since, known)
+        return known
 
     def _read(
         self,

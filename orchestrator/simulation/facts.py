@@ -50,6 +50,7 @@ class SimDisk:
         state: of the step with this ticket; None where none is recorded.
         ended: when a step ended last.
         done: numbers of the steps that ended well since the first of them did last.
+        plugins: those that are installed; `loaded`: those of the process that began last.
         holds: the version that is installed with all steps; empty as long as none is.
         seconds: how long a step takes; `fails`: how many of the next steps fail.
     """
@@ -63,3 +64,5 @@ class SimDisk:
     holds: str = ""
     seconds: Seconds = 20.0
     fails: int = 0
+    plugins: frozenset[str] = frozenset()
+    loaded: frozenset[str] = frozenset()

@@ -73,6 +73,7 @@ def _ended(world: World, node: SimNode, action: RunInstall, *, fails: bool) -> N
     by, what = action.ticket.partition("/")[0], f"installed {action.number}"
     node.facts.append(Fact(at=world.agenda.now, what=what, alive=node.process, by=by))
     node.next_version = action.target
+    disk.plugins |= frozenset(action.plugins)
     disk.done = {*disk.done, action.number} if action.number else {0}
     disk.holds = action.target if len(disk.done) == world.steps else ""
 

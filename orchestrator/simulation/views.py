@@ -150,6 +150,7 @@ def _member(node: SimNode, zone_attribute: str) -> Node:
             incarnation=Incarnation(ephemeral_id=f"{node.name}-life-{life}", started_at_ms=life),
             roles=node.roles,
             version=node.version,
+            plugins=node.disk.loaded,
             address=f"{node.machine}.example",
             attributes={zone_attribute: node.zone} if node.zone else {},
         )

@@ -281,6 +281,7 @@ class World:
     def _change(self, node: SimNode) -> None:
         """A new life begins with the changes made on the machine meanwhile."""
         node.version, node.next_version = node.next_version or node.version, None
+        node.disk.loaded = node.disk.plugins
         node.zone, node.next_zone = node.next_zone or node.zone, None
         if node.loses_disk:
             node.loses_disk, node.node_id = False, f"{node.node_id}-anew"

@@ -1,4 +1,4 @@
-"""`upgrade` and `plan --to`: the nodes that do not run the version yet, the plan of their steps, and bad input."""
+"""`orchestrate upgrade`, `plan --to` and `rehearse --to` on a small cluster."""
 
 from __future__ import annotations
 

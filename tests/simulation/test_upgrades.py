@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, killed, lives, play, run
+from tests.simulation.play import cluster, killed, lives, plan_of, play, run
 from tests.simulation.tuned import profile
 from tests.simulation.upgrading import TARGET, upgrading
 
@@ -227,3 +228,14 @@ def test_the_end_of_every_step_is_journalled() -> None:
     assert Counter((end.node, end.number) for end in ends) == {
         (name, number): 1 for name in simulation.world.nodes for number in (0, 1)
     }
+
+
+def test_plugins_are_planned_and_loaded_with_the_target() -> None:
+    wanted = upgrading()
+    assert wanted.upgrade is not None
+    wanted = replace(wanted, upgrade=replace(wanted.upgrade, plugins=("analysis-icu",)))
+    plan = plan_of(cluster(3), wanted)
+    assert (plan.holds, [wave.nodes for wave in plan.waves]) == ((), [("es2",), ("es3",), ("es1",)])
+    simulation, state = run(cluster(3), wanted=wanted)
+    assert state.outcome is Outcome.DONE, state.message
+    assert {node.version for node in simulation.world.nodes.values()} == {TARGET}

@@ -163,7 +163,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="hosts_can_install",
         why="A package or plugin that is missing on one host is best missed before the first stop.",
         check=upgrading.hosts_can_install,
-        passes_with_time=False,
+        lasting=upgrading.hosts_that_never_can,
         own_reasons=True,
     ),
     Predicate(

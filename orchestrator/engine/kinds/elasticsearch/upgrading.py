@@ -225,26 +225,36 @@ def settings_known_to_target(
 def _of_hosts(
     check: Callable[[NodeName, HostReadiness], Iterator[Finding]],
 ) -> Callable[[Question], Iterator[Finding]]:
-    """A predicate about the hosts of all nodes that are to be upgraded; one that was not read holds."""
+    """A predicate about the hosts of all nodes to upgrade. `hosts_can_install` holds those not read."""
 
     @wraps(check)
     def asked(question: Question, _upgrade: Upgrade, _view: ClusterView) -> Iterator[Finding]:
-        not_asked: Reading[HostReadiness] = Unknown(reason="not asked yet")
-        for node in question.state.nodes_in(NodePhase.PENDING):
-            ready = question.observation.readiness.get(node.name, not_asked)
-            if isinstance(ready, Unknown):
-                yield f"host of {node.name}", ready.reason
-            else:
-                yield from check(node.name, ready)
+        for name, ready in _asked(question):
+            if not isinstance(ready, Unknown):
+                yield from check(name, ready)
 
     return _beforehand(asked)
 
 
-@_of_hosts
-def hosts_can_install(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
+def _asked(question: Question) -> Iterator[tuple[NodeName, Reading[HostReadiness]]]:
+    not_asked: Reading[HostReadiness] = Unknown(reason="not asked yet", passes=True)
+    for node in question.state.nodes_in(NodePhase.PENDING):
+        yield node.name, question.observation.readiness.get(node.name, not_asked)
+
+
+@_beforehand
+def hosts_can_install(question: Question, _upgrade: Upgrade, _view: ClusterView) -> Iterator[Finding]:
     """Every `upgrade.verify` line of the playbook succeeds on every host."""
-    for failed in ready.failed:
-        yield f"host of {node}", failed
+    for name, ready in _asked(question):
+        failed = (ready.reason,) if isinstance(ready, Unknown) else ready.failed
+        yield from ((f"host of {name}", why) for why in failed)
+
+
+def hosts_that_never_can(question: Question) -> Iterator[Finding]:
+    """Of what `hosts_can_install` finds, all but hosts that may answer a little later."""
+    passing = {name for name, ready in _asked(question) if isinstance(ready, Unknown) and ready.passes}
+    out_of_reach = {f"host of {name}" for name in passing}
+    yield from (found for found in hosts_can_install(question) if found[0] not in out_of_reach)
 
 
 @_of_hosts
