@@ -30,7 +30,7 @@ from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.limits import in_words
-from orchestrator.engine.node import TABLE, Move, Sight
+from orchestrator.engine.node import TABLE, Move
 from orchestrator.engine.phases import (
     MAY_WAIT_WITHHELD,
     NODE_STEPS,
@@ -39,6 +39,7 @@ from orchestrator.engine.phases import (
     RUN_STEPS,
 )
 from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.sight import Sight
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (

@@ -33,6 +33,7 @@ from orchestrator.model.observation import (
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
 from orchestrator.model.watch import ClusterWatch, Watch
 
 
@@ -46,6 +47,7 @@ class ClusterReadings:
     recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
+    upgrade: Reading[UpgradeView] = NOT_READ
 
     def seen(self, at: Instant) -> Observation:
         """These parts as an observation that began then; all others are not read."""
@@ -57,6 +59,7 @@ class ClusterReadings:
             recoveries=self.recoveries,
             activity=self.activity,
             disks=self.disks,
+            upgrade=self.upgrade,
         )
 
 
@@ -128,8 +131,14 @@ class HostPort(Protocol):
         """Compare each node's host with a profile, in parallel, one round trip a host."""
         ...
 
+    def readiness(
+        self, nodes: Collection[NodeName], upgrade: Upgrade
+    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+        """Ask each node's host whether it can install the target, in parallel. Changes nothing there."""
+        ...
+
     def perform(self, action: HostAction) -> ActionResult:
-        """Do it; a stop or a start is only asked for, and its progress is read by `observe`."""
+        """Do it; a stop, a start or an install is only asked for, and its progress is read by `observe`."""
         ...
 
     def describe(self, action: HostAction) -> str:

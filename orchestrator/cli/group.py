@@ -18,6 +18,7 @@ from orchestrator.errors import UsageError
 
 COMMANDS: Final = (
     "restart",
+    "upgrade",
     "post-bulk-index",
     "force-merge",
     "plan",

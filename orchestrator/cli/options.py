@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast, get_type_hints
 
 import typer
 
@@ -96,6 +96,11 @@ Reason = Annotated[
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
+]
+_TO: Final = "the version that every selected node runs afterwards, such as 9.1.0."
+To = Annotated[str, typer.Option("--to", help=_TO.capitalize(), metavar="VERSION")]
+OptionalTo = Annotated[
+    str | None, typer.Option("--to", help=f"Of an upgrade: {_TO} Default: a restart.", metavar="VERSION")
 ]
 Index = Annotated[
     list[str],
@@ -197,7 +202,9 @@ class Selection:
     disable_predicate: DisablePredicate = None
     timeout: Timeout = None
 
-    def overrides(self, *, reason: str | None = None, merge: MergeFlags | None = None) -> Overrides:
+    def overrides(
+        self, *, reason: str | None = None, merge: MergeFlags | None = None, to: str | None = None
+    ) -> Overrides:
         """The same for the policy. An option that is not given has the default of the policy."""
         from orchestrator.config.policy import Overrides  # noqa: PLC0415  (loads slowly)
 
@@ -207,7 +214,7 @@ class Selection:
             for name, value in given.items()
             if value is not None
         }
-        return Overrides(**known, reason=reason, merge=merge)
+        return Overrides(**known, reason=reason, merge=merge, to=to)
 
 
 _Command = TypeVar("_Command", bound=Callable[..., int])

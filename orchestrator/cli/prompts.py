@@ -262,7 +262,8 @@ def question(plan: Plan) -> str:
         then = f"restart {nodes} in {waves}, likely {likely}" if number else ""
         what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
         return f"{visible(plan.cluster)}: {what}{held}?"
-    return f"Restart {nodes} of {visible(plan.cluster)} in {waves}, likely {likely}{held}?"
+    verb, to = ("Upgrade", f" to {plan.target_version}") if plan.target_version else ("Restart", "")
+    return f"{verb} {nodes} of {visible(plan.cluster)}{to} in {waves}, likely {likely}{held}?"
 
 
 def ask(text: str, context: Context) -> None:

@@ -41,6 +41,7 @@ from orchestrator.config.spec import (
     later_choices,
     shape,
 )
+from orchestrator.config.upgrade import UpgradeSpec
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document
 from orchestrator.model.policy import LeasePlace, Strategy
@@ -115,7 +116,12 @@ class DeadlinesSpec(LimitsSpec):
 
     withheld: Unset[Duration] = Field(
         default=None,
-        description="Longest time that allocation stays disabled. Default: 30m, and 60m with `--reboot`.",
+        description="Longest time that allocation stays disabled. Default: 30m; 60m with `--reboot` and for"
+        " an upgrade.",
+    )
+    install: Duration = Field(
+        default=3600.0,
+        description="Longest wait for an install step of an upgrade. The step itself is never ended.",
     )
 
 
@@ -198,6 +204,9 @@ class PlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(),
         description="External conditions, checked before every stop. The run waits while one is closed.",
+    )
+    upgrade: Unset[UpgradeSpec] = Field(
+        default=None, description="How `orchestrate upgrade` installs a version on a host."
     )
     config_files: Unset[ConfigFiles] = Field(
         default=None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec
+from orchestrator.config.disabling import PredicateNames, disabled_predicate
 from orchestrator.config.faults import near
 from orchestrator.config.gates import gates_in
 from orchestrator.config.merging import MergeFlags, merge_policy
@@ -19,16 +20,14 @@ from orchestrator.config.playbook import (
 )
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HookSpec, LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
-from orchestrator.config.riak_playbook import LOCATION, RiakPlaybookSpec
+from orchestrator.config.riak_playbook import LOCATION, UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
+from orchestrator.config.upgrade import upgrade_to
 from orchestrator.errors import NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
-from orchestrator.model.gate import Gate
-from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import (
     Deadlines,
-    DisabledPredicate,
     Hook,
     Hooks,
     Kind,
@@ -41,12 +40,13 @@ from orchestrator.model.policy import (
 )
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import TuningProfile
+from orchestrator.model.upgrade import Upgrade
 
 WITHHELD: Final[Seconds] = 30 * 60.0
 """Default limit for disabled allocation."""
 
-WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
-"""The same for `--reboot`: a server's firmware alone takes ten minutes."""
+WITHHELD_FOR_LONG: Final[Seconds] = 60 * 60.0
+"""The same for `--reboot` (a server's firmware alone takes ten minutes) and for an upgrade."""
 
 MAX_REASON: Final = 1000
 """Characters of `--reason`: it is written to every journal and to the lease's record."""
@@ -60,6 +60,7 @@ class Overrides:
         max_unavailable: `N` or `N%`.
         started_before: a time with its offset, or a duration.
         due: `version:V`, `reboot-required` or `config`, each.
+        to: the version of an upgrade; None for a restart.
         tune: None without `--tune` and `--no-tune`.
         disable_predicate: `NAME` or `NAME=SUBJECT`, each.
         timeout: a duration.
@@ -73,6 +74,7 @@ class Overrides:
     zone: str | None = None
     started_before: str | None = None
     due: tuple[str, ...] = ()
+    to: str | None = None
     tune: bool | None = None
     reboot: bool = False
     pause_after: int | None = None
@@ -92,21 +94,6 @@ class Overrides:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise UsageError(f'{name} is a tuple of texts: write {name}=("{value}",)')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredicateNames:
-    """The predicates that `--disable-predicate` accepts.
-
-    Attributes:
-        known: names in their order.
-        always_on: those among them that nobody can switch off.
-        elsewhere: predicates of other kinds of cluster, each with its kind.
-    """
-
-    known: Sequence[str]
-    always_on: Collection[str]
-    elsewhere: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def build_policy(
@@ -139,6 +126,7 @@ def build_policy(
     if tuning is not None:
         require_kind(cluster, tuning)
     _check_reboot(cluster, overrides)
+    upgrade = _upgrade(cluster, playbook, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     together = cluster.spec.hosts.together
@@ -153,6 +141,7 @@ def build_policy(
         deadlines=_deadlines(spec.deadlines, overrides),
         hooks=_hooks(spec),
         tune=tuning,
+        upgrade=upgrade,
         gates=gates,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,
@@ -160,7 +149,9 @@ def build_policy(
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
         begin_anyway=overrides.begin_anyway,
-        disabled_predicates=tuple(_disabled(rule, predicates, gates) for rule in overrides.disable_predicate),
+        disabled_predicates=tuple(
+            disabled_predicate(rule, predicates, gates) for rule in overrides.disable_predicate
+        ),
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
     )
@@ -262,7 +253,8 @@ def require_kind(cluster: ClusterFile, tuning: TuningProfile) -> None:
 
 def _usual_budget(strategy: Strategy, together: Together, overrides: Overrides) -> int | None:
     """Default maximum of nodes that may be down at once; None = a whole zone or machine."""
-    by_machine = together is Together.ALWAYS or (together is Together.REBOOT and overrides.reboot)
+    whole_machine = overrides.reboot or overrides.to is not None
+    by_machine = together is Together.ALWAYS or (together is Together.REBOOT and whole_machine)
     return 1 if strategy is Strategy.NODE and not by_machine else None
 
 
@@ -307,6 +299,19 @@ def _check_reboot(cluster: ClusterFile, overrides: Overrides) -> None:
         )
 
 
+def _upgrade(cluster: ClusterFile, playbook: Playbook, overrides: Overrides) -> Upgrade | None:
+    if overrides.to is None:
+        return None
+    if isinstance(playbook.spec, RiakPlaybookSpec):
+        raise UsageError(f"{cluster.spec.name} is {Kind.RIAK.value}: {UPGRADES_LATER}")
+    if overrides.begin_anyway:
+        raise UsageError(
+            "--begin-anyway: not for an upgrade, since skipped nodes would leave mixed versions: correct "
+            "the cause of the hold, or leave nodes out with --exclude"
+        )
+    return upgrade_to(overrides.to, playbook.spec.upgrade, str(playbook.path))
+
+
 def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
     if isinstance(spec.zero_replica_indices, ZeroReplicasAccept):
         return ZeroReplicas.ACCEPT, spec.zero_replica_indices.accept
@@ -314,8 +319,9 @@ def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
 
 
 def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
-    usual = WITHHELD_WITH_REBOOT if overrides.reboot else WITHHELD
-    withheld = spec.withheld if isinstance(spec, DeadlinesSpec) else None
+    usual = WITHHELD_FOR_LONG if overrides.reboot or overrides.to is not None else WITHHELD
+    of_elasticsearch = spec if isinstance(spec, DeadlinesSpec) else DeadlinesSpec()
+    withheld = of_elasticsearch.withheld
     return Deadlines(
         stop=spec.stop,
         start=spec.start,
@@ -325,6 +331,7 @@ def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
         hold=spec.hold,
         gate=spec.gate,
         reboot=spec.reboot,
+        install=of_elasticsearch.install,
     )
 
 
@@ -367,24 +374,3 @@ def _reason(reason: str | None) -> str | None:
     if reason is not None and len(reason) > MAX_REASON:
         raise UsageError(f"--reason: must have at most {MAX_REASON} characters")
     return reason
-
-
-def _disabled(rule: str, predicates: PredicateNames, gates: Sequence[Gate]) -> DisabledPredicate:
-    name, equals, subject = rule.partition("=")
-    if (kind := predicates.elsewhere.get(name)) is not None:
-        raise UsageError(
-            f"--disable-predicate {name}: this is a predicate of {kind.value} clusters, and this cluster is "
-            "of another kind; leave it out"
-        )
-    if name not in predicates.known:
-        raise UsageError(
-            f"--disable-predicate {name}: there is no such predicate; {near(name, predicates.known)}"
-        )
-    if name in predicates.always_on:
-        raise UsageError(f"--disable-predicate {name}: this one cannot be switched off")
-    if equals and not subject:
-        raise UsageError(f"--disable-predicate {rule}: name the subject after the `=`, or leave the `=` out")
-    known = [gate.name for gate in gates]
-    if name == GATES_OPEN and subject and subject not in known:
-        raise UsageError(f"--disable-predicate {rule}: no gate is called so; {near(subject, known)}")
-    return DisabledPredicate(name=name, subject=subject or None)

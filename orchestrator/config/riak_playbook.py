@@ -24,12 +24,17 @@ MOST_TRANSFERS: Final = 1000
 _MASTER: Final = "not for `kind: riak`: it has no master"
 _COPIES: Final = "not for `kind: riak`: its rule is preference_lists_keep_quorum"
 _ALLOCATION: Final = "not for `kind: riak`: it allocates nothing; other nodes stand in while one is down"
+UPGRADES_LATER: Final = (
+    "upgrades of Riak come with a later version; until then a hook of `while_stopped` installs packages"
+    " during a restart"
+)
+_UPGRADE: Final = f"not for `kind: riak`: {UPGRADES_LATER}"
 
 
 class RiakDeadlinesSpec(LimitsSpec):
     """Limits of every wait of a run on Riak. At a limit the run stands down, as with Elasticsearch."""
 
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {"withheld": _ALLOCATION}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"withheld": _ALLOCATION, "install": _UPGRADE}
 
 
 class RiakPlaybookSpec(Spec):
@@ -46,6 +51,7 @@ class RiakPlaybookSpec(Spec):
         "recovery_limits": "not for `kind: riak`: `transfer_limit` is what is raised there",
         "flush": "not for `kind: riak`: nothing is flushed before a stop",
         "rebalance_while_running": _ALLOCATION,
+        "upgrade": _UPGRADE,
         "force_merge": "not for `kind: riak`: it has no segments to merge",
     }
 

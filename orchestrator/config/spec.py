@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, ClassVar, Final, TypeVar
 
 from pydantic import (
@@ -191,13 +191,17 @@ def _quotes_are_closed(line: str) -> str:
 
 PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
 """A node's full name, the part before its `@`, and the part after it."""
+VERSION_PLACEHOLDER: Final = "{version}"
+"""The wanted version of an upgrade."""
+_ANYWHERE: Final = (*PLACEHOLDERS, VERSION_PLACEHOLDER)
 _IN_BRACES: Final = re.compile(r"(?<![$%{])\{(\w+)\}(?!\})")
 """Not `${name}`, a variable of the shell, nor the forms of curl and Go templates."""
 
 
-def _is_slip(word: str) -> bool:
-    """Whether a word in braces was meant as `{node}`; others (`{code}`, `{mode}`) are the command's own."""
-    return bool(difflib.get_close_matches(word.lower(), ["node"], n=1, cutoff=0.8))
+def _is_slip(word: str, here: Collection[str]) -> bool:
+    """Whether a word in braces was meant as a placeholder here; others (`{code}`) are the command's own."""
+    known = {"node", *(placeholder.strip("{}") for placeholder in here)}
+    return bool(difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.8))
 
 
 def no_placeholder_but(*here: str, which: str) -> AfterValidator:
@@ -211,7 +215,7 @@ def no_placeholder_but(*here: str, which: str) -> AfterValidator:
     def check(text: str) -> str:
         for word in _IN_BRACES.findall(text):
             placeholder = f"{{{word}}}"
-            if placeholder not in here and (placeholder in PLACEHOLDERS or _is_slip(word)):
+            if placeholder not in here and (placeholder in _ANYWHERE or _is_slip(word, here)):
                 raise ValueError(f"`{placeholder}` is no placeholder here: {which}")
         return text
 

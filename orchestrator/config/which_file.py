@@ -43,7 +43,7 @@ PLAYBOOK_KEYS: Final = frozenset(
             "min_started_copies",
         ),
         *("notify", "on_failure", "overlap_recovery", "rebalance_while_running", "recovery_limits"),
-        *("settle", "strategy", "transfer_limit", "tune", "zero_replica_indices"),
+        *("settle", "strategy", "transfer_limit", "tune", "upgrade", "zero_replica_indices"),
     }
 )
 """Keys of playbooks, of every kind of cluster, that no other file has at its top."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from orchestrator.engine.merge_state import doubted, evolve_merging, merging_of, with_index
+from orchestrator.engine import succession
+from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_node_step, check_run_step
 from orchestrator.engine.state import (
     GOING_UP_OR_DOWN,
@@ -39,6 +40,7 @@ from orchestrator.model.action import (
     RefreshIndex,
     RetryFailed,
     RunHook,
+    RunInstall,
     SettingChange,
     StartNode,
     StopNode,
@@ -52,11 +54,24 @@ from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
+from orchestrator.model.turn import (
+    REBOOT,
+    RESTART,
+    TUNING,
+    VERSION,
+    Doubt,
+    Goal,
+    Installing,
+    Owed,
+    Verb,
+    Work,
+)
+from orchestrator.model.upgrade import InstallState
+from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -82,9 +97,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.RunStarted():
             return _started(state, event, at)
         case ev.RunResumed():
-            return _resumed(state, event, at)
+            return succession.resumed(state, event, at)
         case ev.RestoreBegun():
-            return _restoring(state, at)
+            return succession.restoring(state, at)
         case ev.RunFinished():
             return _finished(state, event)
         case ev.PhaseEntered(node=node):
@@ -99,8 +114,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             nodes = {name: _accounted_for(node, event) for name, node in state.nodes.items()}
             return replace(state, baseline=event, nodes=nodes)
         case ev.Rescued():
-            down = {n.name: replace(n, goal=Goal.BRING_UP) for n in state.wave_nodes if n.phase in IN_HAND}
-            return replace(state, nodes={**state.nodes, **down})
+            return _rescued(state)
         case ev.WorkDone(node=node, work=work):
             return _work_done(state, node, work, at)
         case ev.WaveStarted():
@@ -137,6 +151,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.HookUnproven(node=node, number=number):
             owed = state.nodes[node].owed | {Owed(work=Work.HOOK, number=number)}
             return with_node(state, node, owed=owed, unproven=None)
+        case InstallEnded() | Upgraded() | UpgradeMissed():
+            return _of_upgrade(state, event, at)
         case ev.Requested(request=request, by=by):
             request = max(state.process.request, request)
             return replace(state, process=replace(state.process, request=request, requested_by=by))
@@ -193,7 +209,13 @@ def owed_by(policy: Policy) -> frozenset[Owed]:
     hooks = {Owed(work=Work.HOOK, number=number) for number in range(len(policy.hooks.while_stopped))}
     tuning = {TUNING} if policy.tune is not None else set[Owed]()
     reboot = {REBOOT} if policy.reboot else set[Owed]()
-    return frozenset({RESTART} | hooks | tuning | reboot)
+    version = {VERSION} if policy.upgrade is not None else set[Owed]()
+    return frozenset({RESTART} | hooks | _installs(policy) | tuning | reboot | version)
+
+
+def _installs(policy: Policy) -> frozenset[Owed]:
+    steps = policy.upgrade.install if policy.upgrade is not None else ()
+    return frozenset(Owed(work=Work.INSTALL, number=number) for number in range(len(steps)))
 
 
 def _undo(policy: Policy) -> frozenset[Owed]:
@@ -354,13 +376,23 @@ def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
 
 
 def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:
-    """Only copies of shards that a wave took: of others the next reading says whether they found a place."""
+    """Only copies of shards that a wave took: of others the next reading says whether they found a place.
+
+    In an upgrade these shards are `displaced`: a node that is upgraded later is a place for the copy. The
+    first wave found the most copies.
+    """
     found = dict[tuple[str, int], int]()
     for one in event.shards:
         key = (one.index_uuid, one.number)
         if key in state.taken:
             found[key] = found.get(key, 0) + one.count
-    return replace(state, not_waited={**state.not_waited, **found})
+    upgrades = state.begun.policy.upgrade is not None
+    displaced = {key: state.taken[key] for key in found} if upgrades else {}
+    return replace(
+        state,
+        not_waited={**state.not_waited, **found},
+        displaced={**displaced, **state.displaced},
+    )
 
 
 def _gave_way(state: RunState) -> RunState:
@@ -444,12 +476,35 @@ def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
     return None if done else doubt
 
 
+def _rescued(state: RunState) -> RunState:
+    """Nodes of the wave that are down are only brought up."""
+    down = {n.name: replace(n, goal=Goal.BRING_UP) for n in state.wave_nodes if n.phase in IN_HAND}
+    return replace(state, nodes={**state.nodes, **down})
+
+
 def _work_done(state: RunState, name: NodeName, work: Work, at: Instant) -> RunState:
     node = state.nodes.get(name)
     if node is None:
         return state
     doubt = None if work is Work.REBOOT else node.doubt
     return with_node(state, name, owed=node.owed - {Owed(work=work)}, doubt=doubt, since=at)
+
+
+def _of_upgrade(state: RunState, event: InstallEnded | Upgraded | UpgradeMissed, at: Instant) -> RunState:
+    node = state.nodes[event.node]
+    steps = _installs(state.begun.policy)
+    match event:
+        case InstallEnded(state=InstallState.DONE, number=number):
+            done = Owed(work=Work.INSTALL, number=number)
+            return with_node(state, node.name, owed=node.owed - {done}, install=None, since=at)
+        case InstallEnded(state=InstallState.FOUND):
+            return with_node(state, node.name, owed=node.owed - steps, install=None, since=at)
+        case InstallEnded():
+            return with_node(state, node.name, install=None, since=at)
+        case Upgraded():
+            return with_node(state, node.name, owed=node.owed - steps - {VERSION})
+        case UpgradeMissed():
+            return with_node(state, node.name, owed=node.owed | steps)
 
 
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
@@ -478,6 +533,17 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return with_node(state, name, owed=node.owed | _undo(state.begun.policy), ready_since=since)
         case RunHook(node=name, moment=Moment.WHILE_STOPPED) | TuneHost(node=name):
             return with_node(state, name, unproven=None)  # sent to a node that was seen down
+        case RunInstall(node=name, number=number, ticket=ticket):
+            node = state.nodes[name]
+            again = node.install is not None and node.install.ticket == ticket
+            sent = Installing(number=number, ticket=ticket, since=at)
+            return with_node(
+                state,
+                name,
+                unproven=None,
+                install=sent,
+                installs=node.installs if again else node.installs + 1,
+            )
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())
@@ -570,6 +636,8 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
                 reboots = state.nodes[name].reboots - int(event.unsent)
                 state = with_node(state, name, doubt=None, reboots=reboots)
             return state
+        case RunInstall(node=name) if not event.in_doubt:
+            return with_node(state, name, install=None)
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
             return replace(state, process=process)
@@ -621,119 +689,3 @@ def _with(holds: tuple[Hold, ...], hold: Hold) -> tuple[Hold, ...]:
 
 def _gates_closed(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     return tuple(hold for hold in holds if hold.predicate == GATES_OPEN)
-
-
-# A new process ------------------------------------
-
-
-def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process continues: verbs that were under way are in doubt, and every timer begins again.
-
-    Its clock may have been set since: a moment of the old process is never later than its beginning.
-    """
-    withheld_since = at if state.unrestored.withheld_since is not None else None
-    return replace(
-        state,
-        process=ProcessState(started=at, acted_at=at),
-        in_phase=PhaseState(since=at),
-        nodes={name: _node_in_doubt(state, node, at) for name, node in state.nodes.items()},
-        merging=doubted(state.merging),
-        unrestored=replace(state.unrestored, withheld_since=withheld_since),
-        outcome=None,
-        message="",
-    )
-
-
-def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
-    """A fresh record of a node, with the data that a new process needs.
-
-    It is not `ready` for a stop: hours may have passed, and others may have returned it to service.
-    """
-    return NodeProgress(
-        name=node.name,
-        phase=node.phase,
-        since=at,
-        life=node.life,
-        boot=node.boot,
-        over=node.over,
-        owed=node.owed,
-        failure=node.failure,
-        doubt=_doubted_again(state, node, at),
-        lost_at=_lost_again(state, node, at),
-        lost_taken=node.lost_taken,
-        ready_since=None if node.ready_since is None else min(node.ready_since, at),
-        stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
-    )
-
-
-def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | None:
-    """A doubt whose reach is over is none; every other one begins again, and no host has accepted it."""
-    doubt = node.doubt
-    if node.phase is NodePhase.STOPPING:
-        # Nothing is known of a stop that another run had sent: once the node is back it counts as done.
-        return Doubt(verb=Verb.STOP, since=at, heard=doubt is None or doubt.heard)
-    if doubt is None:
-        return None
-    over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
-    return None if over else Doubt(verb=doubt.verb, since=at, heard=doubt.heard)
-
-
-def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
-    """A lost stop stays lost for the new process, if it may have taken effect while none was at work."""
-    if node.lost_at is None:
-        return None
-    absence = state.process.absent.get(node.name)
-    missed = _last_seen(state) if absence is None else absence.since
-    return None if missed - node.lost_at > state.begun.policy.deadlines.stop else at
-
-
-def _last_seen(state: RunState) -> Instant:
-    """When the old process was last at work: no process has seen what a host did after that."""
-    return max(state.process.acted_at, state.in_phase.since)
-
-
-def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
-    """The state in which `resume` continues: what is being restarted or recovers is one wave."""
-    state = _in_doubt(state, at)
-    state = replace(state, process=replace(state.process, resumed=True))
-    nodes = dict(state.nodes)
-    for name, node in state.nodes.items():
-        if name in event.skip and node.phase is NodePhase.FAILED:
-            # It is known to be down: no stop that was in doubt makes it the run's to start again.
-            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
-        elif name in event.skip and node.phase is NodePhase.PENDING:
-            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None)
-        elif event.retry_failed and node.phase is NodePhase.FAILED:
-            nodes[name] = replace(node, phase=NodePhase.STOPPED, failure=None)
-    state = replace(state, nodes=nodes)
-    ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
-    if not ours:
-        # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
-        return replace(state, phase=Phase.PREPARING, wave=None, recovering=(), overlapping=None, taken={})
-    if not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
-        number = state.recovering[0].wave.number if state.recovering else state.waves_finished + 1
-        begun = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
-        wave = Wave(
-            number=number,
-            nodes=tuple(node.name for node in ours),
-            why="in progress when the run ended",
-            machines=tuple(machine for one in begun for machine in one.machines),
-        )
-        state = replace(state, wave=wave, wave_since=at)
-    moving = any(node.phase in GOING_UP_OR_DOWN for node in ours)
-    phase = Phase.DOWN if moving else Phase.REASSIGNED
-    return replace(state, phase=phase, recovering=(), overlapping=None)
-
-
-def _restoring(state: RunState, at: Instant) -> RunState:
-    """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
-    state = _in_doubt(state, at)
-    nodes = {
-        # A node that failed gets three starts more.
-        name: replace(node, phase=NodePhase.STARTING, failure=None)
-        if node.phase is NodePhase.FAILED
-        else node
-        for name, node in state.nodes.items()
-    }
-    process = replace(state.process, restoring=True)
-    return replace(state, nodes=nodes, process=process, phase=Phase.STANDING_DOWN)

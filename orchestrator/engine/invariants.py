@@ -19,6 +19,7 @@ from orchestrator.model.action import (
     Purpose,
     RebootHost,
     RunHook,
+    RunInstall,
     SetReplicas,
     SettingChange,
     StartNode,
@@ -42,6 +43,8 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
 from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
+from orchestrator.model.upgrade import InstallState
+from orchestrator.model.upgrade_event import InstallEnded, Upgraded
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
 """Longer than a master needs for a settings update, including its own time-outs."""
@@ -320,13 +323,21 @@ def _starts_are_for_our_own(step: Step) -> Iterator[str]:
 def _work_is_done_on_stopped_nodes(step: Step) -> Iterator[str]:
     """A hook beside a live process, or one that delays a start that cannot wait."""
     action, state = step.sent, step.before
-    if not isinstance(action, RunHook) or action.moment is not Moment.WHILE_STOPPED:
+    if not isinstance(action, RunHook | RunInstall):
         return
-    node = state.nodes[action.node]
+    if isinstance(action, RunHook) and action.moment is not Moment.WHILE_STOPPED:
+        return
+    what, node = f"{action_name(action)} on {action.node}", state.nodes[action.node]
     if node.phase is not NodePhase.STOPPED or state.phase is not Phase.DOWN:
-        yield f"hook while_stopped on {action.node} ({node.phase.value}) in {state.phase.value}"
+        yield f"{what} ({node.phase.value}) in {state.phase.value}"
     elif node.goal is Goal.BRING_UP:
-        yield f"hook while_stopped on {action.node}, which is to be brought up at once"
+        yield f"{what}, which is to be brought up at once"
+
+
+def _no_start_beside_an_install(step: Step) -> Iterator[str]:
+    action = step.sent
+    if isinstance(action, StartNode) and step.before.nodes[action.node].install is not None:
+        yield f"{action.node} is started, and no reading has shown the end of its install step"
 
 
 def _recovered_owes_nothing(step: Step) -> Iterator[str]:
@@ -359,6 +370,12 @@ def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
             return item == RESTART and node == name and to == NodePhase.REJOINED.value
         case WorkDone(node=node, work=work):
             return node == name and item.work is work and work in (Work.TUNING, Work.REBOOT)
+        case InstallEnded(node=node, state=InstallState.DONE, number=number):
+            return node == name and item == Owed(work=Work.INSTALL, number=number)
+        case InstallEnded(node=node, state=InstallState.FOUND):
+            return node == name and item.work is Work.INSTALL
+        case Upgraded(node=node):
+            return node == name and item.work in (Work.INSTALL, Work.VERSION)
         case ActionConfirmed(action=RunHook(node=node, moment=moment, number=number)):
             of = {Moment.WHILE_STOPPED: Work.HOOK, Moment.AFTER_RECOVERY: Work.UNDO}.get(moment)
             return node == name and item == (Owed(work=of, number=number) if of else None)
@@ -511,6 +528,12 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="work_is_done_on_stopped_nodes",
         why="A hook beside a live process finds files in use, and a rescue has no time for hooks.",
         check=_work_is_done_on_stopped_nodes,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="no_start_beside_an_install",
+        why="A process that starts from half of a version fails, or writes what no version can read.",
+        check=_no_start_beside_an_install,
         at=("action_sent",),
     ),
     Invariant(

@@ -151,6 +151,12 @@ def host(node: NodeProgress) -> Limit:
     return Limit(since=node.since, seconds=HOST_SECONDS)
 
 
+def install(state: RunState, node: NodeProgress) -> Limit:
+    """An install step on the host of a node; that of another run counts from the phase of the node."""
+    since = node.since if node.install is None else node.install.since
+    return Limit(since=since, seconds=_deadlines(state).install)
+
+
 def start(state: RunState, node: NodeProgress) -> Limit:
     """A node that starts."""
     return Limit(since=node.since, seconds=_deadlines(state).start)
@@ -248,6 +254,8 @@ def of_node(state: RunState, node: NodeProgress) -> Iterable[Limit | None]:
     match node.phase:
         case NodePhase.STOPPING:
             return (stop(state, node),)
+        case NodePhase.STOPPED | NodePhase.STARTING if node.install is not None:
+            return (install(state, node),)
         case NodePhase.STOPPED if node.doubt is not None:
             return (stopping(state, node),)
         case NodePhase.STARTING:
@@ -301,7 +309,7 @@ _CALLED_OFF: Final = Counted(
 _DOUBT: Final = Counted(said="30 s to `reboot` for a command whose result is unknown", limits=_doubts)
 _MERGE: Final = Counted(said="`force_merge.deadline` for each merge", limits=_merges)
 _SETTLING: Final = Counted(said="`recover`", limits=lambda state: (settling(state),))
-_NODES: Final = Counted(said="`stop`, `start` or `reboot` for each node", limits=_nodes)
+_NODES: Final = Counted(said="`stop`, `install`, `start` or `reboot` for each node", limits=_nodes)
 _REJOIN: Final = Counted(said="`rejoin`", limits=lambda state: (rejoin(state),))
 _BACK: Final = Counted(said="`rejoin` for a node that is missing again", limits=_missing_again)
 _RESTORING: Final = Counted(said="`rejoin` to restore settings", limits=_restored)

@@ -1,8 +1,8 @@
 """The state machine of one node: what state is it in, and what is the next step?
 
-`sight` classifies what a reading shows of a node. `TABLE` has the next move for each phase, sight and goal.
-The table is complete, and no other code decides about a node. It is level-triggered: it may be read at any
-time and after any crash, and depends only on the state and the reading.
+`TABLE` has the next move for each phase, goal and `Sight`: what a reading shows of the node. It is complete,
+and no other code decides about a node. It is level-triggered: it may be read at any time and after any crash,
+and depends only on the state and the reading.
 
 A rescue and a stand-down have no code of their own. They change the goal to `BRING_UP`: no node is stopped,
 no hook runs, no host is tuned, and every node that is down is started. Skipped work stays owed, and the node
@@ -19,32 +19,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine import limits
+from orchestrator.engine import limits, upgrade
+from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
-from orchestrator.engine.state import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.engine.state import FINAL_NODE_PHASES, NodeProgress
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
-from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
-
-
-class Sight(Enum):
-    """What a reading shows of a node. The first one that fits, in this order, is the sight."""
-
-    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
-
-    STOPPING = "the host says that its service is stopping"
-    AWAY = "the host says that its process is gone, and no reboot is awaited"
-    DOUBT = "a stop or a reboot was sent that may still take effect"
-    SAME = "a member, with the process that the run has recorded"
-    NEW = "a member, with another process"
-    COMING = "its service runs or starts, and the node is not a member yet"
-    LEFT = "not a member, and its host does not answer"
-    UNKNOWN = "the reading does not show it"
 
 
 class Move(Enum):
@@ -57,7 +42,7 @@ class Move(Enum):
     TO_STOPPED = "enter STOPPED"
     TO_STARTING = "enter STARTING"
     TO_REJOINED = "enter REJOINED, and record its process"
-    WORK = "do the owed work: hooks, then tuning, then the reboot; then enter STARTING"
+    WORK = "do the owed work: hooks, install steps, tuning, then the reboot; then enter STARTING"
     START = "send a start, again after 5 s; enter FAILED after three starts, or at `deadlines.start`"
     REJOIN = "enter REJOINED once enough readings agree"
     FINISH = "wait for its copies, run `after_recovery` hooks; enter RECOVERED, or PENDING if work is owed"
@@ -188,9 +173,6 @@ def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
     return move_of(node.phase, sight(situation, node), situation.goal(node)) is move
 
 
-_GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
-"""The process is gone: a unit whose exit status does not count as success is "failed" after a clean stop."""
-
 _TRIES: Final = 3
 """Starts that count before a node is given up, and reboots before the run stands down."""
 
@@ -199,55 +181,6 @@ RETURNS: Final = 3
 
 _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
-
-
-def sight(situation: Situation, node: NodeProgress) -> Sight:
-    """What this reading shows of a node.
-
-    The host's "gone" overrides the member list: a start that is not needed is harmless. While a node goes up
-    or down, a life counts only if the host reports a running service: a master may list a node that has just
-    died. If the host has seen the end of a life, a member list with that life is old: the node is not back.
-    """
-    host = situation.seen.host(node.name)
-    service = None if isinstance(host, Unknown) else host.service
-    open_ = _doubt_is_open(situation, node)
-    awaits_reboot = open_ and node.doubt is not None and node.doubt.verb is Verb.REBOOT
-    if service is ServiceState.STOPPING:
-        return Sight.STOPPING
-    if service in _GONE and not awaits_reboot:
-        return Sight.AWAY
-    if open_:
-        return Sight.DOUBT
-    member = situation.member(node.name)
-    in_hand = node.phase in GOING_UP_OR_DOWN
-    runs = service is ServiceState.RUNNING
-    same = member is not None and node.life is not None and member.incarnation.is_same_as(node.life)
-    if same and not node.over:
-        return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
-    if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
-        certain = runs or not in_hand or node.doubt is None
-        return Sight.NEW if certain else Sight.UNKNOWN
-    if service in (ServiceState.RUNNING, ServiceState.STARTING):
-        return Sight.COMING
-    if situation.view is not None and member is None:
-        return Sight.LEFT
-    return Sight.UNKNOWN
-
-
-def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
-    """Whether a verb that was sent may still take effect.
-
-    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
-    An accepted stop is done once the node lives another life.
-    """
-    doubt = node.doubt
-    if doubt is None or situation.rebooted(node):
-        return False
-    if doubt.verb is Verb.STOP and doubt.accepted:
-        member = situation.member(node.name)
-        if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
-            return False
-    return not limits.effect(situation.state, doubt).is_over(situation.seen.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +313,7 @@ def _undone(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _work(situation: Situation, node: NodeProgress) -> _Did:
-    """Hooks, then tuning: the process is down, so a change applies from its first page on.
+    """Hooks, install steps, then tuning: the process is down, so a change applies from its first page on.
 
     While another member is missing no work begins: either it comes back soon, or this node is started first.
     """
@@ -389,6 +322,8 @@ def _work(situation: Situation, node: NodeProgress) -> _Did:
     numbers = sorted(item.number for item in node.owed if item.work is Work.HOOK)
     if numbers:
         return _hook(situation, node, numbers[0])
+    if any(item.work is Work.INSTALL for item in node.owed):
+        return _install(situation, node)
     if TUNING in node.owed:
         done = tuned(situation, node)
         if not done.over:
@@ -410,6 +345,16 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
     if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
+
+
+def _install(situation: Situation, node: NodeProgress) -> _Did:
+    step = upgrade.install(situation, node)
+    did = _Did(events=step.events, actions=step.actions, flip=step.flip, overdue=step.overdue)
+    if step.flip is not None or not step.events:
+        return did
+    after = situation.after(*step.events)
+    rest = _work(after, after.state.nodes[node.name])
+    return replace(rest, events=(*step.events, *rest.events))
 
 
 def _reboot(situation: Situation, node: NodeProgress) -> _Did:
@@ -444,8 +389,8 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _while_down(node: NodeProgress) -> bool:
-    """Whether it still needs hooks or tuning, which come before the reboot."""
-    return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
+    """Whether it still needs work that comes before the reboot."""
+    return any(item.work in (Work.HOOK, Work.INSTALL, Work.TUNING) for item in node.owed)
 
 
 def _start(situation: Situation, node: NodeProgress) -> _Did:
@@ -453,6 +398,17 @@ def _start(situation: Situation, node: NodeProgress) -> _Did:
 
     Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
     """
+    barred = upgrade.barring_start(situation, node)
+    if barred is not None:
+        limit = limits.install(situation.state, node)
+        said = f"it was not started, since {barred}"
+        return _fail(node, said, overdue=True) if limit.is_over(situation.seen.at) else _WAIT
+    host = situation.seen.host(node.name)
+    ended = None if isinstance(host, Unknown) else upgrade.given_up(host, node)
+    if ended is not None:
+        after = situation.after(ended)
+        rest = _start(after, after.state.nodes[node.name])
+        return replace(rest, events=(ended, *rest.events))
     limit = limits.start(situation.state, node)
     if situation.now - node.start_sent <= RETRY_SECONDS:
         return _WAIT

@@ -23,6 +23,7 @@ from orchestrator.model.action import (
     RefreshIndex,
     RetryFailed,
     RunHook,
+    RunInstall,
     SetIndexSettings,
     SetReplicas,
     StartNode,
@@ -43,6 +44,7 @@ from orchestrator.model.observation import (
     SettingValue,
 )
 from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.upgrade import InstallState, InstallView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +55,13 @@ class OptimisticWorld:
         seen: the last observation, changed by what was done.
         asleep: members that are down, as they will come back.
         lives: counts the lives that this world has given out.
+        installed: the last install step of each node for which one was begun.
     """
 
     seen: Observation
     asleep: Mapping[NodeName, Node] = field(default_factory=dict)
     lives: int = 0
+    installed: Mapping[NodeName, RunInstall] = field(default_factory=dict)
 
     def at(self, now: Instant) -> Observation:
         """The current observation. The lease counts as ours: a plan takes none."""
@@ -90,6 +94,8 @@ class OptimisticWorld:
                 return self._with(view, riak=at_rest(view))
             case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex():
                 return self
+            case RunInstall():
+                return self._installs(action)
             case RunHook() | TuneHost():
                 return self
             case _:
@@ -128,6 +134,15 @@ class OptimisticWorld:
         hosts = {**self.seen.hosts, name: replace(host, service=state, detail=state.value)}
         return replace(self, seen=replace(self.seen, hosts=hosts))
 
+    def _installs(self, action: RunInstall) -> OptimisticWorld:
+        """The world in which the step has ended well."""
+        name, host = action.node, self.seen.host(action.node)
+        if isinstance(host, Unknown):
+            return self
+        done = InstallView(ticket=action.ticket, state=InstallState.DONE)
+        seen = replace(self.seen, hosts={**self.seen.hosts, name: replace(host, install=done)})
+        return replace(self, seen=seen, installed={**self.installed, name: action})
+
     def _booted(self, reboot: RebootHost) -> OptimisticWorld:
         """The world in which the machine has another boot id, and its nodes are up again."""
         world = self
@@ -155,9 +170,12 @@ class OptimisticWorld:
         member = self.asleep.get(name)
         if member is None:
             return self.service(name, ServiceState.RUNNING)
-        lives = self.lives + 1
+        lives, step = self.lives + 1, self.installed.get(name)
         reborn = replace(
-            member, incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives)
+            member,
+            incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives),
+            version=step.target if step else member.version,
+            plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
         )
         back = {
             shard: tuple(

@@ -15,8 +15,9 @@ from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
+from orchestrator.engine.upgrade import is_target
 from orchestrator.model.action import Action, action_name, action_target
-from orchestrator.model.cluster import Incarnation
+from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
@@ -205,7 +206,34 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         settings_changed=draft.settings,
         predicted=together([wave.predicted for wave in waves]),
         predicted_from=rests_on(times, usual) if waves else "",
+        target_version=started.policy.upgrade.target if started.policy.upgrade else None,
+        owed=dict.fromkeys(started.nodes, _owed(started.policy)),
+        other_versions=_other_versions(started, view),
     )
+
+
+def _owed(policy: Policy) -> tuple[str, ...]:
+    """What every node of the run needs beside its restart, in the order of a turn."""
+    hooks = policy.hooks
+    words = {
+        "hooks": bool(hooks.before_stop or hooks.while_stopped or hooks.after_recovery),
+        "tuning": policy.tune is not None,
+        "reboot": policy.reboot,
+        "version": policy.upgrade is not None,
+    }
+    return tuple(word for word, owed in words.items() if owed)
+
+
+def _other_versions(started: RunStarted, view: ClusterView | None) -> dict[NodeName, str]:
+    """The nodes that an upgrade leaves with another version, since they are not selected."""
+    upgrade = started.policy.upgrade
+    if upgrade is None or view is None:
+        return {}
+    return {
+        node.name: node.version
+        for node in view.nodes
+        if node.name not in started.nodes and not is_target(upgrade, node)
+    }
 
 
 def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> str:

@@ -198,6 +198,16 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
     )
 
 
+def without_a_place(situation: Situation) -> tuple[Event, ...]:
+    """The event that names the copies that the run does not wait for; none without such copies."""
+    view = situation.view
+    unplaced = situation.kind.unplaced(situation.state, view) if view is not None else ()
+    why = "no node can hold these copies, and no wave of this run took them down"
+    if situation.policy.upgrade is not None:
+        why = "no node can hold these copies now; those that a wave took down are waited for once one can"
+    return (NotWaitedFor(shards=unplaced, why=why),) if unplaced else ()
+
+
 # Copies that the cluster no longer tries to allocate ------------------------------------
 
 
@@ -294,7 +304,8 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
         present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
             finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
-            return finish_with_hooks(situation, back, finished)
+            displaced = without_a_place(situation) if situation.policy.upgrade is not None else ()
+            return finish_with_hooks(situation, back, *displaced, finished)
     return None
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, changes, limits, recover
+from orchestrator.engine import admit, changes, limits, recover, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.node import Move, Sight, Turn, is_at_rest, is_next, is_ours, rejoined, sight, turn
+from orchestrator.engine.node import Move, Turn, is_at_rest, is_next, is_ours, rejoined, turn
 from orchestrator.engine.phases import READS
+from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
@@ -57,7 +58,6 @@ from orchestrator.model.event import (
     GoodReading,
     Hold,
     MembersMissed,
-    NotWaitedFor,
     ReplicasAdded,
     Rescued,
     RunFinished,
@@ -144,7 +144,8 @@ def decide(
 def _news(situation: Situation) -> tuple[Event, ...]:
     """A standstill of the program, owed work that is done, members that are missing or back, red shards."""
     standstill = _stood_still(situation)
-    return (*standstill, *_reboots_done(situation), *_members(situation), *recover.red_news(situation))
+    done = (*_reboots_done(situation), *upgrade.news(situation))
+    return (*standstill, *done, *_members(situation), *recover.red_news(situation))
 
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
@@ -213,6 +214,12 @@ def _urgent(situation: Situation) -> Decision | None:
     if failure is not None:
         reason = f"a second failure: {failure}"
         return stand_down(state, reason, Outcome.FAILED, SecondFailure(what=failure))
+    missed = upgrade.missed(situation)
+    if missed is not None:
+        without = f" without {', '.join(missed.lacks)}" if missed.lacks else ""
+        found = f"{missed.node} came back with {missed.version}{without}"
+        reason = f"{found}, though its install steps ended well: {missed.wanted} was to be installed"
+        return stand_down(state, reason, Outcome.FAILED, missed)
     if state.phase is Phase.FINISHING:
         # All nodes are restarted; the rest is the same as in a stand-down.
         return None
@@ -315,7 +322,7 @@ def _moves(situation: Situation) -> Decision | None:
     if flips and state.phase is not Phase.STANDING_DOWN:
         overdue = [one.node.name for one in turns if one.overdue]
         return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
-    actions = [action for one in turns for action in one.actions]
+    actions = upgrade.one_a_machine(after, (action for one in turns for action in one.actions))
     return act(*actions, events=events) if events or actions else None
 
 
@@ -752,9 +759,7 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     if missing is None or view is None:
         return ()
     if not missing:
-        unplaced = situation.kind.unplaced(state, view)
-        why = "no node can hold these copies, and no wave of this run took them down"
-        news: list[Event] = [NotWaitedFor(shards=unplaced, why=why)] if unplaced else []
+        news = [*recover.without_a_place(situation)]
         missed = situation.kind.missed(state, view, situation.seen.settings, situation.now)
         news += [missed] if missed is not None else []
         return (*news, run_phase(state.phase, Phase.SETTLED))
@@ -844,7 +849,7 @@ def finishing(situation: Situation) -> Decision:
     not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
     message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
-    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state))
+    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state), upgrade.mixed(situation))
     message = "; ".join(text for text in said if text)
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 

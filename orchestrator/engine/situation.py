@@ -258,6 +258,8 @@ def needed(
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     hosts = _hosts_needed(state, reads.hosts, pending, asked)
     look |= kind_of(state.begun.policy.kind).reads_too(state)
+    if state.begun.policy.upgrade is not None and state.phase is Phase.GATED and not state.waves_begun:
+        look |= {Look.UPGRADE}
     if state.phase is Phase.MERGING and (state.merging.begun or not pending):
         look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
         hosts = frozenset()

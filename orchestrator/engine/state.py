@@ -17,7 +17,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.replacing import replace
-from orchestrator.model.turn import Doubt, Goal, Owed, Work
+from orchestrator.model.turn import Doubt, Goal, Installing, Owed, Work
 
 SettingKey = tuple[Level, str]
 
@@ -59,6 +59,8 @@ class NodeProgress:
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts in this phase that the host answered while the process was gone.
         reboots: how often its host was asked to reboot in this wave.
+        install: the install step whose end no reading has shown yet.
+        installs: install steps that were begun for it, by every process of the run.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
         failure: why it is FAILED, or was skipped, in one line.
@@ -81,6 +83,8 @@ class NodeProgress:
     start_sent: Instant = 0.0
     tries: int = 0
     reboots: int = 0
+    install: Installing | None = None
+    installs: int = 0
     returns: int = 0
     stopped_at: Instant | None = None
     failure: str | None = None
@@ -273,6 +277,8 @@ class RunState:
             nothing was to.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        displaced: shards of which an upgrade took down a copy that had no place when its wave was back, as
+            the wave found them. They are waited for once more nodes are upgraded.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """
@@ -294,6 +300,7 @@ class RunState:
     overlapping: Overlapping | None = None
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""

@@ -42,7 +42,7 @@ class Tuning:
 
 
 def to_tune(state: RunState) -> frozenset[NodeName]:
-    """Nodes whose hosts are to be read for tuning now: down, hooks done, and nothing sent yet."""
+    """Nodes whose hosts are to be read for tuning now: down, all work before it done, nothing sent yet."""
     policy = state.begun.policy
     if policy.tune is None or state.phase is not Phase.DOWN:
         return frozenset()
@@ -51,7 +51,7 @@ def to_tune(state: RunState) -> frozenset[NodeName]:
         for node in state.wave_nodes
         if node.phase is NodePhase.STOPPED
         and TUNING in node.owed
-        and not any(item.work is Work.HOOK for item in node.owed)
+        and not any(item.work in (Work.HOOK, Work.INSTALL) for item in node.owed)
         and not _outcomes(state, node.name)
     )
 

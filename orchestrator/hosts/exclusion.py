@@ -19,6 +19,7 @@ first start. There every stop and reboot takes the lock too.
 - Under init scripts and command lines, a start reads the state first and does nothing if the service runs. A
   start command that continues after the service runs may be the node itself: it is not ended, and releases
   the lock.
+- Nothing waits for an install step, which has no limit: all that needs the lock is refused at once.
 - Where no lock can be taken, a start and a hook run without it.
 
 The lock belongs to the account. It is in a folder `orchestrate-UID`, mode 0700, in the first of `FOLDERS`
@@ -64,7 +65,7 @@ class Holder:
     """The holder of a node's lock.
 
     Attributes:
-        what: `stop`, `start`, `reboot`, or the moment of a hook.
+        what: `stop`, `start`, `reboot`, `install`, or the moment of a hook.
         since: when it began, by the host's clock, in UTC.
         pid: of the shell that holds the lock; of the command itself if that shell is gone.
     """
@@ -156,6 +157,16 @@ def exclusive(
 def holder_script(settings: HostSettings) -> str:
     """A shell line that prints the holder of the node's lock, or nothing if it is free. It takes no lock."""
     return f'({_names(settings)}\n{_FUNCTIONS}\nfind_lock && holder && echo "$held_by $since $pid")'
+
+
+def with_functions(settings: HostSettings) -> str:
+    """The beginning of a script that looks at the node's lock: `find_lock`, `holder`."""
+    return f"{_names(settings)}\n{_FUNCTIONS}"
+
+
+def with_lock(settings: HostSettings) -> str:
+    """The same with the file of the lock in `$lock`; the script ends there if none can be had."""
+    return f'{with_functions(settings)}{_TAKE}make_lock\n[ -n "$lock" ] || no_lock'
 
 
 def read_holder(text: str) -> Holder | None:
@@ -287,6 +298,7 @@ take() {{
         look_at_clock
         tries=$((tries + 1))
         waited=$(((now - first) / 100))
+        [ "$held_by" != install ] || held
         if [ -n "$until" ] && [ "$now" -gt "$((until + {OVERDUE_SECONDS} * 100))" ]; then
             held "; it should have ended long ago: end that process, and see why it hangs"
         fi

@@ -1,14 +1,18 @@
-"""The result of a stop, start or reboot that ran to its end, from its text and exit code. Pure."""
+"""The result of a verb from the text and exit code of its command. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from orchestrator.hosts import exclusion, services, sudo
+from orchestrator.hosts.asked import failure_of
+from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Unreachable
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.reading import Seconds
 
 
 def came_of(
@@ -20,7 +24,7 @@ def came_of(
         # The node is going down anyway: `Refused` would mean that it stays up.
         return InDoubt(reason=f"at work on it already: {holder}")
     if exit_code != 0 and exclusion.was_not_run(output):
-        return Refused(reason=output)
+        return Refused(reason=output, passes=holder is not None)
     if exit_code == 0 and exclusion.needed_nothing(output):
         return Done(output=output)
     return result_of(settings, verb, line, exit_code, output)
@@ -73,6 +77,35 @@ def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
     if sudo.refused(line, output) is not None or services.never_ran(line, output):
         return True
     return services.manager(settings).did_nothing(line, output)
+
+
+def of_hook(line: str, limit: Seconds, outcome: Outcome) -> ActionResult:
+    """The result of a hook.
+
+    Args:
+        line: its command line.
+        limit: how long it may run; its host ends it then.
+        outcome: of the command that was sent, which has the lock of its node around it.
+    """
+    if isinstance(outcome, Unreachable):
+        return Refused(reason=outcome.reason, passes=outcome.passes)
+    failure = failure_of(outcome)
+    if isinstance(outcome, Lost):
+        return InDoubt(reason=failure or "")
+    if exclusion.was_not_run(outcome.stdout):
+        return Refused(reason=said(outcome))
+    if outcome.exit == TIMEOUT_EXIT:
+        return InDoubt(reason=f"no end within {limit:g} s: {said(outcome)}")
+    if failure is None:
+        return Done(output=said(outcome))
+    if services.never_ran(line, outcome.stderr):
+        return Refused(reason=f"cannot be run: {failure}")
+    return InDoubt(reason=failure)
+
+
+def said(result: CommandResult) -> str:
+    """The output of a command, bounded by the bytes that were kept."""
+    return "\n".join(part for part in (result.stdout.strip(), result.stderr.strip()) if part)
 
 
 def redacted(result: ActionResult, redact: Redactor) -> ActionResult:

@@ -16,6 +16,7 @@ The contract for every implementation of this port:
 - A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
   may have done a part. Otherwise `Done` with its output.
+- An install step is only begun, and once for a ticket; it is never ended. See `installing`.
 - `watch` is a hint to look again, never proof.
 """
 
@@ -28,13 +29,14 @@ from functools import partial
 from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts import exclusion, outcomes, script, services, sudo
+from orchestrator.hosts import exclusion, installing, outcomes, readiness, script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.outcomes import said
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.readings import ask, longest, raised, read_hosts
 from orchestrator.hosts.redact import Redactor
@@ -51,6 +53,7 @@ from orchestrator.model.action import (
     RebootHost,
     Refused,
     RunHook,
+    RunInstall,
     StartNode,
     StopNode,
     TuneHost,
@@ -61,10 +64,10 @@ from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.model.upgrade import HostReadiness, Upgrade
 
 QUICK_SECONDS: Final = 1.5
-"""How long `perform` listens to a stop or start in the foreground before it returns. Refusals and wrong
-command lines appear within it, and no caller waits longer."""
+"""How long `perform` listens to a stop or start in the foreground: refusals appear within it."""
 JOB_LIMIT_SECONDS: Final = 6 * 3600.0
 """When listening to a foreground job ends: later than any deadline of a stop or a start."""
 _HOOK_MARGIN_SECONDS: Final = 10.0
@@ -119,6 +122,13 @@ class Hosts:
         """Read the requested facts of each node's host, in parallel, one round trip a host; without sudo."""
         return self._tuner.facts(reads, self._bound(reads))
 
+    def readiness(
+        self, nodes: Collection[NodeName], upgrade: Upgrade
+    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+        """Ask each node's host whether it can install the target, in parallel, one round trip a node."""
+        work = {node: partial(readiness.ask, self._connection, node, upgrade, self._redact) for node in nodes}
+        return read_hosts(work, self._redact, timeout=self._bound(nodes) + readiness.limit(upgrade))
+
     def run(self, node: NodeName, line: str, *, as_root: bool, timeout: Seconds, keep: int) -> Outcome:
         """Run a read-only command to its end or its limit. The host also enforces the limit.
 
@@ -157,6 +167,8 @@ class Hosts:
                 return self._reboot(action.node)
             case RunHook():
                 return self._hook(action)
+            case RunInstall():
+                return self._install(action)
             case TuneHost():
                 return self._tuner.perform(action)
             case _:
@@ -172,12 +184,13 @@ class Hosts:
             return f"(no host settings for {action.node})"
         settings = self._learned.as_known(settings)
         match action:
-            case StopNode():
-                return self._redact(services.command(settings, Verb.STOP))
-            case StartNode():
-                return self._redact(services.command(settings, Verb.START))
+            case StopNode() | StartNode():
+                verb = Verb.STOP if isinstance(action, StopNode) else Verb.START
+                return self._redact(services.command(settings, verb))
             case RebootHost():
                 return self._redact(services.reboot_command(settings))
+            case RunInstall():
+                return self._redact(installing.command(action, settings))
             case TuneHost():
                 return self._tuner.describe(settings, action)
             case _:
@@ -280,7 +293,7 @@ class Hosts:
         if services.manager(settings).queues:
             quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent
             outcome = connection.run(script.shell(quick), timeout=settings.limits.command, stdin=stdin)
-            held = isinstance(outcome, CommandResult) and exclusion.held_by(_said(outcome)) is not None
+            held = isinstance(outcome, CommandResult) and exclusion.held_by(said(outcome)) is not None
             if verb is Verb.STOP or not held:
                 return self._result(settings, verb, line, outcome)
 
@@ -303,7 +316,7 @@ class Hosts:
     def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
         """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
         settings = self._learned.as_known(self._settings[node])
-        result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, _said(ended))
+        result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, said(ended))
         if isinstance(result, Done):
             return None
         return failure_of(ended) or f"says: {result.reason}"
@@ -350,18 +363,13 @@ class Hosts:
             settings, connection = found
             sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
         outcome = connection.run(script.shell(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
-        if isinstance(outcome, Unreachable):
-            return Refused(reason=self._redact(outcome.reason), passes=outcome.passes)
-        if isinstance(outcome, CommandResult) and exclusion.was_not_run(outcome.stdout):
-            return Refused(reason=self._redact(_said(outcome)))
-        if isinstance(outcome, CommandResult) and outcome.exit == script.TIMEOUT_EXIT:
-            return InDoubt(reason=self._redact(f"no end within {hook.timeout:g} s: {_said(outcome)}"))
-        failure = failure_of(outcome)
-        if failure is None and isinstance(outcome, CommandResult):
-            return Done(output=self._redact(_said(outcome)))
-        if isinstance(outcome, CommandResult) and services.never_ran(line, outcome.stderr):
-            return Refused(reason=self._redact(f"cannot be run: {failure}"))
-        return InDoubt(reason=self._redact(failure or ""))
+        return outcomes.redacted(outcomes.of_hook(line, hook.timeout, outcome), self._redact)
+
+    def _install(self, action: RunInstall) -> ActionResult:
+        found = self._as_root(action.node) if action.step.as_root else self._connection(action.node)
+        if isinstance(found, Unreachable):
+            return Refused(reason=self._redact(found.reason), passes=found.passes)
+        return outcomes.redacted(installing.begin(action, *found), self._redact)
 
     def _result(self, settings: HostSettings, verb: Verb | None, line: str, outcome: Outcome) -> ActionResult:
         """The result of a stop or a start, or of a reboot, which is no verb."""
@@ -369,15 +377,10 @@ class Hosts:
             case Unreachable(reason=reason, passes=passes):
                 return Refused(reason=self._redact(reason), passes=passes)
             case Lost(reason=reason, output=output):
-                said = f": {output.strip()[-500:]}" if output.strip() else ""
-                return InDoubt(reason=self._redact(f"{reason}{said}"))
+                tail = f": {output.strip()[-500:]}" if output.strip() else ""
+                return InDoubt(reason=self._redact(f"{reason}{tail}"))
             case CommandResult():
-                result = outcomes.came_of(settings, verb, line, outcome.exit, _said(outcome))
+                result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
                 return outcomes.redacted(result, self._redact)
             case _:
                 assert_never(outcome)
-
-
-def _said(result: CommandResult) -> str:
-    """The output of a command, bounded by the bytes that were kept."""
-    return "\n".join(part for part in (result.stdout.strip(), result.stderr.strip()) if part)

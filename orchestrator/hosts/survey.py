@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.hosts import exclusion, programs, script, services, sudo
+from orchestrator.hosts import exclusion, installing, programs, script, services, sudo
 from orchestrator.hosts.exclusion import Holder
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.programs import Found
@@ -18,7 +18,8 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
-_NEVER_ASKS, _ACCOUNT, _PROGRAMS, _HOLDER = "never-asks", "account", "programs", "holder"
+_NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
+_INSTALL, _HOLDER = "install", "holder"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
 _FOLDER: Final = "folder"
@@ -94,6 +95,7 @@ def survey_script(
             parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}"))
     if folder is not None:
         parts.append((_FOLDER, _create_and_remove(folder)))
+    parts.append((_INSTALL, installing.record_script(settings)))
     parts.append((_HOLDER, exclusion.holder_script(settings)))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
@@ -123,6 +125,8 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     answer = answers.get(_SERVICE)
     uptime = _value(answers, _UPTIME)
     view, barred = _view(settings, answers, may_control=may_control, may_reboot=may_reboot)
+    if isinstance(view, HostView):
+        view = replace(view, install=installing.read_record(answers.get(_INSTALL)))
     return Survey(
         view=view,
         mark=None if answer is None else services.mark(settings, answer),

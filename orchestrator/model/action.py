@@ -15,6 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.policy import Hook
 from orchestrator.model.tuning import Change
+from orchestrator.model.upgrade import InstallStep
 
 
 class Purpose(Enum):
@@ -195,6 +196,30 @@ class TuneHost:
     wanted: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInstall:
+    """Begin an install step for a node that is down. The verb does not wait for its end.
+
+    A step goes on without this program and is never ended by it. `HostView.install` shows its state. The verb
+    may be sent twice: a step with the same ticket that runs, or has ended well, is not begun again.
+
+    Attributes:
+        number: of the step.
+        ticket: names the step and the try: `RUN/NODE/NUMBER/TRY`.
+        target: the wanted version.
+        plugins: those that the node is to load with it.
+        installed: if this command line succeeds, nothing is run, and the step counts as done.
+    """
+
+    node: NodeName
+    number: int
+    step: InstallStep
+    ticket: str
+    target: str
+    plugins: tuple[str, ...] = ()
+    installed: str | None = None
+
+
 IndexAction: TypeAlias = (
     ProbeSettings
     | WriteSettings
@@ -209,7 +234,7 @@ IndexAction: TypeAlias = (
 )
 """Actions that only apply to a cluster with indices."""
 ClusterAction: TypeAlias = IndexAction | ForceHandoff
-HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
+HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | RunInstall | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
 
 
@@ -228,6 +253,7 @@ ACTION_NAMES: Final[Mapping[type[Action], str]] = {
     StartNode: "start",
     RebootHost: "reboot",
     TuneHost: "tune",
+    RunInstall: "install",
 }
 """Names of the verbs whose name does not depend on their fields."""
 
@@ -251,6 +277,7 @@ def action_target(action: Action) -> str:
             | StartNode(node=node)
             | RebootHost(node=node)
             | RunHook(node=node)
+            | RunInstall(node=node)
             | TuneHost(node=node)
         ):
             return node

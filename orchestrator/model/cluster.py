@@ -82,6 +82,7 @@ class Node:
         address: host part of the transport publish address, by which its host is reached.
         attributes: custom node attributes, awareness attributes among them.
         own_name: the name that it took itself, if it is known by another; filters of allocation mean it.
+        plugins: plugins that it has loaded; None where they were not read.
     """
 
     name: NodeName
@@ -92,6 +93,7 @@ class Node:
     address: str
     attributes: Mapping[str, str] = field(default_factory=dict)
     own_name: str = ""
+    plugins: frozenset[str] | None = None
 
     @property
     def holds_data(self) -> bool:

@@ -38,6 +38,7 @@ from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningEvent
 from orchestrator.model.turn import HooksOf, Work
+from orchestrator.model.upgrade_event import UpgradeEvent
 
 SCHEMA_VERSION = 1
 """Raised when an event changes so that an older, released program cannot read it; see ADR 1."""
@@ -532,6 +533,7 @@ Event: TypeAlias = (
     | WorkDone
     | HookUnproven
     | OwedAgain
+    | UpgradeEvent
     | NodeRecovered
     | WaveFinished
     | Requested

@@ -14,6 +14,7 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.model.tuning import HostTuning
+from orchestrator.model.upgrade import HostReadiness, InstallView, UpgradeView
 
 SettingValue = str | tuple[str, ...]
 """A flat setting as the cluster returns it; a list stays a list."""
@@ -283,9 +284,9 @@ class HostView:
         detail: the service manager's own words, for people (`failed (Result: exit-code)`).
         boot_id: changes with each boot of the machine; None where it cannot be read.
         machine_id: equal for nodes that share a machine; None where it cannot be read.
-        may_control: whether the account may stop and start the service (sudo is tested where it is needed);
-            None when this observation did not check it.
+        may_control: whether the account may stop and start the service; None: not checked by this reading.
         may_reboot: the same of a reboot of the host; checked only for a run that reboots.
+        install: the install step that was begun last for the node; None if none is recorded there.
     """
 
     service: ServiceState
@@ -294,6 +295,7 @@ class HostView:
     machine_id: str | None = None
     may_control: bool | None = None
     may_reboot: bool | None = None
+    install: InstallView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,10 +338,8 @@ class LeaseView:
 class Look(Enum):
     """What to read for the next decision: no more than the decision needs.
 
-    GATE is everything. LAST is what the last reading before a stop needs, in as few calls as possible. DOWN
-    is what matters while a node is down. RECOVERY is the progress of recovery. HOSTS_FULL also checks the
-    account's rights on each selected host. BULK reads the indices that a run merges. PACE reads what limits
-    handoff on Riak, for a run that hastens it.
+    HOST_RIGHTS checks the account's rights on each selected host, BULK the indices that a run merges, PACE
+    what limits handoff on Riak, UPGRADE the fitness for an upgrade.
     """
 
     __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
@@ -355,9 +355,10 @@ class Look(Enum):
     BULK = auto()
     GATES = auto()
     PACE = auto()
+    UPGRADE = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE}
 """What a run reads before a stop. The indices that it merges are read separately."""
 
 
@@ -370,8 +371,8 @@ class Observation:
         before: when the previous reading began; None for the first one of a process.
         hosts: by node; a host that was not requested is missing.
         bulk: the indices that the run merges.
-        tuning: by node, each requested host compared with the profile.
-        gates: by name; a gate that was not requested is missing.
+        tuning: by node, each requested host compared with the profile; `gates`: by name, the requested ones.
+        upgrade: the fitness of the cluster; `readiness`: that of each node's host.
     """
 
     at: Instant
@@ -387,6 +388,8 @@ class Observation:
     bulk: Reading[BulkView] = NOT_READ
     gates: Mapping[str, Reading[GateView]] = field(default_factory=dict)
     lease: Reading[LeaseView] = NOT_READ
+    upgrade: Reading[UpgradeView] = NOT_READ
+    readiness: Mapping[NodeName, Reading[HostReadiness]] = field(default_factory=dict)
 
     def host(self, name: NodeName) -> Reading[HostView]:
         """The host of that node; `Unknown` when it was not requested."""

@@ -83,6 +83,9 @@ class Plan:
     Attributes:
         distribution: `elasticsearch` or `opensearch`.
         version: lowest version among the nodes.
+        target_version: of an upgrade; None for a restart.
+        owed: by node, the work beside its restart, as `hooks`, `tuning`, `reboot`, `version`.
+        other_versions: for an upgrade, nodes that run another version than the target afterwards.
         fingerprint: `sha256:…` of the plan's inputs. A saved plan is applied only while the fingerprint
             matches.
         lower_bound_waves: minimum number of waves of any plan; None where planning has not computed it.
@@ -112,3 +115,6 @@ class Plan:
     merges: tuple[MergeTarget, ...] = ()
     leftovers: tuple[LoaderLeftover, ...] = ()
     predicted_from: str = ""
+    target_version: str | None = None
+    owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    other_versions: Mapping[NodeName, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from orchestrator.model.gate import Gate
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import TuningProfile
+from orchestrator.model.upgrade import Upgrade
 
 
 class Kind(Enum):
@@ -65,6 +66,7 @@ class Deadlines:
     hold: Seconds = 3600.0
     gate: Seconds = 4 * 3600.0
     reboot: Seconds = 1800.0
+    install: Seconds = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class Policy:
         transfer_limit: Riak: concurrent transfers per node during the run; raised, never lowered; None leaves
             it alone.
         hasten_handoff: Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`.
+        upgrade: the version that every node's turn owes; None for a restart.
         merge: indices that are merged before nodes are restarted; None for a restart alone.
         gates: checks before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
@@ -195,6 +198,7 @@ class Policy:
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)
     tune: TuningProfile | None = None
+    upgrade: Upgrade | None = None
     merge: MergePolicy | None = None
     gates: tuple[Gate, ...] = ()
     zone_attribute: str | None = None
@@ -211,8 +215,12 @@ class Policy:
 
     @property
     def goes_by_machine(self) -> bool:
-        """Whether nodes that share a machine go in one wave, always or because the machine is rebooted."""
-        return self.together is Together.ALWAYS or (self.together is Together.REBOOT and self.reboot)
+        """Whether nodes that share a machine go in one wave: always, or for what is done to the machine.
+
+        A reboot takes all of them down. An upgrade replaces the files under all of them.
+        """
+        whole_machine = self.reboot or self.upgrade is not None
+        return self.together is Together.ALWAYS or (self.together is Together.REBOOT and whole_machine)
 
     def disables(self, name: str, subject: str) -> bool:
         """Whether the operator has disabled this predicate for this subject."""

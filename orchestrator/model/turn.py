@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from orchestrator.model.reading import Instant
 
@@ -15,8 +16,10 @@ class Work(Enum):
 
     RESTART = "restart"
     HOOK = "hook"
+    INSTALL = "install"
     TUNING = "tuning"
     REBOOT = "reboot"
+    VERSION = "version"
     UNDO = "undo"
 
 
@@ -25,21 +28,28 @@ class Owed:
     """One item of owed work.
 
     Attributes:
-        number: which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); 0 for all others.
+        number: which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); which step, for
+            `INSTALL`; 0 for all others.
     """
 
     work: Work
     number: int = 0
 
     def __str__(self) -> str:
-        hooks = {Work.HOOK: "hook while_stopped", Work.UNDO: "hook after_recovery"}
-        name = hooks.get(self.work)
+        name = _NUMBERED.get(self.work)
         return f"{name} {self.number}" if name else str(self.work.value)
 
+
+_NUMBERED: Final = {
+    Work.HOOK: "hook while_stopped",
+    Work.INSTALL: "install step",
+    Work.UNDO: "hook after_recovery",
+}
 
 RESTART = Owed(work=Work.RESTART)
 TUNING = Owed(work=Work.TUNING)
 REBOOT = Owed(work=Work.REBOOT)
+VERSION = Owed(work=Work.VERSION)
 
 
 def in_words(owed: frozenset[Owed]) -> str:
@@ -94,3 +104,16 @@ class Doubt:
     since: Instant
     accepted: bool = False
     heard: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installing:
+    """An install step that was sent and whose end no reading has shown yet.
+
+    Attributes:
+        since: when it was sent.
+    """
+
+    number: int
+    ticket: str
+    since: Instant

@@ -1,4 +1,7 @@
-"""Which of the selected nodes are due (`--due`), as the cluster and the hosts show it before a run begins."""
+"""Which of the selected nodes are due, as the cluster and the hosts show it before a run begins.
+
+By `--due`; and for an upgrade, the nodes that do not run the wanted version yet.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import DueFor, HostChanges, reasons
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Selection
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.connection import Connection
-from orchestrator.view.text import stamp_seconds
+from orchestrator.view.text import listed, stamp_seconds
 
 _SHOWN: Final = 5
 """Nodes whose reason is shown."""
@@ -51,14 +55,36 @@ def only_due(connection: Connection, view: ClusterView, started: RunStarted) -> 
     return replace(started, nodes=tuple(found))
 
 
-def nothing_due(cluster: str, selection: Selection) -> str | None:
-    """Why a selection without nodes is no mistake; None if it names no reason for which nodes are due."""
+def only_to_upgrade(connection: Connection, view: ClusterView, started: RunStarted) -> RunStarted:
+    """The same beginning without the nodes that run the wanted version already, with its plugins.
+
+    A node with a newer version stays in: the run holds because of it. So does one whose machine is rebooted.
+    """
+    upgrade = started.policy.upgrade
+    if upgrade is None:
+        return started
+    due = {node.name for node in to_upgrade(started.policy, (view.members[name] for name in started.nodes))}
+    left_out = [name for name in started.nodes if name not in due]
+    if left_out and len(left_out) < len(started.nodes):
+        connection.process.tell(f"left out, since they run {upgrade.target} already: {listed(left_out)}")
+    return replace(started, nodes=tuple(name for name in started.nodes if name not in left_out))
+
+
+def nothing_due(cluster: str, policy: Policy) -> str | None:
+    """Why a selection without nodes is no mistake; None if there is no reason to leave nodes out."""
+    selection, upgrade = policy.selection, policy.upgrade
     because = []
     if selection.started_before is not None:
         because.append(f"started before {stamp_seconds(selection.started_before)}")
     if selection.due:
         because.append(f"is due ({', '.join(map(str, selection.due))})")
-    return f"{cluster}: nothing to restart: no selected node {' and '.join(because)}" if because else None
+    if upgrade is not None and not because:
+        plugins = f" with {listed(upgrade.plugins)}" if upgrade.plugins else ""
+        return f"{cluster}: nothing to upgrade: every selected node runs {upgrade.target}{plugins}"
+    if upgrade is not None:
+        because.append(f"is to be upgraded to {upgrade.target}")
+    verb = "restart" if upgrade is None else "upgrade"
+    return f"{cluster}: nothing to {verb}: no selected node {' and '.join(because)}" if because else None
 
 
 def _changes(connection: Connection, started: RunStarted) -> Mapping[NodeName, HostChanges]:

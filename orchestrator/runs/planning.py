@@ -25,7 +25,7 @@ from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
-from orchestrator.runs.due import nothing_due, only_due
+from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
 from orchestrator.runs.takeover import restore_others, run_from_start
@@ -33,6 +33,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.progress import half_done
+from orchestrator.view.upgrade_words import work_of
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""
@@ -60,8 +61,7 @@ class Preparation:
         """Why there is nothing to do; None when there is something."""
         if self.loaded is not None:
             return self.loaded.nothing_to_do
-        selection = self.started.policy.selection
-        return None if self.started.nodes else nothing_due(self.view.name, selection)
+        return None if self.started.nodes else nothing_due(self.view.name, self.started.policy)
 
     def plan(self) -> Plan:
         """What the run would do. Writes nothing, takes no lease."""
@@ -84,9 +84,11 @@ class Preparation:
         """
         connection, started = self.connection, self.started
         hosts = connection.ports.hosts(started.addresses)
-        at, profile = connection.process.now, started.policy.tune
+        at, profile, upgrade = connection.process.now, started.policy.tune, started.policy.upgrade
+        upgrading = {Look.UPGRADE} if upgrade else set[Look]()
         return replace(
-            connection.ports.cluster.observe({*look, *planned_too(started.policy)}).seen(at),
+            connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
+            readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},
             hosts=hosts.observe(started.nodes, rights=True, reboot=started.policy.reboot),
             tuning=hosts.tuning(started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,
@@ -106,6 +108,7 @@ class Preparation:
         if not isinstance(found, LeaseRecord):
             return None
         run, process = found.debtor, self.connection.process
+        what = work_of(self.started.policy)
         if not process.gone(found.process):
             return (
                 f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
@@ -115,7 +118,7 @@ class Preparation:
             return None
         return (
             f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "
-            f"left it: a restart restores them first; `orchestrate resume {run}` continues that run, "
+            f"left it: {what} restores them first; `orchestrate resume {run}` continues that run, "
             f"`orchestrate restore {run}` only restores"
         )
 
@@ -280,7 +283,7 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
     if new:
         return f"{', '.join(new)} joined the selection since the plan was saved"
     if not nodes:
-        return f"none of its nodes ({', '.join(saved.nodes)}) needs a restart any more"
+        return f"none of its nodes ({', '.join(saved.nodes)}) needs {work_of(saved.policy)} any more"
     if tuple(nodes) != saved.nodes:
         return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
     return (
@@ -377,7 +380,7 @@ def _started(
         host=connection.process.host,
         cluster_file=connection.ports.cluster_file,
     )
-    started = only_due(connection, view, started)
+    started = only_to_upgrade(connection, view, only_due(connection, view, started))
     found = find_bulk_indices(connection, view, started, restarts=restarts) if policy.merge else None
     started = found.started if found else started
     return (_with_data_paths(connection, started) if policy.tune else started), found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.config.policy import PredicateNames
+from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.kinds.kind import kind_of

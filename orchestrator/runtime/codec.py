@@ -49,6 +49,7 @@ _VERBS: Final[Mapping[str, type[Action]]] = {
     "reboot": verbs.RebootHost,
     **{f"hook_{moment.value}": verbs.RunHook for moment in verbs.Moment},
     "tune": verbs.TuneHost,
+    "install": verbs.RunInstall,
 }
 """Public name to class: the inverse of `action_name`. A test compares it with the union."""
 

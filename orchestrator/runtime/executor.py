@@ -22,6 +22,7 @@ from orchestrator.model.action import (
     Refused,
     RetryFailed,
     RunHook,
+    RunInstall,
     SetIndexSettings,
     SetReplicas,
     StartNode,
@@ -89,14 +90,14 @@ class Executor:
     def describe(self, action: Action) -> str:
         """The exact call or command line."""
         match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook() | TuneHost():
+            case StopNode() | StartNode() | RebootHost() | RunHook() | RunInstall() | TuneHost():
                 return self._hosts.describe(action)
             case _:
                 return self._cluster.describe(action)
 
     def _one(self, action: Action) -> ActionResult:
         match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook() | TuneHost():
+            case StopNode() | StartNode() | RebootHost() | RunHook() | RunInstall() | TuneHost():
                 return self._hosts.perform(action)
             case (
                 ProbeSettings()

@@ -93,13 +93,14 @@ def unsent(action: Action, why: str, *, passes: bool = True) -> ActionFailed:
 
 
 def busy_hosts(state: RunState) -> frozenset[NodeName]:
-    """Nodes on whose hosts our `while_stopped` hook may still run, since its outcome is unknown."""
+    """Nodes on whose hosts our `while_stopped` hook or install step may still run: its end is unknown."""
     failed = [failure.action for failure in state.in_phase.failed if failure.in_doubt]
-    return frozenset(
+    hooks = (
         action.node
         for action in (*state.process.in_flight, *failed)
         if isinstance(action, RunHook) and action.moment is Moment.WHILE_STOPPED
     )
+    return frozenset((*hooks, *(node.name for node in state.nodes.values() if node.install is not None)))
 
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:

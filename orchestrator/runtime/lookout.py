@@ -19,8 +19,10 @@ from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation
+from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning
+from orchestrator.model.upgrade import HostReadiness
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, HostPort, LeaseKeeper
 
 _Hosts: TypeAlias = Mapping[NodeName, Reading[HostView]]
@@ -33,6 +35,10 @@ _HEED_SECONDS: Final[Seconds] = 0.25
 """Interval at which a slow reading checks whether it is still needed."""
 _GRACE_SECONDS: Final[Seconds] = 5.0
 """How long to wait for a reading in progress once it is no longer needed."""
+
+
+_READY_SECONDS: Final[Seconds] = 60.0
+"""How long it is believed what a host said of its fitness for an upgrade."""
 
 
 class Order(Enum):
@@ -66,6 +72,7 @@ class Lookout:
         self._newest: tuple[str, int, Instant] | None = None
         self._before: Instant | None = None
         self._out_of_reach: dict[NodeName, Instant] = {}
+        self._readiness: tuple[Instant, Mapping[NodeName, Reading[HostReadiness]]] | None = None
 
     def observe(
         self,
@@ -99,6 +106,7 @@ class Lookout:
             read.seen(at),
             before=before,
             hosts=self._since(of_hosts, at, before),
+            readiness=self._ready(state, look, at),
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
             gates=gates,
@@ -139,6 +147,23 @@ class Lookout:
         profile = state.begun.policy.tune
         nodes = to_tune(state)
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
+
+    def _ready(
+        self, state: RunState, look: Collection[Look], at: Instant
+    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+        """Whether hosts can install the target: asked once a minute, but for those that did not answer."""
+        upgrade = state.begun.policy.upgrade
+        if upgrade is None or Look.UPGRADE not in look:
+            return {}
+        since, known = self._readiness or (at, {})
+        if at - since >= _READY_SECONDS:
+            since, known = at, {}
+        names = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
+        unread = {name for name in names if isinstance(known.get(name, NOT_READ), Unknown)}
+        if unread:
+            known = {**known, **self._hosts.readiness(unread, upgrade)}
+        self._readiness = (since, known)
+        return known
 
     def _read(
         self,

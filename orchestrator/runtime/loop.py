@@ -224,7 +224,8 @@ class Loop:
         lines.append(f"`orchestrate restore {run}` only restores the cluster")
         if not self._ended():
             lines += [f"  after the defect, {what}: {how}" for what, how in sent.items()]
-            lines += [f"  {node} was not started: a hook may still run there" for node in sorted(self._busy)]
+            still = "was not started: a hook or an install step may still run there"
+            lines += [f"  {node} {still}" for node in sorted(self._busy)]
         return "\n".join(lines)
 
     def turn(self, observation: Observation) -> None:

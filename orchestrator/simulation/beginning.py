@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from orchestrator.engine.upgrade import to_upgrade
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
@@ -25,6 +26,7 @@ def note_what_is(world: World, policy: Policy) -> None:
         world.gates.setdefault(gate.name, SimGate())
     world.forced.policy = policy.merge
     world.hooks = policy.hooks
+    world.steps = len(policy.upgrade.install) if policy.upgrade else 0
 
 
 def do_without(world: World, nodes: Collection[NodeName]) -> None:
@@ -47,7 +49,7 @@ def start_of(
         operator: who runs it, and on which host.
     """
     view = views.cluster(world)
-    nodes = selected(view, policy.selection, policy.zone_attribute)
+    nodes = to_upgrade(policy, selected(view, policy.selection, policy.zone_attribute))
     return RunStarted(
         cluster=world.name,
         cluster_uuid=world.uuid,

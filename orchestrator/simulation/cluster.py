@@ -331,4 +331,5 @@ def _parts(read: ClusterReadings, look: Collection[Look]) -> ClusterReadings:
         recoveries=read.recoveries if Look.RECOVERIES in look else NOT_READ,
         activity=read.activity if Look.ACTIVITY in look else NOT_READ,
         disks=read.disks if Look.DISKS in look else NOT_READ,
+        upgrade=read.upgrade if Look.UPGRADE in look else NOT_READ,
     )

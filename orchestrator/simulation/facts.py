@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import ShardId
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.upgrade import HostReadiness, InstallState, UpgradeView
+
+FIT = UpgradeView(deprecations=(), snapshot_ended=None)
+"""What a simulated cluster shows: nothing bars an upgrade that asks for no snapshot."""
+
+READY = HostReadiness(keystore_password=False, free_bytes=50 << 30)
+"""What a simulated host says: it can install every target."""
 
 IN_DOUBT: Seconds = 30.0
 """A request without an answer may count as lost after this long."""
@@ -28,12 +35,42 @@ class Fact:
     """Something that a node's machine recorded.
 
     Attributes:
-        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
+        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`, `installed 0`.
         alive: the node's process ran.
+        by: for an install step, the run that began it.
         missing: for an after_recovery hook, the shards of the node whose copies were not back.
     """
 
     at: Instant
     what: str
     alive: bool
+    by: str = ""
     missing: tuple[Absent, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class SimDisk:
+    """The install steps of a machine: the one that was begun last, and what is on the disk.
+
+    Attributes:
+        state: of the step with this ticket; None where none is recorded.
+        ended: when a step ended last.
+        done: numbers of the steps that ended well since the first of them did last.
+        plugins: those that are installed; `loaded`: those of the process that began last.
+        holds: the version that is installed with all steps; empty as long as none is.
+        seconds: how long a step takes; `fails`: how many of the next steps fail.
+        ready: what the host says before the first stop.
+    """
+
+    ticket: str = ""
+    number: int = 0
+    state: InstallState | None = None
+    began: Instant = 0.0
+    ended: Instant = 0.0
+    done: set[int] = field(default_factory=set)
+    holds: str = ""
+    seconds: Seconds = 20.0
+    fails: int = 0
+    plugins: frozenset[str] = frozenset()
+    loaded: frozenset[str] = frozenset()
+    ready: HostReadiness = READY

@@ -15,10 +15,11 @@ from orchestrator.simulation.world import World
 
 def glance(world: World, started: RunStarted) -> Observation:
     """The observation from which that run would be planned."""
-    now, profile = world.agenda.now, started.policy.tune
+    now, profile, upgrade = world.agenda.now, started.policy.tune, started.policy.upgrade
+    look = EVERYTHING - {Look.RECOVERIES} | ({Look.UPGRADE} if upgrade else set())
     silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
     return replace(
-        views.readings(world, EVERYTHING - {Look.RECOVERIES} | planned_too(started.policy)).seen(now),
+        views.readings(world, look | planned_too(started.policy)).seen(now),
         hosts={
             name: Unknown(reason=f"host of {name}: no route to it")
             if name in silent
@@ -29,5 +30,6 @@ def glance(world: World, started: RunStarted) -> Observation:
         if profile
         else {},
         bulk=bulk.bulk(world, [index.index_uuid for index in started.indices]),
+        readiness={name: node.disk.ready for name, node in world.nodes.items()} if upgrade else {},
         gates=SimulatedGates(world=world).states(),
     )

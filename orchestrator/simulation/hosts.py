@@ -15,6 +15,7 @@ from orchestrator.model.action import (
     RebootHost,
     Refused,
     RunHook,
+    RunInstall,
     StartNode,
     StopNode,
     TuneHost,
@@ -25,7 +26,8 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.simulation import gates, judge, machines, tuning, turns, views
+from orchestrator.model.upgrade import HostReadiness, Upgrade
+from orchestrator.simulation import gates, installs, judge, machines, tuning, turns, views
 from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
@@ -81,6 +83,16 @@ class SimulatedHosts:
         read = tuning.read([node for node in wanted if node not in silent], profile)
         return {**read, **{node.name: tuning.unread(node.name) for node in silent}}
 
+    def readiness(
+        self, nodes: Collection[NodeName], _upgrade: Upgrade
+    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+        """Of the hosts that answer."""
+        wanted = [self.world.nodes[name] for name in sorted(nodes)]
+        silent = [node for node in wanted if self._silent(node)]
+        self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
+        ready: dict[NodeName, Reading[HostReadiness]] = {node.name: node.disk.ready for node in wanted}
+        return ready | {node.name: self._unread(node) for node in silent}
+
     def _unreachable(self, node: SimNode) -> bool:
         return self.world.agenda.now < node.unreachable_until
 
@@ -131,8 +143,8 @@ class SimulatedHosts:
             return lost
         self._judge(action, node)
         if how is How.LATE and trip is not None:
-            sent, read = self.world.agenda.now, self.world.last_read
-            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent, read))
+            sent, read, boot = self.world.agenda.now, self.world.last_read, node.boot
+            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent, read, boot))
             self.world.agenda.advance(_VERB_SECONDS)
             return lost
         result = self._do(action, node)
@@ -151,6 +163,10 @@ class SimulatedHosts:
                 judge.stop(self.world, node)
             case StartNode():
                 judge.start(self.world, node)
+                installs.judge_start(self.world, node)
+            case RunInstall():
+                judge.delay(self.world, node, "an install step")
+                installs.judge(self.world, node)
             case RebootHost():
                 for each in machines.of_one(self.world, node):
                     judge.delay(self.world, each, "a reboot")
@@ -164,7 +180,9 @@ class SimulatedHosts:
             case _:
                 assert_never(action)
 
-    def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
+    def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant, boot: int) -> None:
+        if isinstance(action, RunInstall) and (node.boot != boot or self._unreachable(node)):
+            return  # its connection, and what was left of it on the host, ended with that boot
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
         if isinstance(action, TuneHost):
@@ -178,8 +196,12 @@ class SimulatedHosts:
         match action:
             case StopNode():
                 return machines.stop(self.world, node)
+            case StartNode() if installs.bars_start(node):
+                return Refused(reason="an install step runs there", passes=True)
             case StartNode():
                 return machines.start(self.world, node)
+            case RunInstall():
+                return installs.begin(self.world, node, action)
             case RebootHost():
                 return machines.reboot(self.world, node)
             case RunHook(moment=moment, number=number):
@@ -199,6 +221,8 @@ class SimulatedHosts:
         match action:
             case RunHook(hook=hook):
                 return hook.run.replace("{node}", action.node)
+            case RunInstall(step=step, target=target):
+                return step.run.replace("{node}", action.node).replace("{version}", target)
             case TuneHost(tunable=tunable, wanted=wanted):
                 return f"set {tunable} to {wanted}"
             case RebootHost():

@@ -147,7 +147,7 @@ def start(world: World, node: SimNode) -> None:
     if node.process or not node.stopped_by_us:
         return
     out_of_reach = max(node.unreachable_until, node.hangs_until, node.refuses_until)
-    since = max(node.ended, world.program_since, out_of_reach)
+    since = max(node.ended, node.disk.ended, world.program_since, out_of_reach)
     if world.agenda.now - since > _LEFT_DOWN:
         world.violated(f"{node.name} was left down for {world.agenda.now - since:.0f} s")
     node.ended = world.agenda.now

@@ -116,7 +116,7 @@ def reboot(world: Machinery, node: SimNode) -> ActionResult:
         each.unreachable_until = max(each.unreachable_until, world.agenda.now + takes)
         if each.process:
             world.process_ended(each, clean=True)
-        each.service = ServiceState.STOPPED
+        each.service, each.disk.state = ServiceState.STOPPED, None
     jobs = [each.job for each in nodes]
     world.agenda.after(takes, lambda: _booted(world, nodes, jobs))
     return Done()

@@ -33,7 +33,7 @@ def befall(world: World, what: OfNodes) -> None:
         case node_mishaps.DiskLost():
             node.loses_disk = True
         case node_mishaps.ReturnsChanged(version=version, zone=zone):
-            node.next_version, node.next_zone = version, zone
+            node.next_version, node.next_zone = version or node.next_version, zone or node.next_zone
         case node_mishaps.RebootHangs(seconds=seconds):
             for each in machines.of_one(world, node):
                 each.reboot_seconds = seconds

@@ -16,7 +16,7 @@ from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.counted import Part
-from orchestrator.simulation.facts import IN_DOUBT, Fact
+from orchestrator.simulation.facts import IN_DOUBT, Fact, SimDisk
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """Roles of a node without configured roles."""
@@ -111,7 +111,7 @@ class SimNode(Part):
         failed_starts: failed starts since the last successful one.
         facts: what its machine recorded of the program; `ready`: when each before_stop hook ran since its
             last after_recovery hooks; `to_undo`: the after_recovery hooks that are due.
-        kernel: values of tunables that differ from the profile.
+        kernel: values of tunables that differ from the profile; `disk`: what is installed.
     """
 
     name: NodeName
@@ -162,6 +162,7 @@ class SimNode(Part):
     ready: dict[int, Instant] = field(default_factory=dict)
     to_undo: set[int] = field(default_factory=set)
     kernel: dict[str, str] = field(default_factory=dict)
+    disk: SimDisk = field(default_factory=SimDisk)
     shown: tuple[object, Node] | None = None
 
     @property

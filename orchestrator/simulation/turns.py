@@ -30,6 +30,7 @@ from orchestrator.model.cluster import CopyState
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
+from orchestrator.simulation import installs
 from orchestrator.simulation.deciders import places_for, shards_of
 from orchestrator.simulation.facts import Absent, Fact
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
@@ -187,7 +188,7 @@ def lacking(
         missing = [absent for absent in fact.missing if not as_found(fact.at, absent)]
         if missing and fact.at >= attempt:
             told.append(f"{fact.what} ran on {name} without a copy of {missing[0]}")
-    return told + _untuned(node, policy)
+    return told + installs.lacking(node, policy, began) + _untuned(node, policy)
 
 
 def _untuned(node: SimNode, policy: Policy) -> list[str]:

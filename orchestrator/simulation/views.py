@@ -22,7 +22,7 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import merges, riak_views
+from orchestrator.simulation import installs, merges, riak_views
 from orchestrator.simulation.counted import Changes
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
@@ -52,6 +52,7 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
         recoveries=recoveries(world) if Look.RECOVERIES in look else NOT_READ,
         activity=_activity(world) if Look.ACTIVITY in look else NOT_READ,
         disks=_disks(world) if Look.DISKS in look else NOT_READ,
+        upgrade=world.fitness if Look.UPGRADE in look else NOT_READ,
     )
 
 
@@ -149,6 +150,7 @@ def _member(node: SimNode, zone_attribute: str) -> Node:
             incarnation=Incarnation(ephemeral_id=f"{node.name}-life-{life}", started_at_ms=life),
             roles=node.roles,
             version=node.version,
+            plugins=node.disk.loaded,
             address=f"{node.machine}.example",
             attributes={zone_attribute: node.zone} if node.zone else {},
         )
@@ -263,4 +265,5 @@ def host(node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True)
         machine_id=f"{node.machine}-machine",
         may_control=may if rights else None,
         may_reboot=(may and node.may_reboot) if rights and reboot else None,
+        install=installs.view(node),
     )

@@ -20,7 +20,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.facts import Fact
+from orchestrator.simulation.facts import FIT, Fact
 from orchestrator.simulation.parts import (
     Meddled,
     SimCopy,
@@ -57,7 +57,8 @@ class World:
         zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
         jitter: how far durations vary: 0.5 = from half to twice the duration. 0 = not at all.
-        hooks: the run's hooks, for the judge.
+        hooks: the run's hooks, for the judge; `steps`: how many install steps it has; `fitness`: for an
+            upgrade.
         missing: shards with fewer started copies than at a stop by the program, and since when; `whole`: when
             that last changed between none and some.
         owner: the process that holds the lease, after a takeover.
@@ -97,7 +98,7 @@ class World:
         self.busy_since: dict[NodeName, Instant] = {}
         self.stalled_until: Instant = 0.0
         self.jitter = 0.0
-        self.hooks = Hooks()
+        self.hooks, self.steps, self.fitness = Hooks(), 0, FIT
         self.missing: dict[ShardId, Instant] = {}
         self.whole: list[tuple[Instant, bool]] = []
         self.owner = SimOwner()
@@ -281,6 +282,7 @@ class World:
     def _change(self, node: SimNode) -> None:
         """A new life begins with the changes made on the machine meanwhile."""
         node.version, node.next_version = node.next_version or node.version, None
+        node.disk.loaded = node.disk.plugins
         node.zone, node.next_zone = node.next_zone or node.zone, None
         if node.loses_disk:
             node.loses_disk, node.node_id = False, f"{node.node_id}-anew"

@@ -17,6 +17,7 @@ from orchestrator.model.action import (
     RefreshIndex,
     RetryFailed,
     RunHook,
+    RunInstall,
     SetIndexSettings,
     SetReplicas,
     SettingChange,
@@ -26,6 +27,7 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.view.text import counted, listed, one_line, setting
+from orchestrator.view.upgrade_words import install_sentence
 
 _NAMED_CHANGES = 2
 
@@ -64,6 +66,8 @@ def action_sentence(action: Action) -> str:
             where = "here" if hook.local else "on its host"
             command = one_line(hook.run.replace("{node}", node), 120)
             return f"{node}: run hook {moment.value} {number} {where}: {command}"
+        case RunInstall():
+            return install_sentence(action)
         case TuneHost():
             return f"{action.node}: set {action.tunable} to {action.wanted} (it was {action.found})"
         case _:

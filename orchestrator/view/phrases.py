@@ -13,6 +13,7 @@ from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
 from orchestrator.view.text import counted, listed, one_line
+from orchestrator.view.upgrade_words import install_awaited
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -107,17 +108,18 @@ def _merging(state: RunState) -> str:
 
 def _down(state: RunState) -> str:
     """Nodes of the wave by the current step."""
-    by_phase: dict[NodePhase, list[str]] = {}
-    for node in state.wave_nodes:
-        by_phase.setdefault(node.phase, []).append(node.name)
     doing = {
         NodePhase.STOPPING: "to stop",
-        NodePhase.STOPPED: "to finish hooks, tuning or the reboot",
+        NodePhase.STOPPED: "to finish hooks, install steps, tuning or the reboot",
         NodePhase.STARTING: "to come up",
     }
-    return "; ".join(
-        f"{listed(by_phase[phase])} {what}" for phase, what in doing.items() if phase in by_phase
-    )
+    by_step: dict[str, list[str]] = {}
+    for phase, what in doing.items():
+        for node in state.wave_nodes:
+            if node.phase is phase:
+                installing = install_awaited(node, state.begun.policy) if phase is NodePhase.STOPPED else None
+                by_step.setdefault(installing or what, []).append(node.name)
+    return "; ".join(f"{listed(names)} {what}" for what, names in by_step.items())
 
 
 def _more(hold: Hold) -> str:
@@ -204,7 +206,7 @@ PHASES: Final[Mapping[Phase, str]] = {
 NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.PENDING: "Its turn has not begun.",
     NodePhase.STOPPING: "A stop has been sent; nothing says yet that the service has ended.",
-    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped` and tuning run now.",
+    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped`, install steps and tuning run now.",
     NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
     NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
     NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
@@ -270,8 +272,8 @@ TERMS: Final[Mapping[str, str]] = {
         "The panel's row that shows how long allocation has been disabled: at most `deadlines.withheld`."
     ),
     "owed work": (
-        "Hooks, tuning, a reboot or a restart that a node of the run still needs. It is done in a later "
-        "wave, or after `resume`."
+        "Hooks, tuning, a reboot, a version or a restart that a node of the run still needs. It is done in a "
+        "later wave, or after `resume`."
     ),
     "in doubt": (
         "The result of a command is unknown, because its connection was lost. The run waits for the effect, "

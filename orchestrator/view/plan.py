@@ -14,6 +14,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.view.phrases import hold_sentence, product
 from orchestrator.view.summary import hold_object
 from orchestrator.view.text import counted, duration, listed, one_line, setting, size, table, visible
+from orchestrator.view.upgrade_words import versions_after
 
 
 def plan_object(plan: Plan) -> dict[str, object]:
@@ -23,6 +24,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "cluster": plan.cluster,
         "kind": plan.kind.value,
         "version": plan.version,
+        "target_version": plan.target_version,
         "strategy": plan.strategy.value,
         "fingerprint": plan.fingerprint,
         "waves": [
@@ -52,6 +54,8 @@ def plan_object(plan: Plan) -> dict[str, object]:
         },
         "predicted_seconds": prediction_object(plan.predicted),
         "predicted_from": plan.predicted_from,
+        "owed": {node: list(words) for node, words in plan.owed.items()},
+        "other_versions": dict(plan.other_versions),
         **planned_object(plan),
     }
 
@@ -74,11 +78,13 @@ def plan_text(plan: Plan) -> str:
     bound = f" (no plan could have fewer than {plan.lower_bound_waves})" if plan.lower_bound_waves else ""
     span = _predicted(plan.predicted)
     server = f"{product(plan.distribution, plan.kind)} {plan.version}"
+    target = f", upgrade to {plan.target_version}" if plan.target_version else ""
     lines = [
-        f"Plan for {plan.cluster}: {server}, strategy {plan.strategy.value}",
+        f"Plan for {plan.cluster}: {server}{target}, strategy {plan.strategy.value}",
         f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
         f"fingerprint {plan.fingerprint}",
+        *versions_after(plan),
         "",
         *_holds(plan),
         "",

@@ -26,9 +26,11 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
+from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.view.action_words import action_sentence
 from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
 from orchestrator.view.text import counted, duration, listed, one_line, setting, size
+from orchestrator.view.upgrade_words import upgrade_sentence
 
 _Frame: TypeAlias = (
     ev.RunStarted
@@ -100,6 +102,8 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         return merge_sentence(event)
     if isinstance(event, GateEvent):
         return _gate(event)
+    if isinstance(event, UpgradeEvent):
+        return upgrade_sentence(event)
     assert_never(event)
 
 
@@ -367,6 +371,8 @@ def merge_sentence(event: MergeEvent) -> str:
 def what_is_begun(event: ev.RunStarted) -> str:
     """The work of a run, for its first line."""
     cluster, policy = event.cluster, event.policy
+    if policy.upgrade is not None:
+        return f"rolling upgrade of {cluster} to {policy.upgrade.target}"
     if policy.merge is None:
         return f"rolling {'host reboot' if policy.reboot else 'restart'} of {cluster}"
     due = sum(target.due for target in event.indices)

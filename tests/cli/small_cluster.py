@@ -24,12 +24,14 @@ class SmallCluster(ScriptedServer):
 
     Attributes:
         started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
+        plugins: what every node has loaded.
         silent: so many more times the last node does not answer when it is asked about itself.
     """
 
     def __init__(self, names: tuple[str, ...] = NODES, *, version: str = "8.19.0") -> None:
         super().__init__()
         self.started: int | None = 1
+        self.plugins: tuple[str, ...] = ()
         self.silent = 0
         self.versions = dict.fromkeys(names, version)
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
@@ -46,9 +48,9 @@ class SmallCluster(ScriptedServer):
         }
         self.on("/_nodes/_local/http", self._probe)
         self.on("/_nodes/http", self._members)
-        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._lives)
+        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings,plugins", self._lives)
         for node in self.nodes:
-            self.on(f"/_nodes/{node}/jvm,http,settings", self._lives)
+            self.on(f"/_nodes/{node}/jvm,http,settings,plugins", self._lives)
         for path in (_STATE, f"{_STATE},customs"):
             self.on(path, self._members_and_data)
         self.on("/_cluster/settings", self._settings)
@@ -58,9 +60,18 @@ class SmallCluster(ScriptedServer):
         self.on(
             "/_nodes/stats/fs", reply({"_nodes": {"successful": len(names), "failed": 0}, "nodes": disks})
         )
+        self._fit_for_an_upgrade()
         self.on("/_template/orchestrate-lease-*", self._leases)
         for epoch in range(1, 4):
             self.on(f"/_template/orchestrate-lease-{epoch}", self._leases)
+
+    def _fit_for_an_upgrade(self) -> None:
+        """It has no index, no repository, no deprecated setting."""
+        nodes = {node: {"name": name, "settings": {"node.name": name}} for node, name in self.nodes.items()}
+        self.on("/_cluster/state/metadata", reply({"cluster_name": "lab", "metadata": {"indices": {}}}))
+        self.on("/_nodes/settings", reply({"nodes": nodes}))
+        self.on("/_migration/deprecations", reply({"cluster_settings": []}))
+        self.on("/_snapshot", reply({}))
 
     def reborn(self, *names: str) -> None:
         """These nodes have been restarted by somebody."""
@@ -119,6 +130,7 @@ class SmallCluster(ScriptedServer):
                 "build_type": "tar",
                 "roles": self._roles(name),
                 "jvm": {"start_time_in_millis": self.started},
+                "plugins": [{"name": plugin} for plugin in self.plugins],
                 "http": {"publish_address": f"127.0.0.1:{self.port}"},
             }
             for node, name in self._there().items()

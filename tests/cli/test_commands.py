@@ -28,6 +28,7 @@ from tests.cli.small_cluster import SmallCluster
 
 COMMANDS = (
     "restart",
+    "upgrade",
     "post-bulk-index",
     "force-merge",
     "plan",

@@ -21,7 +21,7 @@ from tests.integration.sshd import Sshd
 
 ZONES = {zone: tuple(f"{zone}{number:02d}" for number in range(24)) for zone in "ab"}
 VOTERS = ZONES["b"][:3]
-_LIVES = re.compile(r"/_nodes/([^/]+)/jvm,http,settings")
+_LIVES = re.compile(r"/_nodes/([^/]+)/jvm,http,settings,plugins")
 
 
 class _Answers(dict[str, list[Answerer]]):

@@ -185,7 +185,7 @@ NEEDED_FOR = {
         "GET /_cluster/state/nodes,metadata,routing_table/posts",
         "GET /_cluster/health",
         "GET /_cluster/settings",
-        "GET /_nodes/_all/jvm,http,settings",
+        "GET /_nodes/_all/jvm,http,settings,plugins",
         "GET /_nodes/stats/fs",
         "GET /_nodes/stats/thread_pool",
         "GET /_tasks",

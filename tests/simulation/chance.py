@@ -27,7 +27,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import gated, merged, nights, tuned
+from tests.simulation import gated, merged, nights, tuned, upgrading
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -117,7 +117,9 @@ class Chance(Drawn):
 def chance(seed: int, *, ordinary: bool | None = None) -> Chance:
     """The run of that seed; with or without what ordinary nights bring, None = as `ORDINARY` says."""
     drawn = _chance(seed)
-    return by_chance(drawn) if (ORDINARY if ordinary is None else ordinary) else drawn
+    drawn = by_chance(drawn) if (ORDINARY if ordinary is None else ordinary) else drawn
+    upgrades = drawn.wanted.upgrade is not None
+    return replace(drawn, plan=upgrading.unchanged(drawn.plan)) if upgrades else drawn
 
 
 def by_chance(drawn: Chance) -> Chance:
@@ -155,6 +157,7 @@ def _chance(seed: int) -> Chance:
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
     tune, tune_trips = tuned.by_chance(seed)
+    upgrade, upgrade_trips = upgrading.by_chance(seed)
     gates = gated.by_chance(seed)
     wanted = _policy(dice, drawn)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
@@ -168,6 +171,7 @@ def _chance(seed: int) -> Chance:
                     hooks=some_moments(seed, wanted.hooks),
                     overlap_recovery=overlap,
                     tune=tune,
+                    upgrade=upgrade,
                     merge=merging.wanted if merging else None,
                 )
             )
@@ -181,6 +185,7 @@ def _chance(seed: int) -> Chance:
         trips=(
             *(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
             *tune_trips,
+            *upgrade_trips,
             *(merging.trips if merging else ()),
         ),
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
@@ -376,4 +381,6 @@ def world_of(drawn: Chance) -> World:
         tuned.detune_by_chance(world, drawn.seed)
         if drawn.ordinary:
             tuned.repair(world)
+    if drawn.wanted.upgrade is not None:
+        upgrading.disks_by_chance(world, drawn.seed, fails=not drawn.ordinary)
     return world

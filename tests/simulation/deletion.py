@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,15 +24,18 @@ from orchestrator.model.cluster import Incarnation, NodeName, Role
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Deadlines, Policy, RecoveryLimits, Wave
+from orchestrator.model.policy import Deadlines, DisabledPredicate, Policy, RecoveryLimits, Wave
+from orchestrator.model.upgrade import Deprecation
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps
+from orchestrator.simulation.facts import FIT, READY
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate, SimShard
 from orchestrator.simulation.world import World
 from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slowed, threefold
 from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.upgrading import wanted
 from tests.simulation.zones import ZONED, lopsided, zoned
 
 Lapse = str | None
@@ -219,6 +223,72 @@ def version_order() -> Lapse:
     return _held(world)
 
 
+def _not_upgraded(world: World, version: str = "9.1.0", **changes: object) -> Lapse:
+    """A lapse unless the upgrade of a cluster with this version is held before it stops any node."""
+    for node in world.nodes.values():
+        node.version = version
+    return _held(world, upgrade=wanted(**changes))
+
+
+def upgrade_path_is_supported() -> Lapse:
+    """A major version lies between the two."""
+    return _not_upgraded(cluster(3), "7.17.28")
+
+
+def no_node_is_newer() -> Lapse:
+    """One node runs a newer version than the target."""
+    world = cluster(3)
+    world.nodes[NodeName("es3")].version = "9.3.0"
+    return _held(world, upgrade=wanted(), disabled_predicates=(DisabledPredicate(name="version_order"),))
+
+
+def indices_open_in_target() -> Lapse:
+    """An index is older than what the target opens."""
+    world = cluster(3)
+    world.fitness = replace(FIT, created={"logs": "7.17.28"})
+    return _not_upgraded(world, "8.19.0")
+
+
+def no_critical_deprecations() -> Lapse:
+    """The cluster itself lists what would stop working."""
+    world = cluster(3)
+    world.fitness = replace(FIT, deprecations=(Deprecation(subject="index logs", message="too old"),))
+    return _not_upgraded(world, "8.19.0")
+
+
+def snapshot_is_recent() -> Lapse:
+    """There is no snapshot, and the playbook wants a recent one."""
+    return _not_upgraded(cluster(3), snapshot_younger_than=3600.0)
+
+
+def settings_known_to_target() -> Lapse:
+    """A setting of the files is gone in the target."""
+    world = cluster(3)
+    world.fitness = replace(FIT, settings={NodeName("es3"): ("node.master",)})
+    return _not_upgraded(world, "7.17.28", target="8.19.0")
+
+
+def _with_host(**fields: object) -> Lapse:
+    world = cluster(3)
+    world.nodes[NodeName("es3")].disk.ready = replace(READY, **fields)  # type: ignore[arg-type]  # by keyword
+    return _not_upgraded(world)
+
+
+def hosts_can_install() -> Lapse:
+    """A host has no package of the target."""
+    return _with_host(failed=("no such package",))
+
+
+def keystores_need_no_password() -> Lapse:
+    """A keystore asks for a password."""
+    return _with_host(keystore_password=True)
+
+
+def disk_space_for_install() -> Lapse:
+    """A disk has no room for the package."""
+    return _with_host(free_bytes=100 << 20)
+
+
 def disk_below_watermark() -> Lapse:
     """A disk is too full for what would have to come back."""
     world = cluster(3)
@@ -308,6 +378,15 @@ SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
         one_zone_at_a_time,
         budget_not_exceeded,
         version_order,
+        upgrade_path_is_supported,
+        no_node_is_newer,
+        indices_open_in_target,
+        no_critical_deprecations,
+        snapshot_is_recent,
+        settings_known_to_target,
+        hosts_can_install,
+        keystores_need_no_password,
+        disk_space_for_install,
         disk_below_watermark,
         no_running_snapshot,
         no_force_merge_or_reindex_on_candidates,

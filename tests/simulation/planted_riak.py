@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from orchestrator.engine import changes, fold, node, run
 from orchestrator.engine.kinds import kind
-from orchestrator.engine.node import Sight, Turn
+from orchestrator.engine.node import Turn
+from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Decision, Situation, note
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.action import Purpose, StartNode

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from orchestrator.engine import node, run
 from orchestrator.engine.kinds import kind
-from orchestrator.engine.node import Move, Sight
+from orchestrator.engine.node import Move
+from orchestrator.engine.sight import Sight
 from orchestrator.model.phase import NodePhase, Phase
 from tests.simulation.lived import BrokenError
 from tests.simulation.wide import live

@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from orchestrator.engine import node as automaton
-from orchestrator.engine.node import TABLE, Move, Sight
+from orchestrator.engine.node import TABLE, Move
+from orchestrator.engine.sight import Sight
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode, StopNode

@@ -228,7 +228,9 @@ def test_no_node_starts_unseen_beside_a_hook_that_may_still_run() -> None:
         loop.run()
     assert hosts.raised
     assert not [action for action in simulation.hosts.sent if isinstance(action, StartNode)]
-    assert "es2 was not started: a hook may still run there" in "".join(raised.value.__notes__)
+    assert "es2 was not started: a hook or an install step may still run there" in "".join(
+        raised.value.__notes__
+    )
 
 
 def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

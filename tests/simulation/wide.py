@@ -32,7 +32,7 @@ from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.facts import Absent
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
 from orchestrator.simulation.parts import SimCopy, SimIndex
-from tests.simulation import merged, tuned
+from tests.simulation import merged, tuned, upgrading
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
@@ -129,7 +129,9 @@ class Life(AnyLife):
                 machines.start(world, node)
             if ended:
                 node.crashes = 0
-                node.version, node.zone = self.versions[node.name]
+                version, node.zone = self.versions[node.name]
+                if self.drawn.wanted.upgrade is None:
+                    node.version = version
         if ended:
             self._give_up_what_is_lost()
             tuned.repair(world)
@@ -227,6 +229,8 @@ class Life(AnyLife):
         if self.forgotten:
             raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
+        if left := upgrading.left_behind(self.world, state):
+            raise BrokenError("completeness", f"done, and not upgraded: {', '.join(left)}")
         written = [record.event for record in self.simulation.journal.records]
         warned = [event for event in written if isinstance(event, MergeWarned)]
         many = merged.unmerged(self.world, state, self.began, warned)

@@ -14,6 +14,7 @@ from orchestrator.cli import options as opt
 def plan(
     *,
     cluster: opt.Cluster,
+    to: opt.OptionalTo = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `apply`.")] = None,
     playbook: opt.Playbook = None,
     selection: opt.Selection,
@@ -21,7 +22,7 @@ def plan(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show each step of a restart. Changes nothing. Exits 3 if a predicate would hold the restart."""
+    """Show each step of a restart or an upgrade. Changes nothing. Exits 3 if a predicate would hold it."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import note_beforehand, prepared_run, show_plan
     from orchestrator.runs.files import require_place, save_plan
@@ -31,7 +32,7 @@ def plan(
     file = context.cluster(cluster)
     if out is not None:
         require_place(out, "plan")
-    overrides = selection.overrides(reason=reason)
+    overrides = selection.overrides(reason=reason, to=to)
     with prepared_run(context, file, playbook=playbook, overrides=overrides, state=state) as prepared:
         note_beforehand(prepared, context)
         made = prepared.plan()

@@ -31,11 +31,12 @@ def rehearse(
         Path | None,
         typer.Option("--save", help="Save what was read, for a later rehearsal with `--snapshot`."),
     ] = None,
+    to: opt.OptionalTo = None,
     playbook: opt.Playbook = None,
     selection: opt.Selection,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
-    """Simulate the restart of a cluster, with faults. The cluster itself is only read.
+    """Simulate a restart or an upgrade, with faults. The cluster itself is only read.
 
     The exit code is that of the simulated run: 0 done, 3 held, 4 a node failed, and so on.
     """
@@ -46,9 +47,14 @@ def rehearse(
         raise UsageError("name either a cluster (--cluster) or a snapshot of one (--snapshot)")
     if snapshot is None:
         return rehearse_cluster(
-            str(cluster), seed, save=save, playbook=playbook, overrides=selection.overrides(), output=output
+            str(cluster),
+            seed,
+            save=save,
+            playbook=playbook,
+            overrides=selection.overrides(to=to),
+            output=output,
         )
-    if selection != opt.Selection() or playbook is not None or save is not None:
+    if selection != opt.Selection() or any(given is not None for given in (to, playbook, save)):
         raise UsageError(
             "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
             "or make another one with `rehearse --cluster … --save`"

@@ -35,6 +35,7 @@ from orchestrator.view.reporters import (
     rehearsed_object,
 )
 from orchestrator.view.text import counted, stamp_seconds, visible
+from orchestrator.view.upgrade_words import work_of
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
 """In simulated time: a wait of eight hours takes a second, so frequent signs of life are useless."""
@@ -74,10 +75,8 @@ def rehearse_snapshot(snapshot: Path, seed: int, *, output: Output) -> int:
 def _play(
     rehearsal: Rehearsal, started: RunStarted, seen: Observation, context: Context, seed: int
 ) -> ExitCode:
-    nodes = counted(len(started.nodes), "node")
-    context.note(
-        f"rehearsing a restart of {nodes} on a simulation of {visible(started.cluster)}, seed {seed}"
-    )
+    nodes, what = counted(len(started.nodes), "node"), work_of(started.policy)
+    context.note(f"rehearsing {what} of {nodes} on a simulation of {visible(started.cluster)}, seed {seed}")
     for hold in _not_simulated(rehearsal, started, seen):
         context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
     began = context.clock.now()

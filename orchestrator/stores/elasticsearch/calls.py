@@ -21,6 +21,7 @@ from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGM
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
 from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
+from orchestrator.stores.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
 from orchestrator.stores.elasticsearch.patience import LANGUID
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
@@ -36,6 +37,10 @@ NAME_FIELDS: Final = (
     "nodes.*.settings.node.name",
     "nodes.*.settings.transport.tcp.port",
 )
+_UPGRADE_SECONDS: Final = 60.0
+"""How long the server may work on a question that is asked once, before an upgrade."""
+YOUNGEST_SNAPSHOTS: Final = 100
+"""So many of a repository are listed: one of them is without a failed shard, or there is something wrong."""
 ANSWER_MARGIN_SECONDS: Final = 10.0
 """The server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
@@ -181,11 +186,11 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
         parts = dict.fromkeys(("jvm", "http", "settings"), "true")
         return get(
             f"/_nodes/{nodes}",
-            params={"timeout": "5s", "clear": "true"} | parts,
+            params={"timeout": "5s", "clear": "true", "plugin": "true"} | parts,
             reshape=before_one.node_facts,
         )
     return get(
-        f"/_nodes/{nodes}/jvm,http,settings",
+        f"/_nodes/{nodes}/jvm,http,settings,plugins",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
@@ -194,6 +199,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
             "nodes.*.build_type",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
+            "nodes.*.plugins.name",
             *files_of_recovery,
             "nodes.*.settings.node.bandwidth.recovery",
             *by_count,
@@ -338,6 +344,42 @@ def data_paths() -> Request:
     call always shows the paths. It needs no further right, since disks are read with the same call.
     """
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
+
+
+def deprecations(dialect: Dialect) -> Request:
+    """What the next major version no longer takes. Every node is asked, and every index is looked at."""
+    return get(f"/{dialect.deprecations}", silence=_UPGRADE_SECONDS)
+
+
+def repositories(dialect: Dialect, limits: Limits) -> Request:
+    """The names of the snapshot repositories."""
+    wait = {dialect.master_timeout: seconds(limits.elected_master)}
+    return get("/_snapshot", params=wait | filtered("*.type"))
+
+
+def finished_snapshots(dialect: Dialect, limits: Limits, repository: str) -> Request:
+    """The snapshots of a repository; where the version can, only the youngest."""
+    youngest = {"sort": "start_time", "order": "desc", "size": str(YOUNGEST_SNAPSHOTS)}
+    return get(
+        f"/_snapshot/{quoted(repository)}/_all",
+        params={"ignore_unavailable": "true", dialect.master_timeout: seconds(limits.elected_master)}
+        | (youngest if dialect.snapshot_pages else {})
+        | filtered(*FINISHED_SNAPSHOT_FIELDS),
+        silence=_UPGRADE_SECONDS,
+    )
+
+
+def creations(dialect: Dialect, limits: Limits) -> Request:
+    """The version that created each index, closed and hidden ones too."""
+    return _state(dialect, limits, "metadata", filtered(*CREATION_FIELDS))
+
+
+def node_settings() -> Request:
+    """The settings that each node's own files set. The server leaves out what is secret."""
+    return get(
+        "/_nodes/settings",
+        params={"flat_settings": "true", "timeout": "5s"} | filtered("nodes.*.name", "nodes.*.settings"),
+    )
 
 
 def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:

@@ -98,6 +98,9 @@ class Dialect:
         lease_in_alias: Whether a template keeps aliases (1.1), with the lease in one. Before, the lease is in
             a setting of the template.
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
+        deprecations: The API that lists what the next major version no longer takes: below `_xpack` before
+            7.0; `none` before 5.0 and on OpenSearch.
+        snapshot_pages: Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
     """
 
     family: str
@@ -127,6 +130,8 @@ class Dialect:
     recovery_call: str = "_recovery"
     lease_in_alias: bool = True
     sequence_numbers: bool = True
+    deprecations: str = "_migration/deprecations"
+    snapshot_pages: bool = True
 
 
 NEWEST: Final = Dialect(family="")
@@ -134,7 +139,8 @@ NEWEST: Final = Dialect(family="")
 _ES_9: Final = Dialect(family="Elasticsearch 9", accepted=True)
 _ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
 _ES_8: Final = replace(_ES_8_1, merge_task=False)
-_ES_7_8: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
+_ES_7_16: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
+_ES_7_8: Final = replace(_ES_7_16, snapshot_pages=False)
 _ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH)
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
@@ -144,6 +150,7 @@ _ES_6: Final = replace(
     voting=VotingExclusions.NONE,
     settings_wait=False,
     cluster_uuid=ClusterUuid.METADATA,
+    deprecations="_xpack/migration/deprecations",
 )
 _ES_5: Final = replace(_ES_6, family="Elasticsearch 5", lease_pattern="template", sequence_numbers=False)
 _ES_2_3: Final = replace(
@@ -154,6 +161,7 @@ _ES_2_3: Final = replace(
     ephemeral_ids=False,
     in_sync=False,
     roles_in_nodes=False,
+    deprecations=NONE,
 )
 _ES_2_1: Final = replace(_ES_2_3, family="Elasticsearch 2.1", accepted=False, task_list=False)
 _ES_2: Final = replace(_ES_2_1, family="Elasticsearch 2.0", merge_call="_optimize")
@@ -185,7 +193,12 @@ _ES_0_90: Final = replace(
     allocation_enable=False,
 )
 _OS_2_7: Final = Dialect(
-    family="OpenSearch 2", accepted=True, master_timeout="cluster_manager_timeout", roles_in_state=False
+    family="OpenSearch 2",
+    accepted=True,
+    master_timeout="cluster_manager_timeout",
+    roles_in_state=False,
+    deprecations=NONE,
+    snapshot_pages=False,
 )
 _OS_2: Final = replace(_OS_2_7, merge_task=False)
 _OS_1: Final = replace(_OS_2, family="OpenSearch 1", master_timeout="master_timeout")
@@ -196,6 +209,7 @@ FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
         ((9, 0), _ES_9),
         ((8, 1), _ES_8_1),
         ((8, 0), _ES_8),
+        ((7, 16), _ES_7_16),
         ((7, 8), _ES_7_8),
         ((7, 7), _ES_7_7),
         ((7, 6), _ES_7_6),

@@ -8,6 +8,7 @@
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
 | ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
 | DISKS | 1 beside SETTINGS, else 2 |
+| UPGRADE | 4, and 1 for each snapshot repository |
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     with_largest_rate,
 )
 from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.stores.elasticsearch.upgrade import read_upgrade
 
 
 class Observer:
@@ -92,6 +94,7 @@ class Observer:
                 recoveries=unknown if Look.RECOVERIES in look else NOT_READ,
                 activity=unknown if Look.ACTIVITY in look else NOT_READ,
                 disks=unknown if Look.DISKS in look else NOT_READ,
+                upgrade=unknown if Look.UPGRADE in look else NOT_READ,
             )
         found = ClusterReadings()
         snapshots: Reading[tuple[str, ...]] = NOT_READ
@@ -112,6 +115,8 @@ class Observer:
         if Look.DISKS in look:
             settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
             found = replace(found, disks=self._disks(settings, dialect))
+        if Look.UPGRADE in look:
+            found = replace(found, upgrade=read_upgrade(self._client, dialect))
         return found
 
     def _body(self, request: Request) -> tuple[Any] | Unknown:

@@ -42,6 +42,7 @@ class Life:
         http: its `http.publish_address`; None if HTTP is off.
         rate: the recovery rate in its elasticsearch.yml.
         settings: those settings of its elasticsearch.yml that were read, by their dotted names.
+        plugins: the plugins that it has loaded, modules aside.
     """
 
     roles: frozenset[Role]
@@ -50,6 +51,7 @@ class Life:
     http: str | None
     rate: OwnRate = field(default_factory=OwnRate)
     settings: Mapping[str, str] = field(default_factory=dict)
+    plugins: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,7 @@ def process_ids(body: Any) -> dict[NodeName, int]:
 
 
 def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
-    """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings`.
+    """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings,plugins`.
 
     Args:
         body: the answer.
@@ -156,8 +158,18 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
             http=address if isinstance(address, str) else None,
             rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
             settings=flattened(node.get("settings")),
+            plugins=_plugins(node.get("plugins"), f"{where}.plugins"),
         )
     return found
+
+
+def _plugins(value: Any, where: str) -> frozenset[str]:
+    """Names of plugins. An answer with only some fields leaves out an empty list.
+
+    Raises:
+        Malformed: a plugin has no name.
+    """
+    return frozenset(text(within(plugin, "name"), where) for plugin in items(given(value, []), where))
 
 
 def attributed_roles(node: Any) -> frozenset[Role]:
@@ -253,6 +265,7 @@ def parse_nodes(
             ),
             roles=roles,
             version=version,
+            plugins=life.plugins if life is not None else None,
             address=host_of(text(node.get("transport_address"), f"{where}.transport_address")),
             attributes={
                 key: text(attribute, f"{where}.attributes.{key}")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import check_cluster
+from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.merging import MergeFlags
 from orchestrator.config.playbook import check_playbook
-from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.merging import LoaderSettings, MergePolicy

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from orchestrator.config.cluster import ClusterFile, check_cluster
+from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.playbook import check_playbook
-from orchestrator.config.policy import Overrides, PredicateNames, build_policy, profile_wanted
+from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ExitCode, NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_cluster
+from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.merging import MergeFlags
 from orchestrator.config.playbook import PlaybookSpec, check_playbook
-from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.riak import RiakWords, address_of, names_of
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.services import Manager, ServiceSettings

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import RiakClusterSpec, check_cluster, load_cluster
+from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.hosts import RiakHostsSpec
 from orchestrator.config.lookup import Wanted, find, shipped, standard_places
 from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
-from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.reference import SchemaOf, json_schema, page
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
@@ -89,14 +90,30 @@ def test_the_playbook_says_what_holds_without_it(playbook: str) -> None:
 def test_the_playbook_has_every_key_and_a_comment_with_each(playbook: str, model: type[Spec]) -> None:
     document = read(_path(playbook))
     later = {"notify"}
-    unset = {"max_unavailable", "tune", "config_files"}
+    unset = {"max_unavailable", "tune", "config_files", "upgrade"} & set(model.model_fields)
     assert set(document.content) == set(model.model_fields) - later - unset
     lines = _path(playbook).read_text().splitlines()
-    assert all(any(line.startswith(f"# {key}: ") for line in lines) for key in unset)
+    assert all(any(line.startswith(f"# {key}:") for line in lines) for key in unset)
     bare = [path for path, line in document.lines.items() if not _is_commented(lines, line - 1, path)]
     assert bare == [("kind",)], (
         "the first key is explained by the head of the file; every other needs its why"
     )
+
+
+def test_every_example_of_an_upgrade_can_be_used() -> None:
+    text = _path("elasticsearch-rolling-restart").read_text()
+    examples = re.findall(r"^# upgrade:\n(?:#   .*\n)+", text, re.MULTILINE)
+    assert len(examples) == 3
+    for example in examples:
+        plain = re.sub(r"^# ", "", example, flags=re.MULTILINE)
+        spec = check_playbook(
+            parse(f"kind: elasticsearch\n{plain}", "f.yml"), path=Path("f.yml"), name="f"
+        ).spec
+        assert isinstance(spec, PlaybookSpec)
+        assert spec.upgrade is not None
+        assert spec.upgrade.installed
+        assert "{version}" in spec.upgrade.installed
+        assert spec.upgrade.plugins == ("analysis-icu",)
 
 
 def test_the_example_of_riak_has_every_key() -> None:

@@ -7,7 +7,8 @@ from functools import cache
 
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
-from orchestrator.engine.node import Sight, Turn, turn
+from orchestrator.engine.node import Turn, turn
+from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
 from orchestrator.model.action import action_name

@@ -16,6 +16,7 @@ from orchestrator.model.action import (
     Purpose,
     RebootHost,
     RunHook,
+    RunInstall,
     SetReplicas,
     SettingChange,
     StartNode,
@@ -47,9 +48,12 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
 from orchestrator.model.tuning_event import TuningApplied
-from orchestrator.model.turn import REBOOT, Doubt, Goal, Owed, Verb, Work
+from orchestrator.model.turn import REBOOT, VERSION, Doubt, Goal, Installing, Owed, Verb, Work
+from orchestrator.model.upgrade import InstallState
+from orchestrator.model.upgrade_event import InstallEnded, Upgraded
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
+from tests.simulation.upgrading import STEPS, TARGET, upgrading
 from tests.states import state_with
 from tests.unit.engine.merge_steps import ALSO_BROKEN, ASKED, MERGE_BREAKS, MERGE_HOLDS
 
@@ -165,6 +169,26 @@ def _tuned(tunable: str = "numad", es1: NodePhase = NodePhase.STOPPED, **changes
     return _state(es1=es1, policy=policy(tune=profile), **changes)
 
 
+START = ActionSent(action=StartNode(node=ES1))
+INSTALL = ActionSent(
+    action=RunInstall(node=ES1, number=0, step=STEPS[0], ticket="run-1/es1/0/1", target=TARGET)
+)
+
+
+TO_INSTALL = Owed(work=Work.INSTALL)
+
+
+def _ended_step(state: InstallState) -> InstallEnded:
+    return InstallEnded(node=ES1, number=0, ticket="run-1/es1/0/1", state=state)
+
+
+def _installing(es1: NodePhase = NodePhase.STOPPED, **changes: object) -> RunState:
+    """es1 is down, and its first install step was sent; no reading has shown its end."""
+    state = _state(es1=es1, policy=upgrading(), **changes)
+    sent = Installing(number=0, ticket="run-1/es1/0/1", since=AT)
+    return replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], install=sent)})
+
+
 BREAKS: dict[str, Callable[[], Step]] = {
     "stops_stand_behind_withholding": lambda: _step(_state(settings={}, withheld=frozenset()), STOP),
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
@@ -206,6 +230,7 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "recovered_owes_nothing": lambda: _step(
         _state(Phase.SETTLED, NodePhase.REJOINED), node_phase(ES1, NodePhase.REJOINED, NodePhase.RECOVERED)
     ),
+    "no_start_beside_an_install": lambda: _step(_installing(es1=NodePhase.STARTING), START),
     "owed_work_leaves_by_evidence": lambda: _step(_state(), RESUMED, _owing()),
     "stops_need_every_hook_before": lambda: _step(_state(policy=policy(hooks=HOOKS)), STOP),
     "a_deposed_run_writes_nothing": lambda: _step(_state(deposed=DEPOSED), RESTORED),
@@ -316,7 +341,14 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "starts_are_for_our_own": lambda: (
         _step(_state(es1=NodePhase.STARTING), ActionSent(action=StartNode(node=ES1))),
     ),
-    "work_is_done_on_stopped_nodes": lambda: (_step(_state(es1=NodePhase.STOPPED), HOOK),),
+    "work_is_done_on_stopped_nodes": lambda: (
+        _step(_state(es1=NodePhase.STOPPED), HOOK),
+        _step(_installing(), INSTALL),
+    ),
+    "no_start_beside_an_install": lambda: (
+        _step(_state(es1=NodePhase.STARTING), START),
+        _step(_with(_installing(), ES2, NodePhase.STARTING), ActionSent(action=StartNode(node=ES2))),
+    ),
     "recovered_owes_nothing": lambda: (
         _step(
             _owing(Phase.SETTLED, NodePhase.REJOINED),
@@ -329,6 +361,9 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
         _step(_state(), node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED), _owing()),
         _step(_owing(owed=frozenset({REBOOT})), WorkDone(node=ES1, work=Work.REBOOT, why=""), _owing()),
         _step(_owing(owed=frozenset({Owed(work=Work.HOOK)})), ActionConfirmed(action=HOOK.action), _owing()),
+        _step(_owing(owed=frozenset({TO_INSTALL})), _ended_step(InstallState.DONE), _owing()),
+        _step(_owing(owed=frozenset({TO_INSTALL})), _ended_step(InstallState.FOUND), _owing()),
+        _step(_owing(owed=frozenset({TO_INSTALL, VERSION})), Upgraded(node=ES1, version=TARGET), _owing()),
     ),
     "stops_need_every_hook_before": lambda: (
         _step(_owing(ready=frozenset({0}), policy=policy(hooks=HOOKS)), STOP),
@@ -476,7 +511,7 @@ def test_merges_have_their_place_and_their_count(subtests: pytest.Subtests) -> N
     [
         (
             _step(_state(Phase.STANDING_DOWN, NodePhase.STOPPED), HOOK),
-            "hook while_stopped on es1 (stopped) in standing_down",
+            "hook_while_stopped on es1 (stopped) in standing_down",
         ),
         (
             _step(_owing(Phase.SETTLED, PENDING), node_phase(ES1, PENDING, NodePhase.RECOVERED)),
@@ -490,8 +525,31 @@ def test_merges_have_their_place_and_their_count(subtests: pytest.Subtests) -> N
             _step(_state(deposed=DEPOSED), ActionSent(action=StartNode(node=ES2))),
             "a_deposed_run_writes_nothing",
         ),
+        (
+            _step(_installing(NodePhase.STARTING), INSTALL),
+            "install on es1 (starting) in down",
+        ),
+        (
+            _step(_owing(owed=frozenset({TO_INSTALL})), _ended_step(InstallState.FAILED), _owing()),
+            "no more after install_ended",
+        ),
+        (
+            _step(
+                _owing(Phase.SETTLED, NodePhase.REJOINED, owed=frozenset({VERSION})),
+                node_phase(ES1, NodePhase.REJOINED, NodePhase.RECOVERED),
+            ),
+            "es1 counts as recovered from rejoined and still needs",
+        ),
     ],
-    ids=["a stand-down has no time for it", "not back", "nothing is owed", "the other run starts it"],
+    ids=[
+        "a stand-down has no time for it",
+        "not back",
+        "nothing is owed",
+        "the other run starts it",
+        "a step beside its process",
+        "a step that failed",
+        "not the version",
+    ],
 )
 def test_a_turn_is_whole_and_a_deposed_run_leaves_others_alone(step: Step, said: str) -> None:
     assert [wrong for wrong in broken(step) if said in wrong]

@@ -21,15 +21,25 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.turn import Doubt, Owed, Verb, Work
+from orchestrator.model.turn import VERSION, Doubt, Installing, Owed, Verb, Work
+from orchestrator.model.upgrade import InstallState, InstallView
 from tests.simulation.gated import QUEUE
+from tests.simulation.upgrading import wanted
 from tests.states import state_with
 from tests.unit.engine.asking import ES2, cluster_of, question, seeing, viewing, wanting
 from tests.unit.engine.cells import effect, node_in, now, situation
 from tests.unit.engine.merge_steps import IN_HAND
 
 DEADLINES: Final = Deadlines(
-    stop=101.0, start=211.0, rejoin=307.0, recover=401.0, withheld=503.0, hold=601.0, gate=701.0, reboot=809.0
+    stop=101.0,
+    start=211.0,
+    rejoin=307.0,
+    recover=401.0,
+    withheld=503.0,
+    hold=601.0,
+    gate=701.0,
+    reboot=809.0,
+    install=1009.0,
 )
 """No two of them, nor their sums, are the same."""
 
@@ -72,6 +82,24 @@ def _doubt(verb: Verb, *, accepted: bool, later: Seconds = 0.0) -> Callable[[Ins
     return lambda since: Doubt(verb=verb, since=since + later, accepted=accepted)
 
 
+def _installing(lasted: Seconds) -> Situation:
+    """A step that its host shows as running."""
+    sent = Installing(number=0, ticket="run-1/es2/0/1", since=now() - lasted)
+    asked = _node(
+        NodePhase.STOPPED,
+        "gone",
+        "absent",
+        install=lambda _: sent,
+        owed=lambda _: frozenset({Owed(work=Work.INSTALL), VERSION}),
+    )(lasted)
+    host = asked.seen.hosts[ES2]
+    assert not isinstance(host, Unknown)
+    shown = replace(host, install=InstallView(ticket=sent.ticket, state=InstallState.RUNNING))
+    policy = replace(asked.policy, upgrade=wanted())
+    state = state_with(asked.state, policy=policy)
+    return replace(asked, seen=replace(asked.seen, hosts={ES2: shown}), policy=policy, state=state)
+
+
 def _missing(lasted: Seconds) -> Situation:
     asked = _node(NodePhase.REJOINED, "silent", "no master")(0.0)
     absent = {ES2: Absence(since=now() - lasted, readings=1)}
@@ -87,6 +115,7 @@ NODES: Final[Mapping[str, _Wait]] = {
     "stopping, without a doubt": _Wait(
         at=_node(NodePhase.STOPPED, "stops", "absent"), seconds=101.0, shown=False
     ),
+    "install": _Wait(at=_installing, seconds=1009.0),
     "host": _Wait(at=_node(NodePhase.STOPPED, "silent", "absent"), seconds=30.0, shown=False),
     "start": _Wait(
         at=_node(NodePhase.STARTING, "gone", "absent", start_sent=lambda since: since), seconds=211.0

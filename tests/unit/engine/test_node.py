@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, rejoined, sight
+from orchestrator.engine.node import TABLE, Move, is_ours, move_of, rejoined
+from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
 from orchestrator.errors import SafetyViolation

@@ -18,10 +18,13 @@ from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import Deprecation
 from orchestrator.simulation import allocation, deciders
+from orchestrator.simulation.facts import FIT, READY
 from orchestrator.view.phrases import hold_sentence
 from tests.simulation.gated import QUEUE
 from tests.simulation.play import cluster
+from tests.simulation.upgrading import wanted
 from tests.unit.engine.asking import (
     ES2,
     activity_of,
@@ -150,6 +153,52 @@ def _silent_host(asked: Question) -> Question:
     return seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): silent})
 
 
+def _upgrading(asked: Question, *, to: str = "9.1.0", **shown: object) -> Question:
+    """The same question before an upgrade from 8.19.0: nothing bars it but what the cluster shows here."""
+    nodes = tuple(replace(node, version="8.19.0") for node in cluster_of(asked.observation.cluster).nodes)
+    finding = replace(FIT, **shown)  # type: ignore[arg-type]  # field names by keyword
+    ready = dict.fromkeys((node.name for node in nodes), READY)
+    asked = seeing(viewing(asked, nodes=nodes), upgrade=finding, readiness=ready)
+    return wanting(asked, upgrade=wanted(to))
+
+
+def _showing(**shown: object) -> Callable[[Question], Question]:
+    """The cluster shows this before an upgrade."""
+    return lambda asked: _upgrading(asked, **shown)
+
+
+def _host_says(**fields: object) -> Callable[[Question], Question]:
+    """The host of es5 says this before an upgrade."""
+
+    def change(asked: Question) -> Question:
+        asked = _upgrading(asked)
+        other = replace(READY, **fields)  # type: ignore[arg-type]  # field names by keyword
+        return seeing(asked, readiness={**asked.observation.readiness, NodeName("es5"): other})
+
+    return change
+
+
+def _newer_es5(asked: Question) -> Question:
+    """es5 is newer than the target, and has no copies."""
+    asked = _upgrading(asked)
+    view = cluster_of(asked.observation.cluster)
+    nodes = tuple(replace(n, version="9.3.0" if n.name == "es5" else n.version) for n in view.nodes)
+    there = {copy.shard for copy in view.copies if copy.node == "es5"}
+    return viewing(asked, nodes=nodes, copies=tuple(copy for copy in view.copies if copy.shard not in there))
+
+
+def _from_7(asked: Question) -> Question:
+    """To 8, with a setting that 8 does not know in the files of es5."""
+    asked = _upgrading(asked, to="8.19.0", settings={NodeName("es5"): ("cluster.name", "node.master")})
+    nodes = cluster_of(asked.observation.cluster).nodes
+    return viewing(asked, nodes=tuple(replace(node, version="7.17.28") for node in nodes))
+
+
+def _without_a_snapshot(asked: Question) -> Question:
+    asked = _upgrading(asked, snapshot_ended=asked.observation.at - 7200.0, snapshot="repo/nightly")
+    return wanting(asked, upgrade=wanted("9.1.0", snapshot_younger_than=3600.0))
+
+
 ONLY_IT: dict[str, Callable[[Question], Question]] = {
     "observation_is_fresh": _old,
     "cluster_is_the_one_named": lambda asked: wanting(asked, cluster="another"),
@@ -168,6 +217,15 @@ ONLY_IT: dict[str, Callable[[Question], Question]] = {
     "one_zone_at_a_time": lambda _: question(wave=("es1", "es5"), max_unavailable=2),
     "budget_not_exceeded": lambda _: question(wave=("es1", "es4")),
     "version_order": _older,
+    "upgrade_path_is_supported": lambda asked: _upgrading(asked, to="10.0.0"),
+    "no_node_is_newer": _newer_es5,
+    "indices_open_in_target": _showing(created={"logs": "8", "oldest": "7.17.28"}),
+    "no_critical_deprecations": _showing(deprecations=(Deprecation(subject="index logs", message="x"),)),
+    "snapshot_is_recent": _without_a_snapshot,
+    "settings_known_to_target": _from_7,
+    "hosts_can_install": _host_says(failed=("apt-cache: no such package",)),
+    "keystores_need_no_password": _host_says(keystore_password=True),
+    "disk_space_for_install": _host_says(free_bytes=100 << 20),
     "disk_below_watermark": _full_disk,
     "no_running_snapshot": lambda asked: seeing(
         asked, activity=replace(activity_of(asked), snapshots=("repo/nightly",))
@@ -191,6 +249,28 @@ def test_one_change_and_only_this_rule_refuses(subtests: pytest.Subtests) -> Non
             assert holding(change(question())) == [name]
 
 
+UPGRADES = {
+    "upgrade_path_is_supported",
+    "no_node_is_newer",
+    "indices_open_in_target",
+    "no_critical_deprecations",
+    "snapshot_is_recent",
+    "settings_known_to_target",
+    "hosts_can_install",
+    "keystores_need_no_password",
+    "disk_space_for_install",
+}
+"""The rules of an upgrade: a restart asks none of them."""
+
+OF_THE_CLUSTER = {
+    "indices_open_in_target",
+    "no_critical_deprecations",
+    "snapshot_is_recent",
+    "settings_known_to_target",
+}
+"""Those that the cluster answers, and no host."""
+
+
 UNKNOWN = {
     "cluster": {
         rule.name
@@ -204,6 +284,7 @@ UNKNOWN = {
             "pending_tasks_drained",
             "selected_hosts_ready",
             "gates_open",
+            *UPGRADES,
         }
     },
     "settings": {"observation_is_fresh", "no_other_maintenance"},
@@ -226,6 +307,29 @@ def test_every_predicate_refuses_an_unknown_reading_it_needs(subtests: pytest.Su
             evidence = [text for name in names for _, text in findings(unknown, name)]
             assert evidence
             assert all("timed out" in text for text in evidence)
+
+
+def test_rules_of_an_upgrade_refuse_an_unknown_reading(subtests: pytest.Subtests) -> None:
+    unread = Unknown(reason="timed out")
+    host = {**_upgrading(question()).observation.readiness, NodeName("es5"): unread}
+    for what, parts, names in (
+        ("cluster", {"cluster": unread}, UPGRADES),
+        ("what it shows", {"upgrade": unread}, OF_THE_CLUSTER),
+        ("a host", {"readiness": host}, {"hosts_can_install"}),
+    ):
+        with subtests.test(what=what):
+            asked = seeing(_upgrading(question()), **parts)
+            assert set(holding(asked)) & UPGRADES == names
+            assert all("timed out" in text for name in names for _, text in findings(asked, name))
+    listed = _upgrading(question(), deprecations=unread)
+    assert holding(listed) == ["no_critical_deprecations"]
+
+
+def test_rules_of_an_upgrade_are_asked_before_its_first_stop() -> None:
+    """A run that continues is not held by them: half of its nodes are upgraded."""
+    for name in UPGRADES:
+        asked = replace(ONLY_IT[name](question()), first_stop=False)
+        assert set(holding(asked)) & UPGRADES == set(), name
 
 
 def test_a_host_or_disk_that_was_not_read_is_refused() -> None:
@@ -310,10 +414,10 @@ def test_the_rules_on_which_all_rest_cannot_be_switched_off(rule: object) -> Non
     assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name]
 
 
-def test_the_first_three_rules_are_those_that_cannot_be_disabled() -> None:
+def test_the_rules_that_cannot_be_disabled_are_these() -> None:
     fixed = [rule.name for rule in PREDICATES if not rule.may_be_disabled]
-    assert fixed == [rule.name for rule in PREDICATES][:3]
-    assert fixed == ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
+    of_every_run = ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
+    assert fixed == [*of_every_run, "upgrade_path_is_supported", "no_node_is_newer"]
 
 
 def test_red_and_bare_indices_may_be_accepted_by_name() -> None:

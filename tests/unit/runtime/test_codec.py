@@ -45,7 +45,7 @@ ACTION_NAMES = [
     "probe_settings", "set_allocation", "restore_allocation", "restore_settings", "raise_limits", "flush",
     "retry_failed", "force_handoff", "set_replicas", "force_merge", "refresh", "set_index_settings",
     "exclude_from_voting", "clear_voting_exclusions", "stop", "start",
-    "reboot", "hook_before_stop", "hook_while_stopped", "hook_after_recovery", "tune",
+    "reboot", "hook_before_stop", "hook_while_stopped", "hook_after_recovery", "install", "tune",
 ]  # fmt: skip
 TUNE = {"verb": "tune", "node": "es1", "tunable": "numad"}
 BARE = {"change": "value", "path": "/x"}

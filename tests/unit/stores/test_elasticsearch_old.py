@@ -250,7 +250,7 @@ def test_0_90_is_asked_in_its_own_words() -> None:
         ),
         (
             calls.lives(["a", "b"], dialect),
-            "/_nodes/a,b?timeout=5s&clear=true&jvm=true&http=true&settings=true",
+            "/_nodes/a,b?timeout=5s&clear=true&plugin=true&jvm=true&http=true&settings=true",
         ),
         (calls.recoveries(dialect, active_only=True), "/_status?recovery=true"),
         (calls.writes(dialect, ["p"]), "/p/_stats?clear=true&indexing=true&merge=true&level=shards"),

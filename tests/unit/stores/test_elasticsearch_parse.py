@@ -466,6 +466,6 @@ def test_many_names_are_not_put_into_one_request_line() -> None:
     assert dialect is not None
     few, many = [f"{n:022d}" for n in range(3)], [f"{n:022d}" for n in range(300)]
     assert ",".join(few) in calls.lives(few, NEWEST).path
-    assert calls.lives(many, NEWEST).path == "/_nodes/_all/jvm,http,settings"
+    assert calls.lives(many, NEWEST).path == "/_nodes/_all/jvm,http,settings,plugins"
     assert len(calls.index_uuids(dialect, Limits(), many).target) < 1000
     assert "ignore_unavailable" not in calls.index_uuids(dialect, Limits(), many).params

@@ -141,7 +141,7 @@ def server() -> Iterator[ScriptedServer]:
         running.on("/_nodes/_local/http", reply(node("hot1")))
         running.on("/_nodes/http", reply(node("hot1")))
         running.on("/_cluster/state/master_node,nodes,metadata,routing_table,version", reply(state))
-        running.on("/_nodes/id-hot1,id-cold1/jvm,http,settings", reply({"nodes": lives}))
+        running.on("/_nodes/id-hot1,id-cold1/jvm,http,settings,plugins", reply({"nodes": lives}))
         defaults = {BANDWIDTH: "40mb"}
         running.on("/_cluster/settings", reply({"persistent": {}, "transient": {}, "defaults": defaults}))
         yield running

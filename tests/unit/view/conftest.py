@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.state import NodeProgress, RunState
-from orchestrator.model import action, event
+from orchestrator.model import action, event, upgrade_event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
@@ -26,6 +26,7 @@ from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Work
+from orchestrator.model.upgrade import InstallState, InstallStep
 from orchestrator.view.progress import Seen
 from tests.states import state_with
 
@@ -46,6 +47,13 @@ TUNE = action.TuneHost(
     changes=(ValueChange(path="/proc/sys/vm/swappiness", found="60", wanted="1"),),
     found="60",
     wanted="1",
+)
+INSTALL = action.RunInstall(
+    node=ES[0],
+    number=0,
+    step=InstallStep(run="dnf install -y -q elasticsearch-{version}"),
+    ticket="r/es1/0/1",
+    target="9.1.0",
 )
 HOLD = event.Hold(
     predicate="zero_replica_indices", subject="index logs-x", evidence="5 shards without a second copy"
@@ -162,6 +170,7 @@ def examples() -> list[event.Event]:
         event.ActionSent(action=action.RebootHost(node=ES[0])),
         event.ActionSent(action=HOOK),
         event.ActionSent(action=TUNE),
+        event.ActionSent(action=INSTALL),
         event.ActionConfirmed(action=action.StopNode(node=ES[0])),
         event.ActionConfirmed(action=HOOK, output="removed es1\nfrom pool\x1b[31m web\n"),
         event.ActionFailed(action=action.StartNode(node=ES[0]), reason="unit not found", in_doubt=False),
@@ -193,6 +202,16 @@ def examples() -> list[event.Event]:
         event.MembersMissed(back=ES[1:2]),
         event.StoodStill(nodes=ES[:1], seconds=570.0),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
+        upgrade_event.InstallEnded(node=ES[0], number=0, ticket="r/es1/0/1", state=InstallState.DONE),
+        upgrade_event.InstallEnded(
+            node=ES[0],
+            number=1,
+            ticket="r/es1/1/1",
+            state=InstallState.FAILED,
+            said="E: Unable to locate package\nexit code 100",
+        ),
+        upgrade_event.Upgraded(node=ES[0], version="9.1.0"),
+        upgrade_event.UpgradeMissed(node=ES[0], version="9.1.0", wanted="9.1.0", lacks=("analysis-icu",)),
         event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came up before this was done"),
         event.Deposed(successor="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
         TuningApplied(node=ES[0], tunable=TUNE.tunable, found=TUNE.found, wanted=TUNE.wanted),

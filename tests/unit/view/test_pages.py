@@ -71,6 +71,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "cluster",
         "kind",
         "version",
+        "target_version",
         "strategy",
         "fingerprint",
         "waves",
@@ -80,6 +81,8 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "settings_changed",
         "predicted_seconds",
         "predicted_from",
+        "owed",
+        "other_versions",
     ]
     assert plan["event"] == "plan"
     assert plan["lower_bound_waves"] is None

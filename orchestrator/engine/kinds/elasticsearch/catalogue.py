@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.engine.gates import gates_open
 from orchestrator.engine.kinds import every_kind
 from orchestrator.engine.kinds.elasticsearch import predicates as cluster
-from orchestrator.engine.kinds.elasticsearch import redundancy
+from orchestrator.engine.kinds.elasticsearch import redundancy, upgrading
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import About, Predicate
 
@@ -120,6 +120,64 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         check=on_cluster(cluster.version_order),
         passes_with_time=False,
         about=About.WAVE,
+    ),
+    Predicate(
+        name="upgrade_path_is_supported",
+        why="Between these versions nodes cannot be in one cluster, or cannot read each other's data.",
+        check=upgrading.upgrade_path_is_supported,
+        may_be_disabled=False,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="no_node_is_newer",
+        why="A node that has written data with a newer version does not start with an older one.",
+        check=upgrading.no_node_is_newer,
+        may_be_disabled=False,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="indices_open_in_target",
+        why="A node does not start with an index that its version cannot open.",
+        check=upgrading.indices_open_in_target,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="no_critical_deprecations",
+        why="What the next major version no longer takes keeps its nodes from starting, or its clients out.",
+        check=upgrading.no_critical_deprecations,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="snapshot_is_recent",
+        why="After the first upgraded node there is no way back but a snapshot.",
+        check=upgrading.snapshot_is_recent,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="settings_known_to_target",
+        why="A node does not start with a setting that its version does not know.",
+        check=upgrading.settings_known_to_target,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="hosts_can_install",
+        why="A package or plugin that is missing on one host is best missed before the first stop.",
+        check=upgrading.hosts_can_install,
+        lasting=upgrading.hosts_that_never_can,
+        own_reasons=True,
+    ),
+    Predicate(
+        name="keystores_need_no_password",
+        why="A start without a terminal waits for the password, and fails.",
+        check=upgrading.keystores_need_no_password,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="disk_space_for_install",
+        why="A disk that fills up leaves half of a package.",
+        check=upgrading.disk_space_for_install,
+        passes_with_time=False,
+        own_reasons=True,
     ),
     Predicate(
         name="disk_below_watermark",

@@ -135,11 +135,14 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     This includes primaries on the wave: if a copy on a newer node becomes the primary, the stopped copy
     cannot return to its older node.
 
-    A run that does the upgrade itself continues, once one of its own nodes has a newer version.
+    In an upgrade the nodes of the wave come back with the target. A run whose hooks do the upgrade continues,
+    once one of its own nodes has a newer version.
     """
     if len({node.version for node in view.nodes}) <= 1:
         return
     versions = {node.name: version_key(node.version) for node in view.nodes}
+    if question.policy.upgrade is not None:
+        versions |= dict.fromkeys(question.wave.nodes, version_key(question.policy.upgrade.target))
     newest = max(versions.values(), default=())
     done = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.RECOVERED]
     began = version_key(question.state.begun.version)

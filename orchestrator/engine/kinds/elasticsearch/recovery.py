@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import RunState, ShardTaken
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
@@ -87,12 +87,15 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     than are missing (replicas were added), the run waits for all copies on the waves' nodes first: the
     cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
     come primaries that start on those nodes, of shards that no reading before the stop had.
+
+    In an upgrade, a copy that had no place when its wave was back is waited for with every later wave, once
+    a node can hold it: the run took it down.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
-    for (uuid, number), was in state.taken.items():
+    for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
@@ -107,6 +110,17 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         away.sort(key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
         missing += away[: min(awaited, max(lacking, sum(copy.node in ours for copy in away)))]
     return (*missing, *_made_meanwhile(state, view, ours))
+
+
+def _awaited(state: RunState) -> dict[tuple[str, int], ShardTaken]:
+    """What the waves took down, and what an earlier wave took and left without a place."""
+    awaited = dict(state.taken)
+    for key, was in state.displaced.items():
+        now = awaited.get(key)
+        alike = now is not None and (was.filters, was.open) == (now.filters, now.open)
+        if now is None or (alike and was.started > now.started):
+            awaited[key] = was
+    return awaited
 
 
 def _excused(copy: ShardCopy) -> bool:
@@ -147,7 +161,8 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     """Unassigned copies that had a node since the run began.
 
     A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
-    not count, though it may have had a node that now holds another copy of its shard.
+    not count, though it may have had a node that now holds another copy of its shard. One that an upgrade
+    has displaced counts as soon as a node can hold it.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))

@@ -1,0 +1,275 @@
+"""What an upgrade is checked by before its first stop: the path, the indices, the cluster, its hosts.
+
+Sources: Elastic's and OpenSearch's own upgrade guides. A rolling upgrade goes to the next major version only
+from the last minor version of the one before, and a major version opens the indices of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Final
+
+from orchestrator.engine.kinds.every_kind import some
+from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import numbers
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.upgrade import HostReadiness, Upgrade, UpgradeView
+
+ROLLING_FROM: Final[Mapping[str, Mapping[int, tuple[int, int]]]] = {
+    "elasticsearch": {6: (5, 6), 7: (6, 8), 8: (7, 17), 9: (8, 18)},
+    "opensearch": {2: (1, 3), 3: (2, 19)},
+}
+"""By distribution and major version: the lowest version from which a rolling upgrade goes there."""
+
+FREE_BYTES: Final = 2 << 30
+"""A package of the newest versions is about 700 MB, and unpacks to twice that beside the old one."""
+
+_HOUR: Final = 3600.0
+
+REMOVED: Final[Mapping[str, Mapping[int, tuple[str, ...]]]] = {
+    "elasticsearch": {
+        6: ("script.inline", "script.stored", "script.file", "script.engine."),
+        7: ("http.enabled", "thread_pool.bulk.", "thread_pool.index.", "tribe."),
+        8: (
+            "discovery.zen.",
+            "node.master",
+            "node.data",
+            "node.ingest",
+            "node.ml",
+            "node.max_local_storage_nodes",
+            "transport.tcp.",
+            "gateway.expected_nodes",
+            "gateway.recover_after_nodes",
+            "cluster.join.timeout",
+            "processors",
+        ),
+    },
+    "opensearch": {},
+}
+"""By major version: settings of a node's files that it refuses at its start; a trailing dot is a prefix.
+
+From the lists of breaking changes. It holds the usual ones: the deprecations of the cluster name the others.
+"""
+
+
+def _beforehand(
+    check: Callable[[Question, Upgrade, ClusterView], Iterator[Finding]],
+) -> Callable[[Question], Iterator[Finding]]:
+    """A predicate of an upgrade that is asked before its first stop, and never of a run that continues."""
+
+    @wraps(check)
+    def asked(question: Question) -> Iterator[Finding]:
+        upgrade, view = question.policy.upgrade, question.observation.cluster
+        if upgrade is None or not question.first_stop:
+            return
+        if isinstance(view, Unknown):
+            yield "cluster state", view.reason
+        else:
+            yield from check(question, upgrade, view)
+
+    return asked
+
+
+@_beforehand
+def upgrade_path_is_supported(_question: Question, upgrade: Upgrade, view: ClusterView) -> Iterator[Finding]:
+    """Every version of the cluster can be upgraded to the target node by node."""
+    target = numbers(upgrade.target)
+    for version in sorted({node.version for node in view.nodes}, key=numbers):
+        found = numbers(version)
+        if found[:1] == target[:1] and (target[0] > 0 or found[:2] == target[:2]):
+            continue
+        lowest = ROLLING_FROM.get(view.distribution, {}).get(target[0])
+        if lowest is not None and found[:1] == lowest[:1] and found[:2] >= lowest:
+            continue
+        if found > target:
+            continue  # `no_node_is_newer` has a better message
+        yield f"version {version}", f"no rolling upgrade to {upgrade.target}: {_next_step(view, found)}"
+
+
+def _next_step(view: ClusterView, found: tuple[int, ...]) -> str:
+    """The first upgrade on the way, for people."""
+    lowest = ROLLING_FROM.get(view.distribution, {}).get(found[0] + 1)
+    if lowest is None:
+        return "across major versions it is possible from 5.6 on; before, with the whole cluster down"
+    if found[:2] < lowest:
+        return f"upgrade to {lowest[0]}.{lowest[1]} first"
+    return f"upgrade to the last {found[0] + 1}.x first: no major version can be left out"
+
+
+@_beforehand
+def no_node_is_newer(_question: Question, upgrade: Upgrade, view: ClusterView) -> Iterator[Finding]:
+    """No node runs a newer version than the target: a node cannot go back to an older one."""
+    newer: list[str] = sorted(
+        node.name for node in view.nodes if numbers(node.version) > numbers(upgrade.target)
+    )
+    if newer:
+        versions = sorted({node.version for node in view.nodes if node.name in newer}, key=numbers)
+        yield "nodes", f"{some(newer)} with {', '.join(versions)}: newer than {upgrade.target}"
+
+
+def _of_view(
+    check: Callable[[Question, Upgrade, ClusterView, UpgradeView], Iterator[Finding]],
+) -> Callable[[Question], Iterator[Finding]]:
+    @wraps(check)
+    def asked(question: Question, upgrade: Upgrade, view: ClusterView) -> Iterator[Finding]:
+        found = question.observation.upgrade
+        if isinstance(found, Unknown):
+            yield "the state before the upgrade", found.reason
+        else:
+            yield from check(question, upgrade, view, found)
+
+    return _beforehand(asked)
+
+
+def _changes_major(upgrade: Upgrade, view: ClusterView) -> bool:
+    target = numbers(upgrade.target)
+    return any(numbers(node.version)[:1] < target[:1] for node in view.nodes)
+
+
+@_of_view
+def indices_open_in_target(
+    _question: Question, upgrade: Upgrade, view: ClusterView, found: UpgradeView
+) -> Iterator[Finding]:
+    """No index is older than what the target opens: the indices of its own major version and the last one."""
+    if not _changes_major(upgrade, view):
+        return
+    major = _generation(numbers(upgrade.target)[0], view.distribution)
+    old = sorted(
+        name
+        for name, version in found.created.items()
+        if _of_index(version, view.distribution)
+        < major - 1 - (major >= _READS_OLD and name in found.read_only)
+    )
+    if old:
+        oldest = min((found.created[name] for name in old), key=numbers)
+        yield "indices", f"{some(old)}: created by {oldest}: reindex or delete them first"
+
+
+_READS_OLD: Final = 9
+"""Elasticsearch 9 also opens indices of the version before the last if they are read-only."""
+
+_FORK: Final = 6
+"""OpenSearch 1 writes the format of Elasticsearch 7, and so on."""
+
+
+def _generation(major: int, distribution: str) -> int:
+    return major + _FORK if distribution == "opensearch" else major
+
+
+def _of_index(version: str, distribution: str) -> int:
+    """The generation of an index: an OpenSearch cluster may have indices that Elasticsearch created."""
+    major = numbers(version)[0] if numbers(version) else 0
+    return _generation(major, distribution) if major <= _FORK - 3 else major
+
+
+@_of_view
+def no_critical_deprecations(
+    _question: Question, upgrade: Upgrade, view: ClusterView, found: UpgradeView
+) -> Iterator[Finding]:
+    """The cluster itself lists nothing that stops working with the next major version."""
+    if not _changes_major(upgrade, view):
+        return
+    if isinstance(found.deprecations, Unknown):
+        yield "deprecations", found.deprecations.reason
+        return
+    for one in found.deprecations:
+        yield one.subject, one.message
+
+
+@_of_view
+def snapshot_is_recent(
+    question: Question, upgrade: Upgrade, _view: ClusterView, found: UpgradeView
+) -> Iterator[Finding]:
+    """A snapshot without a failed shard is younger than `upgrade.snapshot_younger_than`."""
+    limit = upgrade.snapshot_younger_than
+    if limit is None:
+        return
+    ended = found.snapshot_ended
+    if isinstance(ended, Unknown):
+        yield "snapshots", ended.reason
+    elif ended is None:
+        yield "snapshots", "there is no finished snapshot without a failed shard: take one"
+    elif question.observation.at - ended > limit:
+        age = f"{(question.observation.at - ended) / _HOUR:.0f} h"
+        yield (
+            "snapshots",
+            f"the youngest, {found.snapshot}, is {age} old ({limit / _HOUR:g} h allowed): take one",
+        )
+
+
+@_of_view
+def settings_known_to_target(
+    _question: Question, upgrade: Upgrade, view: ClusterView, found: UpgradeView
+) -> Iterator[Finding]:
+    """No node has a setting in its files that the target refuses at its start."""
+    lowest = min((numbers(node.version)[0] for node in view.nodes), default=0)
+    removed = [
+        name
+        for major, names in REMOVED.get(view.distribution, {}).items()
+        if lowest < major <= numbers(upgrade.target)[0]
+        for name in names
+    ]
+    by_setting: dict[str, list[NodeName]] = {}
+    for node, names in found.settings.items():
+        for name in names:
+            if any(name == one or (one.endswith(".") and name.startswith(one)) for one in removed):
+                by_setting.setdefault(name, []).append(node)
+    for name, nodes in sorted(by_setting.items()):
+        yield name, f"{upgrade.target} refuses it; take it out of the files of {some(sorted(nodes))}"
+
+
+def _of_hosts(
+    check: Callable[[NodeName, HostReadiness], Iterator[Finding]],
+) -> Callable[[Question], Iterator[Finding]]:
+    """A predicate about the hosts of all nodes to upgrade. `hosts_can_install` holds those not read."""
+
+    @wraps(check)
+    def asked(question: Question, _upgrade: Upgrade, _view: ClusterView) -> Iterator[Finding]:
+        for name, ready in _asked(question):
+            if not isinstance(ready, Unknown):
+                yield from check(name, ready)
+
+    return _beforehand(asked)
+
+
+def _asked(question: Question) -> Iterator[tuple[NodeName, Reading[HostReadiness]]]:
+    not_asked: Reading[HostReadiness] = Unknown(reason="not asked yet", passes=True)
+    for node in question.state.nodes_in(NodePhase.PENDING):
+        yield node.name, question.observation.readiness.get(node.name, not_asked)
+
+
+@_beforehand
+def hosts_can_install(question: Question, _upgrade: Upgrade, _view: ClusterView) -> Iterator[Finding]:
+    """Every `upgrade.verify` line of the playbook succeeds on every host."""
+    for name, ready in _asked(question):
+        failed = (ready.reason,) if isinstance(ready, Unknown) else ready.failed
+        yield from ((f"host of {name}", why) for why in failed)
+
+
+def hosts_that_never_can(question: Question) -> Iterator[Finding]:
+    """Of what `hosts_can_install` finds, all but hosts that may answer a little later."""
+    passing = {name for name, ready in _asked(question) if isinstance(ready, Unknown) and ready.passes}
+    out_of_reach = {f"host of {name}" for name in passing}
+    yield from (found for found in hosts_can_install(question) if found[0] not in out_of_reach)
+
+
+@_of_hosts
+def keystores_need_no_password(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
+    """No keystore asks for a password: a start without a terminal would fail."""
+    if ready.keystore_password:
+        yield (
+            f"host of {node}",
+            "its keystore has a password: remove it, or let the service read it from a file and disable this",
+        )
+
+
+@_of_hosts
+def disk_space_for_install(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
+    """Every host has room for the package beside the old one."""
+    if ready.free_bytes is not None and ready.free_bytes < FREE_BYTES:
+        free, needed = ready.free_bytes / (1 << 30), FREE_BYTES >> 30
+        yield f"host of {node}", f"{free:.1f} GiB are free on /, /usr or /var, {needed} GiB are needed"

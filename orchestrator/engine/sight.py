@@ -1,0 +1,81 @@
+"""What one reading shows of a node: of what its host and the member list say, what counts."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from orchestrator.engine import limits
+from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Unknown
+from orchestrator.model.turn import Verb
+
+
+class Sight(Enum):
+    """What a reading shows of a node. The first one that fits, in this order, is the sight."""
+
+    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
+
+    STOPPING = "the host says that its service is stopping"
+    AWAY = "the host says that its process is gone, and no reboot is awaited"
+    DOUBT = "a stop or a reboot was sent that may still take effect"
+    SAME = "a member, with the process that the run has recorded"
+    NEW = "a member, with another process"
+    COMING = "its service runs or starts, and the node is not a member yet"
+    LEFT = "not a member, and its host does not answer"
+    UNKNOWN = "the reading does not show it"
+
+
+_GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
+"""The process is gone: a unit whose exit status does not count as success is "failed" after a clean stop."""
+
+
+def sight(situation: Situation, node: NodeProgress) -> Sight:
+    """What this reading shows of a node.
+
+    The host's "gone" overrides the member list: a start that is not needed is harmless. While a node goes up
+    or down, a life counts only if the host reports a running service: a master may list a node that has just
+    died. If the host has seen the end of a life, a member list with that life is old: the node is not back.
+    """
+    host = situation.seen.host(node.name)
+    service = None if isinstance(host, Unknown) else host.service
+    open_ = _doubt_is_open(situation, node)
+    awaits_reboot = open_ and node.doubt is not None and node.doubt.verb is Verb.REBOOT
+    if service is ServiceState.STOPPING:
+        return Sight.STOPPING
+    if service in _GONE and not awaits_reboot:
+        return Sight.AWAY
+    if open_:
+        return Sight.DOUBT
+    member = situation.member(node.name)
+    in_hand = node.phase in GOING_UP_OR_DOWN
+    runs = service is ServiceState.RUNNING
+    same = member is not None and node.life is not None and member.incarnation.is_same_as(node.life)
+    if same and not node.over:
+        return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
+    if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
+        certain = runs or not in_hand or node.doubt is None
+        return Sight.NEW if certain else Sight.UNKNOWN
+    if service in (ServiceState.RUNNING, ServiceState.STARTING):
+        return Sight.COMING
+    if situation.view is not None and member is None:
+        return Sight.LEFT
+    return Sight.UNKNOWN
+
+
+def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a verb that was sent may still take effect.
+
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
+    An accepted stop is done once the node lives another life.
+    """
+    doubt = node.doubt
+    if doubt is None or situation.rebooted(node):
+        return False
+    if doubt.verb is Verb.STOP and doubt.accepted:
+        member = situation.member(node.name)
+        if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
+            return False
+    return not limits.effect(situation.state, doubt).is_over(situation.seen.at)

@@ -1,0 +1,136 @@
+"""A new process continues a run: what it knows of what the old one left, and where it begins.
+
+`resume` continues the work, `restore` only brings nodes up and restores settings. Neither moves a node.
+"""
+
+from __future__ import annotations
+
+from orchestrator.engine.merge_state import doubted
+from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress, PhaseState, ProcessState, RunState
+from orchestrator.model.event import RunResumed
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
+from orchestrator.model.turn import Doubt, Installing, Verb
+
+
+def _in_doubt(state: RunState, at: Instant) -> RunState:
+    """A new process continues: verbs that were under way are in doubt, and every timer begins again.
+
+    Its clock may have been set since: a moment of the old process is never later than its beginning.
+    """
+    withheld_since = at if state.unrestored.withheld_since is not None else None
+    return replace(
+        state,
+        process=ProcessState(started=at, acted_at=at),
+        in_phase=PhaseState(since=at),
+        nodes={name: _node_in_doubt(state, node, at) for name, node in state.nodes.items()},
+        merging=doubted(state.merging),
+        unrestored=replace(state.unrestored, withheld_since=withheld_since),
+        outcome=None,
+        message="",
+    )
+
+
+def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
+    """A fresh record of a node, with the data that a new process needs.
+
+    It is not `ready` for a stop: hours may have passed, and others may have returned it to service.
+    """
+    return NodeProgress(
+        name=node.name,
+        phase=node.phase,
+        since=at,
+        life=node.life,
+        boot=node.boot,
+        over=node.over,
+        owed=node.owed,
+        install=_installing_again(node, at),
+        installs=node.installs,
+        failure=node.failure,
+        doubt=_doubted_again(state, node, at),
+        lost_at=_lost_again(state, node, at),
+        lost_taken=node.lost_taken,
+        ready_since=None if node.ready_since is None else min(node.ready_since, at),
+        stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
+    )
+
+
+def _installing_again(node: NodeProgress, at: Instant) -> Installing | None:
+    """A step goes on without its program; its limit counts from the new process on."""
+    sent = node.install
+    return None if sent is None else Installing(number=sent.number, ticket=sent.ticket, since=at)
+
+
+def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | None:
+    """A doubt whose reach is over is none; every other one begins again, and no host has accepted it."""
+    doubt = node.doubt
+    if node.phase is NodePhase.STOPPING:
+        # Nothing is known of a stop that another run had sent: once the node is back it counts as done.
+        return Doubt(verb=Verb.STOP, since=at, heard=doubt is None or doubt.heard)
+    if doubt is None:
+        return None
+    over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
+    return None if over else Doubt(verb=doubt.verb, since=at, heard=doubt.heard)
+
+
+def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
+    """A lost stop stays lost for the new process, if it may have taken effect while none was at work."""
+    if node.lost_at is None:
+        return None
+    absence = state.process.absent.get(node.name)
+    missed = _last_seen(state) if absence is None else absence.since
+    return None if missed - node.lost_at > state.begun.policy.deadlines.stop else at
+
+
+def _last_seen(state: RunState) -> Instant:
+    """When the old process was last at work: no process has seen what a host did after that."""
+    return max(state.process.acted_at, state.in_phase.since)
+
+
+def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
+    """The state in which `resume` continues: what is being restarted or recovers is one wave."""
+    state = _in_doubt(state, at)
+    state = replace(state, process=replace(state.process, resumed=True))
+    nodes = dict(state.nodes)
+    for name, node in state.nodes.items():
+        if name in event.skip and node.phase is NodePhase.FAILED:
+            # It is known to be down: no stop that was in doubt makes it the run's to start again.
+            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
+        elif name in event.skip and node.phase is NodePhase.PENDING:
+            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None)
+        elif event.retry_failed and node.phase is NodePhase.FAILED:
+            nodes[name] = replace(node, phase=NodePhase.STOPPED, failure=None)
+    state = replace(state, nodes=nodes)
+    ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
+    if not ours:
+        # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
+        return replace(state, phase=Phase.PREPARING, wave=None, recovering=(), overlapping=None, taken={})
+    if not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
+        number = state.recovering[0].wave.number if state.recovering else state.waves_finished + 1
+        begun = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
+        wave = Wave(
+            number=number,
+            nodes=tuple(node.name for node in ours),
+            why="in progress when the run ended",
+            machines=tuple(machine for one in begun for machine in one.machines),
+        )
+        state = replace(state, wave=wave, wave_since=at)
+    moving = any(node.phase in GOING_UP_OR_DOWN for node in ours)
+    phase = Phase.DOWN if moving else Phase.REASSIGNED
+    return replace(state, phase=phase, recovering=(), overlapping=None)
+
+
+def restoring(state: RunState, at: Instant) -> RunState:
+    """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
+    state = _in_doubt(state, at)
+    nodes = {
+        # A node that failed gets three starts more.
+        name: replace(node, phase=NodePhase.STARTING, failure=None)
+        if node.phase is NodePhase.FAILED
+        else node
+        for name, node in state.nodes.items()
+    }
+    process = replace(state.process, restoring=True)
+    return replace(state, nodes=nodes, process=process, phase=Phase.STANDING_DOWN)

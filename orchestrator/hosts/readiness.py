@@ -1,0 +1,89 @@
+"""Whether a host can install the target of an upgrade: the playbook's questions, its disk, its keystore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.hosts import installing, script
+from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.upgrade import HostReadiness, Upgrade
+
+VERIFY_SECONDS: Final[Seconds] = 120.0
+"""The limit of each `verify` line: one may ask a package mirror."""
+_FREE, _KEYSTORE = "free", "keystore"
+_FREE_SCRIPT: Final = "df -Pk / /usr /var 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1"
+_KEYSTORE_SCRIPT: Final = """\
+for tool in /usr/share/elasticsearch/bin/elasticsearch-keystore; do
+  [ -x "$tool" ] && timeout 60 "$tool" has-passwd </dev/null 2>&1
+done
+exit 0"""
+_SAID_BYTES: Final = 300
+
+
+def limit(upgrade: Upgrade) -> Seconds:
+    """The longest that the script takes."""
+    return (len(upgrade.verify) + 1) * VERIFY_SECONDS
+
+
+def ask(
+    connect: Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable],
+    node: NodeName,
+    upgrade: Upgrade,
+    redact: Redactor,
+) -> Reading[HostReadiness]:
+    """Ask one host, in one round trip."""
+    found = connect(node)
+    if isinstance(found, Unreachable):
+        return Unknown(reason=f"host of {node}: {found.reason}", passes=found.passes)
+    outcome = found[1].run(readiness_script(node, upgrade), timeout=limit(upgrade))
+    if not isinstance(outcome, CommandResult):
+        return Unknown(reason=f"host of {node}: {outcome.reason}", passes=True)
+    return read_readiness(redact(outcome.stdout), node, upgrade)
+
+
+def readiness_script(node: NodeName, upgrade: Upgrade) -> str:
+    """The command line that asks a host; it changes nothing there."""
+    parts = [(_FREE, _FREE_SCRIPT), (_KEYSTORE, f"( {_KEYSTORE_SCRIPT}\n)")]
+    for number, line in enumerate(upgrade.verify):
+        asked = installing.for_target(line, node, upgrade.target)
+        parts.append((f"verify-{number}", f"( {script.limited(asked, VERIFY_SECONDS)}\n) 2>&1"))
+    return script.shell(script.sections(parts))
+
+
+def read_readiness(output: str, node: NodeName, upgrade: Upgrade) -> Reading[HostReadiness]:
+    """Read the answers to `readiness_script`; `Unknown` if one of them was cut off."""
+    answers = script.read_sections(output)
+    failed = []
+    for number, line in enumerate(upgrade.verify):
+        answer = answers.get(f"verify-{number}")
+        if answer is None:
+            return Unknown(reason=f"host of {node}: no answer to the verify line {number}")
+        if answer.exit != 0:
+            asked = installing.for_target(line, node, upgrade.target)
+            failed.append(f"`{asked}` ended with {answer.exit}{_said(answer)}")
+    free = answers.get(_FREE)
+    kilobytes = free.text.strip() if free is not None else ""
+    return HostReadiness(
+        failed=tuple(failed),
+        keystore_password=_keystore(answers.get(_KEYSTORE)),
+        free_bytes=int(kilobytes) * 1024 if kilobytes.isdigit() else None,
+    )
+
+
+def _said(answer: Section) -> str:
+    text = answer.text.strip()
+    return f": {text[-_SAID_BYTES:]}" if text else ""
+
+
+def _keystore(answer: Section | None) -> bool | None:
+    """By the tool's own words: its exit code says "no password" as well as "not allowed to read"."""
+    text = "" if answer is None else answer.text.lower()
+    if "not password-protected" in text:
+        return False
+    return True if "password-protected" in text else None

@@ -1,0 +1,115 @@
+"""An upgrade: the wanted version, the commands that install it, and what is known of them on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Instant, Reading, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallStep:
+    """One command line that runs on a node's host while the node is down.
+
+    Attributes:
+        run: `{version}` is replaced with the wanted version, and `{node}` with the node's name.
+        as_root: run it through the sudo of the cluster file; otherwise as the account itself.
+    """
+
+    run: str
+    as_root: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """What the turn of a node owes in an upgrade.
+
+    Attributes:
+        target: the version that every node is to run, such as `9.1.0`.
+        install: the steps, in order. Each runs once for a node; none is ever ended by this program.
+        installed: a command line that succeeds if all that the steps install is on the host's disk, plugins
+            included. Then no step runs. None = nothing is known of the disk.
+        verify: command lines that succeed on a host that can install the target; asked before any change.
+        snapshot_younger_than: a finished snapshot that is younger has to exist; None = none is needed.
+        plugins: plugins that a node has to load with the target.
+    """
+
+    target: str
+    install: tuple[InstallStep, ...]
+    installed: str | None = None
+    verify: tuple[str, ...] = ()
+    snapshot_younger_than: Seconds | None = None
+    plugins: tuple[str, ...] = ()
+
+
+class InstallState(Enum):
+    """The state of an install step on a host. FOUND: all that the steps install was on its disk already."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FOUND = "found on disk"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallView:
+    """The install step that was begun last for a node on its host, by whichever process.
+
+    Attributes:
+        ticket: which step of which run, and its number of tries; see `RunInstall`.
+        state: `LOST`: its process is gone, and nothing says how it ended.
+        said: the last lines that it printed, and its exit code; bounded and free of secrets.
+    """
+
+    ticket: str
+    state: InstallState
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deprecation:
+    """What the cluster itself says would not work in the next major version."""
+
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeView:
+    """What a cluster shows of its fitness for an upgrade. Read before the first stop.
+
+    Attributes:
+        deprecations: the critical ones; `Unknown` where the version cannot list them.
+        snapshot_ended: when the youngest snapshot without a failed shard ended; None = there is none.
+        snapshot: its `repository/name`.
+        created: by index, the version that created it (`7.17.28`; since 8.11 only the major is known: `8`).
+            That of an archive is the version that restored it.
+        read_only: indices that are closed to writes for good.
+        settings: by node, the names of the settings that its own files set.
+    """
+
+    deprecations: Reading[tuple[Deprecation, ...]]
+    snapshot_ended: Reading[Instant | None]
+    snapshot: str = ""
+    created: Mapping[str, str] = field(default_factory=dict)
+    read_only: frozenset[str] = frozenset()
+    settings: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReadiness:
+    """Whether a host can install the target. Read before the first stop.
+
+    Attributes:
+        failed: what failed of the `verify` command lines: the line with its output, for people.
+        keystore_password: whether the node's keystore asks for a password at the start; None if not known.
+        free_bytes: free space where packages are unpacked (`/`, `/usr`, `/var`): the least of them.
+    """
+
+    failed: tuple[str, ...] = ()
+    keystore_password: bool | None = None
+    free_bytes: int | None = None
