@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from orchestrator.daemons import Daemons
@@ -27,6 +28,7 @@ from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, Ho
 
 _Hosts: TypeAlias = Mapping[NodeName, Reading[HostView]]
 _Gates: TypeAlias = Mapping[str, Reading[GateView]]
+_Readiness: TypeAlias = Mapping[NodeName, Reading[HostReadiness]]
 
 
 _DISAGREE_SECONDS: Final[Seconds] = 120.0
@@ -35,8 +37,6 @@ _HEED_SECONDS: Final[Seconds] = 0.25
 """Interval at which a slow reading checks whether it is still needed."""
 _GRACE_SECONDS: Final[Seconds] = 5.0
 """How long to wait for a reading in progress once it is no longer needed."""
-
-
 _READY_SECONDS: Final[Seconds] = 60.0
 """How long it is believed what a host said of its fitness for an upgrade."""
 
@@ -72,7 +72,7 @@ class Lookout:
         self._newest: tuple[str, int, Instant] | None = None
         self._before: Instant | None = None
         self._out_of_reach: dict[NodeName, Instant] = {}
-        self._readiness: tuple[Instant, Mapping[NodeName, Reading[HostReadiness]]] | None = None
+        self._readiness: tuple[Instant, _Readiness] | None = None
 
     def observe(
         self,
@@ -97,16 +97,17 @@ class Lookout:
         look, nodes = needed(state, hosts)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
         reboot = state.begun.policy.reboot
-        found = self._read(look - {Look.BULK}, nodes, unwanted, reboot=reboot)
+        ready = partial(self._ready, state, look, at)
+        found = self._read(look - {Look.BULK}, nodes, unwanted, ready, reboot=reboot)
         if found is None:
             return None
-        read, of_hosts, gates = found
+        read, of_hosts, gates, readiness = found
         read = self._not_older(read, at)
         return replace(
             read.seen(at),
             before=before,
             hosts=self._since(of_hosts, at, before),
-            readiness=self._ready(state, look, at),
+            readiness=readiness,
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
             gates=gates,
@@ -150,7 +151,7 @@ class Lookout:
 
     def _ready(
         self, state: RunState, look: Collection[Look], at: Instant
-    ) -> Mapping[NodeName, Reading[HostReadiness]]:
+    ) -> _Readiness:
         """Whether hosts can install the target: asked once a minute, but for those that did not answer."""
         upgrade = state.begun.policy.upgrade
         if upgrade is None or Look.UPGRADE not in look:
@@ -170,11 +171,12 @@ class Lookout:
         look: Collection[Look],
         nodes: Collection[NodeName],
         unwanted: Callable[[], bool],
+        ready: Callable[[], _Readiness],
         *,
         reboot: bool,
-    ) -> tuple[ClusterReadings, _Hosts, _Gates] | None:
+    ) -> tuple[ClusterReadings, _Hosts, _Gates, _Readiness] | None:
         if not look:
-            return ClusterReadings(), {}, {}  # finding an endpoint may take as long as a reading
+            return ClusterReadings(), {}, {}, {}  # finding an endpoint may take as long as a reading
         rights = Look.HOST_RIGHTS in look
 
         def hosts() -> _Hosts:
@@ -187,19 +189,19 @@ class Lookout:
 
         match self._order:
             case Order.CLUSTER_FIRST:
-                return self._cluster.observe(look), hosts(), gates()
+                return self._cluster.observe(look), hosts(), gates(), ready()
             case Order.HOSTS_FIRST:
                 read = hosts()
-                return self._cluster.observe(look), read, gates()
+                return self._cluster.observe(look), read, gates(), ready()
             case Order.AT_ONCE:
-                beside = Daemons(3, "reading")
+                beside = Daemons(4, "reading")
                 of_cluster = beside.submit(self._cluster.observe, look)
-                of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
-                parts: tuple[Future[Any], ...] = (of_cluster, of_hosts, of_gates)
+                of_hosts, of_gates, fitness = (beside.submit(one) for one in (hosts, gates, ready))
+                parts: tuple[Future[Any], ...] = (of_cluster, of_hosts, of_gates, fitness)
                 until: Instant | None = None
                 while wait(parts, _HEED_SECONDS).not_done:
                     if until is None and unwanted():
                         until = self._clock.now() + _GRACE_SECONDS
                     if until is not None and self._clock.now() >= until:
                         return None
-                return of_cluster.result(), of_hosts.result(), of_gates.result()
+                return of_cluster.result(), of_hosts.result(), of_gates.result(), fitness.result()

@@ -31,6 +31,9 @@ _FORGOTTEN: Seconds = 180.0
 _CHANGED: Seconds = 60.0
 """A shard of an index that was closed, opened or restored over may be red this long without being lost."""
 
+_ONE_READING: Seconds = 0.3
+"""Longer than the parts of one observation are apart."""
+
 _LEFT_DOWN: Seconds = 300.0
 """Far longer than hooks take. A node whose host answers has to be started within this time."""
 
@@ -79,8 +82,11 @@ def stop(world: World, node: SimNode) -> None:
 
 
 def _stopped_unseen(world: World, node: SimNode) -> bool:
-    """Whether a stop that could count as lost was carried out after the last reading."""
-    return node.stopped_late is not None and node.stopped_late >= world.last_read
+    """Whether a stop that could count as lost was carried out after its host was read last.
+
+    Of one observation the hosts may be read before the cluster.
+    """
+    return node.stopped_late is not None and node.stopped_late >= world.last_read - _ONE_READING
 
 
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:

@@ -1,0 +1,264 @@
+"""`orchestrate upgrade` on three real nodes under load, with indices that roll over.
+
+The packages of the lab lack the API that lists deprecations, so that predicate is disabled; without that an
+upgrade to another major version is held.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.lab.client import LabClient
+from orchestrator.lab.nodes import LabCluster
+from tests.integration.generations import Story, assert_settings, prepare, under_load
+from tests.integration.packages import Packages
+from tests.integration.restarting import Begun, events, held_by, orchestrate
+from tests.integration.test_generations import ROLES
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
+
+UNLISTED = ("--disable-predicate", "no_critical_deprecations")
+ROLLED = "rolled"
+
+
+@contextmanager
+def _lab(version: str) -> Iterator[LabCluster]:
+    with LabCluster.start(version=version, heap_mb=256) as lab:
+        yield lab
+
+
+def _packages(lab: LabCluster, version: str) -> Packages:
+    roles = {"node.roles": ROLES[version]} if version in ROLES else {}
+    return Packages(lab, version, settings=roles)
+
+
+def _asked(lab: LabCluster, what: Callable[[LabClient], Any]) -> Any:
+    client = lab.client
+    try:
+        return what(client)
+    finally:
+        client.close()
+
+
+def _versions(lab: LabCluster) -> dict[str, str]:
+    nodes = _asked(lab, lambda client: client.ask("GET", "/_nodes/_all/process"))["nodes"].values()
+    return {node["name"]: node["version"] for node in nodes}
+
+
+@contextmanager
+def _rollovers(lab: LabCluster, seconds: float = 20.0) -> Iterator[None]:
+    """A write alias that gets another index every so many seconds, as with index lifecycles."""
+    ended = threading.Event()
+    first = {"settings": {"number_of_shards": 1, "number_of_replicas": 1}, "aliases": {ROLLED: {}}}
+    exists = _asked(lab, lambda client: client.ask("GET", "/_cat/aliases?format=json"))
+    if ROLLED not in {each["alias"] for each in exists}:
+        _asked(lab, lambda client: client.ask("PUT", f"/{ROLLED}-000001", first))
+
+    def roll() -> None:
+        while not ended.wait(seconds):
+            try:
+                _asked(lab, lambda client: client.ask("POST", f"/{ROLLED}/_rollover", {}))
+            except Exception as failure:  # noqa: BLE001  (a node goes down beside it: the next one in 20 s)
+                sys.stderr.write(f"no rollover: {failure}\n")
+
+    thread = threading.Thread(target=roll, name="rollovers")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _finished(folder: Path, packages: Packages, story: Story, *words: str) -> None:
+    """Resume until it is done."""
+    code, lines = orchestrate(packages, folder, "resume", *words, playbook=packages.playbook(), seconds=600)
+    story.add(f"resume: exit {code}, {lines[-1].get('outcome')}: {lines[-1].get('message')}")
+    assert code == 0, "\n".join(map(str, lines[-8:]))
+
+
+def _begun(folder: Path, packages: Packages) -> Begun:
+    words = ("--to", packages.version, *UNLISTED)
+    return Begun(packages, folder, "upgrade", *words, playbook=packages.playbook())
+
+
+def plainly(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
+    """One run, undisturbed; a second one finds nothing to do."""
+    words = ("upgrade", "--to", packages.version, *UNLISTED)
+    code, lines = orchestrate(packages, folder, *words, playbook=packages.playbook(), seconds=600)
+    story.add(f"upgrade: exit {code}, {lines[-1].get('outcome')}")
+    assert code == 0, "\n".join(map(str, lines[-8:]))
+    before = lab.pids()
+    code, lines = orchestrate(packages, folder, *words, playbook=packages.playbook())
+    story.add(f"again: exit {code}, {lines[-1]}")
+    assert code == 0, lines[-1]
+    assert lab.pids() == before
+
+
+def killed(_lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
+    """SIGKILL at a random line of its output, three times, each resumed."""
+    dice = random.Random(packages.version)  # noqa: S311  (repeatable, and secret to nobody)
+    at = dice.randint(10, 90)
+    with _begun(folder, packages) as run:
+        run.wait_for(lambda _: len(run.lines()) >= at)
+    story.add(f"SIGKILL after {at} lines")
+    for _ in range(2):
+        at = dice.randint(5, 60)
+        with Begun(packages, folder, "resume", playbook=packages.playbook()) as run:
+            run.wait_for(lambda _, at=at: len(run.lines()) >= at)  # type: ignore[misc]  # binds the value
+        story.add(f"resumed, and SIGKILL after {at} lines")
+    _finished(folder, packages, story)
+
+
+def started_too_early(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
+    """Something else starts a node as soon as its installation has begun."""
+    with _begun(folder, packages) as run:
+        sent = run.wait_for(
+            lambda line: line["event"] == "action_sent" and line["action"]["verb"] == "install"
+        )
+        name = sent["action"]["node"]
+        subprocess.run(lab.nodectl("start", name), check=True, capture_output=True)  # noqa: S603  (the lab's)
+        code, lines = run.end(600)
+    again = [line["node"] for line in events(lines, "owed_again")]
+    story.add(f"{name} was started beside its installation; owed again: {again}; exit {code}")
+    assert code == 0, "\n".join(map(str, lines[-8:]))
+    assert name in again, "the process that came up beside the step upgraded nothing"
+
+
+def rescued(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
+    """After the last reading a new index has its only copy on the first node, which is started at once."""
+    words = ("--to", packages.version, *UNLISTED)
+    book = packages.playbook()
+    code, lines = orchestrate(packages, folder, "plan", *words, playbook=book)
+    assert code == 0, lines[-1]
+    (plan,) = events(lines, "plan")
+    name = plan["waves"][0]["nodes"][0]
+    race = {"moment": "stop", "node": name, "endpoint": lab.endpoints[0]}
+    soon = {**book, "deadlines": {**book["deadlines"], "hold": "10s"}}
+    code, lines = orchestrate(packages, folder, "upgrade", *words, playbook=soon, race=race, seconds=600)
+    shards = [line["shards"] for line in events(lines, "rescued")]
+    story.add(f"rescued {shards}: exit {code}, {lines[-1].get('message')}")
+    assert shards == [["[just-made][0]"]], "\n".join(map(str, lines[-8:]))
+    assert code != 0, "that node still needs the version"
+    assert "mixed versions" in str(lines[-1].get("message")), lines[-1]
+    _asked(lab, lambda client: client.ask("DELETE", "/just-made"))
+    _finished(folder, packages, story)
+
+
+def upgraded(
+    lab: LabCluster,
+    folder: Path,
+    version: str,
+    story: Story,
+    how: Callable[[LabCluster, Path, Packages, Story], None],
+) -> None:
+    """Under load and rollovers: every node ends on the version, each installed once to its end."""
+    folder.mkdir()
+    before = prepare(lab)
+    packages = _packages(lab, version)
+
+    def whole() -> None:
+        with _rollovers(lab):
+            how(lab, folder, packages, story)
+
+    under_load(lab, whole, story)
+    names = {node.name for node in lab.nodes}
+    assert _versions(lab) == dict.fromkeys(names, packages.version), str(story)
+    installs = packages.installs()
+    story.add(f"installs begun {dict(installs.begun)}, ended {dict(installs.ended)}")
+    assert installs.begun == installs.ended == dict.fromkeys(names, 1), str(story)
+    assert_settings(lab, before, story)
+
+
+WAYS: tuple[Callable[[LabCluster, Path, Packages, Story], None], ...] = (killed, started_too_early, rescued)
+
+
+@pytest.mark.parametrize(("older", "newer"), [("8.19.0", "9.1.0")])
+def test_three_nodes_are_upgraded_under_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str
+) -> None:
+    story = Story(f"{older} to {newer}")
+    with _lab(older) as lab:
+        upgraded(lab, tmp_path / newer, newer, story, plainly)
+    _print(capsys, story)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ("6.8.23", "7.17.28", "8.19.0", "9.1.0"),
+        ("opensearch-1.3.20", "opensearch-2.19.0", "opensearch-3.1.0", "opensearch-3.3.0"),
+    ],
+    ids=["Elasticsearch", "OpenSearch"],
+)
+def test_a_cluster_is_upgraded_from_major_to_major(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], versions: tuple[str, ...]
+) -> None:
+    """Old indices are reindexed between the majors; each upgrade is disturbed in another way."""
+    first, *others = versions
+    with _lab(first) as lab:
+        for version, way in zip(others, WAYS, strict=True):
+            story = Story(f"to {version}, {way.__name__}")
+            upgraded(lab, tmp_path / version, version, story, way)
+            story.add(f"reindexed: {_reindex_old(lab, version)}")
+            _print(capsys, story)
+
+
+def _reindex_old(lab: LabCluster, version: str) -> list[str]:
+    """Give every index of an older major version a successor of this one, with as many documents."""
+    major = version.rpartition("-")[2].partition(".")[0]
+    settings = _asked(lab, lambda client: client.ask("GET", "/_all/_settings?flat_settings=true&human=true"))
+    done = []
+    for name, found in settings.items():
+        created = str(found["settings"]["index.version.created_string"])
+        if created.partition(".")[0] != major:
+            _asked(lab, lambda client, name=name: _reindex(client, name))  # type: ignore[misc]  # binds it
+            done.append(f"{name} of {created}")
+    return done
+
+
+def _reindex(client: LabClient, name: str) -> None:
+    new = f"{name.removeprefix('.')}-again"
+    client.ask("POST", f"/{name}/_refresh")
+    body = {"source": {"index": name}, "dest": {"index": new}}
+    client.ask("POST", "/_reindex?wait_for_completion=true&refresh=true", body)
+    old, copied = (int(client.ask("GET", f"/{each}/_count")["count"]) for each in (name, new))
+    assert old == copied, (name, old, copied)
+    client.ask("DELETE", f"/{name}")
+
+
+def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> None:
+    """Made by 6.8, opened by 7.17, and not by 8."""
+    with _lab("6.8.23") as lab:
+        before = prepare(lab)
+        for node in lab.nodes:
+            lab.upgrade(node.name, "7.17.28")
+        lab.stop_nodes()
+        lab.start_nodes()
+        lab.wait_ready(status="green")
+        pids = lab.pids()
+        packages = _packages(lab, "8.19.0")
+        words = ("--to", "8.19.0", *UNLISTED)
+        code, lines = orchestrate(packages, tmp_path, "upgrade", *words, playbook=packages.playbook())
+        assert code == 3, lines[-1]
+        assert {name for name, _ in held_by(lines)} == {"indices_open_in_target"}, lines[-3:]
+        assert "people" in str(lines), lines[-3:]
+        assert lab.pids() == pids
+        assert packages.installs().begun == {}
+        assert_settings(lab, before, Story("6.8.23"))
+
+
+def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\n{story}")
