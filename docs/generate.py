@@ -126,6 +126,8 @@ _ALSO_WRITTEN: Final = """\
   original number is restored when all copies of the index are started.
 - A voting exclusion of the elected master, only with `master_step_down: true` and at least five voters. It
   is removed before the node's stop.
+- The upgrade mode of machine learning, `false` to `true` for a whole `upgrade`, where there is machine
+  learning (from Elasticsearch 6.7 on). The account needs `monitor_ml` and `manage_ml`.
 - `logger.orchestrate.settings-probe`, which nothing uses, is unset. This changes nothing; it shows, before
   the first change, that settings can be written.
 """

@@ -849,7 +849,8 @@ def finishing(situation: Situation) -> Decision:
     not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
     message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
-    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state), upgrade.mixed(situation))
+    upgraded = (upgrade.mixed(situation), upgrade.archived(situation))
+    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state), *upgraded)
     message = "; ".join(text for text in said if text)
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 

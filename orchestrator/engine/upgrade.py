@@ -15,6 +15,7 @@ from orchestrator.engine import limits
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import NodeProgress
 from orchestrator.model.action import HostAction, RunInstall
+from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import Node
 from orchestrator.model.due import numbers
 from orchestrator.model.event import Event
@@ -261,6 +262,14 @@ def _back(situation: Situation, node: NodeProgress) -> Node | None:
 
 def _steps_owed(node: NodeProgress) -> bool:
     return any(item.work is Work.INSTALL for item in node.owed)
+
+
+def archived(situation: Situation) -> str:
+    """Settings that the target does not know and archived, with what to do; empty if there are none."""
+    found = situation.seen.settings
+    if situation.policy.upgrade is None or isinstance(found, Unknown) or not found.archived:
+        return ""
+    return what_to_do(found.archived)
 
 
 def mixed(situation: Situation) -> str:

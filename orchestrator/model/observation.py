@@ -339,7 +339,7 @@ class Look(Enum):
     """What to read for the next decision: no more than the decision needs.
 
     HOST_RIGHTS checks the account's rights on each selected host, BULK the indices that a run merges, PACE
-    what limits handoff on Riak, UPGRADE the fitness for an upgrade.
+    what limits handoff on Riak, UPGRADE the fitness for an upgrade; MODES adds the upgrade mode to SETTINGS.
     """
 
     __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
@@ -356,9 +356,10 @@ class Look(Enum):
     GATES = auto()
     PACE = auto()
     UPGRADE = auto()
+    MODES = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES}
 """What a run reads before a stop. The indices that it merges are read separately."""
 
 
@@ -370,8 +371,7 @@ class Observation:
         at: when the reading *began*. Later changes may be missing.
         before: when the previous reading began; None for the first one of a process.
         hosts: by node; a host that was not requested is missing.
-        bulk: the indices that the run merges.
-        tuning: by node, each requested host compared with the profile; `gates`: by name, the requested ones.
+        tuning: by node, each host compared with the profile; `gates`: by name; `bulk`: the indices to merge.
         upgrade: the fitness of the cluster; `readiness`: that of each node's host.
     """
 

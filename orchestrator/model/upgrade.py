@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Reading, Seconds
+
+ML_UPGRADE_MODE: Final = "ml.upgrade_mode"
+"""The mode in which machine learning pauses its jobs for an upgrade (`POST _ml/set_upgrade_mode`).
+
+It is read, changed and restored as a persistent setting of the cluster, `true` or `false`; absent where the
+cluster has no machine learning.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class Preparation:
         connection, started = self.connection, self.started
         hosts = connection.ports.hosts(started.addresses)
         at, profile, upgrade = connection.process.now, started.policy.tune, started.policy.upgrade
-        upgrading = {Look.UPGRADE} if upgrade else set[Look]()
+        upgrading = {Look.UPGRADE, Look.MODES} if upgrade else set[Look]()
         return replace(
             connection.ports.cluster.observe({*look, *upgrading, *planned_too(started.policy)}).seen(at),
             readiness=hosts.readiness(started.nodes, upgrade) if upgrade else {},

@@ -149,9 +149,7 @@ class Lookout:
         nodes = to_tune(state)
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 
-    def _ready(
-        self, state: RunState, look: Collection[Look], at: Instant
-    ) -> _Readiness:
+    def _ready(self, state: RunState, look: Collection[Look], at: Instant) -> _Readiness:
         """Whether hosts can install the target: asked once a minute, but for those that did not answer."""
         upgrade = state.begun.policy.upgrade
         if upgrade is None or Look.UPGRADE not in look:
@@ -196,7 +194,8 @@ class Lookout:
             case Order.AT_ONCE:
                 beside = Daemons(4, "reading")
                 of_cluster = beside.submit(self._cluster.observe, look)
-                of_hosts, of_gates, fitness = (beside.submit(one) for one in (hosts, gates, ready))
+                of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
+                fitness = beside.submit(ready)
                 parts: tuple[Future[Any], ...] = (of_cluster, of_hosts, of_gates, fitness)
                 until: Instant | None = None
                 while wait(parts, _HEED_SECONDS).not_done:

@@ -42,6 +42,8 @@ POSTS: Final = BulkLoad(
     indices=numbered("posts", 2), documents=4000, shards=1, documents_per_request=200, document_words=10
 )
 MOST: Final = 5
+ROLES: Final = {"8.19.0": "master,data,ingest,remote_cluster_client"}
+"""The archive of 7.17 has no machine learning: the only node with a role is not to be stopped."""
 PLAYBOOK: Final[Mapping[str, Any]] = {
     "kind": "elasticsearch",
     "settle": {"consecutive": 2},

@@ -24,6 +24,7 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.generations import (
     PLAYBOOK,
+    ROLES,
     Nameless,
     Story,
     assert_settings,
@@ -63,8 +64,6 @@ UPGRADES = (
     ("opensearch-2.19.0", "opensearch-3.1.0"),
     ("opensearch-3.1.0", "opensearch-3.3.0"),
 )
-ROLES = {"8.19.0": "master,data,ingest,remote_cluster_client"}
-"""The archive of 7.17 has no machine learning: the only node with a role is not to be stopped."""
 
 
 @contextmanager

@@ -6,28 +6,45 @@ upgrade to another major version is held.
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.nodes import LabCluster
-from tests.integration.generations import Story, assert_settings, prepare, under_load
+from tests.integration import killing
+from tests.integration.generations import (
+    DATA,
+    ROLES,
+    Story,
+    assert_settings,
+    prepare,
+    settings_of,
+    under_load,
+)
+from tests.integration.killing import Seam, When
 from tests.integration.packages import Packages
 from tests.integration.restarting import Begun, events, held_by, orchestrate
-from tests.integration.test_generations import ROLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.fixtures_bastions import BastionOf
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
 
 UNLISTED = ("--disable-predicate", "no_critical_deprecations")
 ROLLED = "rolled"
+FEWEST_KILLS = 10
+"""An upgrade of three nodes has more than a hundred seams."""
 
 
 @contextmanager
@@ -107,12 +124,12 @@ def plainly(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> 
 def killed(_lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
     """SIGKILL at a random line of its output, three times, each resumed."""
     dice = random.Random(packages.version)  # noqa: S311  (repeatable, and secret to nobody)
-    at = dice.randint(10, 90)
+    at = dice.randint(8, 40)
     with _begun(folder, packages) as run:
         run.wait_for(lambda _: len(run.lines()) >= at)
     story.add(f"SIGKILL after {at} lines")
     for _ in range(2):
-        at = dice.randint(5, 60)
+        at = dice.randint(8, 24)
         with Begun(packages, folder, "resume", playbook=packages.playbook()) as run:
             run.wait_for(lambda _, at=at: len(run.lines()) >= at)  # type: ignore[misc]  # binds the value
         story.add(f"resumed, and SIGKILL after {at} lines")
@@ -163,6 +180,8 @@ def upgraded(
 ) -> None:
     """Under load and rollovers: every node ends on the version, each installed once to its end."""
     folder.mkdir()
+    for index in ("load", *(each.name for each in DATA)):
+        _asked(lab, lambda client, index=index: client.ask("DELETE", f"/{index}", accept=(404,)))  # type: ignore[misc]  # binds it
     before = prepare(lab)
     packages = _packages(lab, version)
 
@@ -223,17 +242,27 @@ def _reindex_old(lab: LabCluster, version: str) -> list[str]:
     for name, found in settings.items():
         created = str(found["settings"]["index.version.created_string"])
         if created.partition(".")[0] != major:
-            _asked(lab, lambda client, name=name: _reindex(client, name))  # type: ignore[misc]  # binds it
+            _asked(lab, lambda client, name=name: _reindex(client, name, major))  # type: ignore[misc]  # binds it
             done.append(f"{name} of {created}")
     return done
 
 
-def _reindex(client: LabClient, name: str) -> None:
-    new = f"{name.removeprefix('.')}-again"
+def _reindex(client: LabClient, name: str, major: str) -> None:
+    """With a scroll and bulk requests: the lab's packages have no module that reindexes."""
+    new = f"{name.removeprefix('.')}-in-{major}"
     client.ask("POST", f"/{name}/_refresh")
-    body = {"source": {"index": name}, "dest": {"index": new}}
-    client.ask("POST", "/_reindex?wait_for_completion=true&refresh=true", body)
-    old, copied = (int(client.ask("GET", f"/{each}/_count")["count"]) for each in (name, new))
+    page = client.ask("POST", f"/{name}/_search?scroll=1m", {"size": 2000, "sort": ["_doc"]})
+    while page["hits"]["hits"]:
+        lines: list[str] = []
+        for hit in page["hits"]["hits"]:
+            lines += (json.dumps({"index": {"_id": hit["_id"]}}), json.dumps(hit["_source"]))
+        answer = client.ask("POST", f"/{new}/_bulk", "\n".join(lines) + "\n", seconds=60)
+        assert answer["errors"] is False, str(answer)[:500]
+        page = client.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})
+    client.ask("POST", f"/{new}/_refresh", accept=(404,))
+    old, copied = (
+        client.ask("GET", f"/{each}/_count", accept=(404,)).get("count", 0) for each in (name, new)
+    )
     assert old == copied, (name, old, copied)
     client.ask("DELETE", f"/{name}")
 
@@ -241,12 +270,13 @@ def _reindex(client: LabClient, name: str) -> None:
 def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> None:
     """Made by 6.8, opened by 7.17, and not by 8."""
     with _lab("6.8.23") as lab:
-        before = prepare(lab)
+        prepare(lab)
         for node in lab.nodes:
             lab.upgrade(node.name, "7.17.28")
         lab.stop_nodes()
         lab.start_nodes()
         lab.wait_ready(status="green")
+        before = _asked(lab, settings_of)
         pids = lab.pids()
         packages = _packages(lab, "8.19.0")
         words = ("--to", "8.19.0", *UNLISTED)
@@ -257,6 +287,33 @@ def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> Non
         assert lab.pids() == pids
         assert packages.installs().begun == {}
         assert_settings(lab, before, Story("6.8.23"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seams", [count(3), repeat(9)], ids=["each next seam", "the ninth seam of each"])
+def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf, seams: Iterator[int]) -> None:
+    """SIGKILL, and resumed by a process that is killed too, until one comes to the end."""
+    with _lab("opensearch-2.19.0") as lab:
+        before = killing.prepare(lab)
+        packages = _packages(lab, "opensearch-3.1.0")
+        book = {**killing.PLAYBOOK, "upgrade": packages.upgrade()}
+        bastion = bastion_of(packages, playbook=book, together="never")
+        words = ("--cluster", str(bastion.file), "--yes", "--to", packages.version)
+        code = bastion.orchestrate("upgrade", *words, seam=Seam(when=When.ANY, number=2))
+        kills = 0
+        for number in seams:
+            if code == 0:
+                break
+            assert code == killing.KILLED, bastion.story()
+            kills += 1
+            code = bastion.orchestrate("resume", "--yes", seam=Seam(when=When.ANY, number=number))
+        assert kills > FEWEST_KILLS, bastion.story()
+        killing.assert_restarted_once(lab, before, bastion.story())
+        names = {node.name for node in lab.nodes}
+        assert _versions(lab) == dict.fromkeys(names, packages.version)
+        installs = packages.installs()
+        assert installs.begun == installs.ended == dict.fromkeys(names, 1), bastion.story()
 
 
 def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from orchestrator.engine import admit, changes, fold, node, recover, run, tuning, waves
+from orchestrator.engine import admit, changes, fold, node, recover, run, sight, succession, tuning, waves
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
@@ -587,7 +587,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="takes a lost stop for one not done",
         says="a stop whose connection was lost is forgotten at once",
-        swaps=(Swap(owner=node, name="_doubt_is_open", by=always(answer=False)),),
+        swaps=(Swap(owner=sight, name="_doubt_is_open", by=always(answer=False)),),
         scenario=a_stop_is_done_late,
     ),
     Defect(
@@ -629,13 +629,13 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="resumes without its debts",
         says="what was changed before the kill is not put back",
-        swaps=(Swap(owner=fold, name="_in_doubt", by=_forgetting_debts),),
+        swaps=(Swap(owner=succession, name="_in_doubt", by=_forgetting_debts),),
     ),
     Defect(
         name="resumes without its nodes",
         says="a node in the middle of its stop counts as untouched",
         seed=248,
-        swaps=(Swap(owner=fold, name="_in_doubt", by=_forgetting_nodes),),
+        swaps=(Swap(owner=succession, name="_in_doubt", by=_forgetting_nodes),),
     ),
     Defect(
         name="tunes nothing",

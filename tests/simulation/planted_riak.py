@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.engine import changes, fold, node, run
+from orchestrator.engine import changes, fold, node, run, succession
 from orchestrator.engine.kinds import kind
 from orchestrator.engine.node import Turn
 from orchestrator.engine.sight import Sight
@@ -204,7 +204,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         name="resumes without what was starting",
         says="a node that was told to start when the run was killed counts as done",
         swaps=(
-            Swap(owner=fold, name="_in_doubt", by=_forgetting_what_starts),
+            Swap(owner=succession, name="_in_doubt", by=_forgetting_what_starts),
             _without(*ABOUT_ABSENCE),
         ),
         scenario=a_node_that_starts_when_the_run_is_killed,

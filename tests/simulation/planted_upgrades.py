@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from orchestrator.engine import fold, limits, node, upgrade
+from orchestrator.engine import fold, limits, node, succession, upgrade
 from orchestrator.engine.fold import replay
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.node import Move
@@ -389,13 +389,13 @@ UPGRADES: Final[tuple[Defect, ...]] = (
     Defect(
         name="forgets the step of a killed program",
         says="a resumed run begins a step that runs again",
-        swaps=(Swap(owner=fold, name="_installing_again", by=always(None)),),
+        swaps=(Swap(owner=succession, name="_installing_again", by=always(None)),),
         scenario=killed_in_a_step,
     ),
     Defect(
         name="counts a step's limit through a kill",
         says="the time in which no program watched counts against the step",
-        swaps=(Swap(owner=fold, name="_installing_again", by=_with_its_first_limit),),
+        swaps=(Swap(owner=succession, name="_installing_again", by=_with_its_first_limit),),
         scenario=killed_in_a_long_step,
     ),
     Defect(

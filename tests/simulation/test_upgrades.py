@@ -11,15 +11,17 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import RunInstall, StartNode, StopNode, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import WaveStarted
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, killed, lives, plan_of, play, run
+from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
 from tests.simulation.upgrading import TARGET, upgrading
 
@@ -239,3 +241,58 @@ def test_plugins_are_planned_and_loaded_with_the_target() -> None:
     simulation, state = run(cluster(3), wanted=wanted)
     assert state.outcome is Outcome.DONE, state.message
     assert {node.version for node in simulation.world.nodes.values()} == {TARGET}
+
+
+def _with_machine_learning(mode: str = "false") -> World:
+    world = cluster(3)
+    world.persistent[ML_UPGRADE_MODE] = mode
+    return world
+
+
+def _modes(world: World) -> list[str]:
+    """The values that it was given, in order."""
+    said = f"{ML_UPGRADE_MODE} (persistent) = "
+    return [what.removeprefix(said) for _, what in world.story if what.startswith(said)]
+
+
+def test_machine_learning_pauses_for_the_upgrade() -> None:
+    simulation, state = run(_with_machine_learning(), wanted=upgrading())
+    _upgraded(simulation, state)
+    assert _modes(simulation.world) == ["true", "false"]
+
+
+def test_a_pause_of_others_stays() -> None:
+    simulation, state = run(_with_machine_learning("true"), wanted=upgrading())
+    _upgraded(simulation, state)
+    assert (_modes(simulation.world), simulation.world.persistent[ML_UPGRADE_MODE]) == ([], "true")
+
+
+def test_a_restart_does_not_pause_it() -> None:
+    simulation, state = run(_with_machine_learning(), wanted=policy())
+    assert state.outcome is Outcome.DONE
+    assert _modes(simulation.world) == []
+
+
+def test_killed_at_every_point_machine_learning_is_restored() -> None:
+    at = 1
+    while True:
+        simulation = Simulation(_with_machine_learning())
+        state = simulation.begin(upgrading())
+        simulation.seams.crash_at = len(simulation.seams.passed) + at
+        if not killed(simulation, state):
+            break
+        simulation.world.agenda.advance(5.0)
+        state = play(simulation, simulation.restore())
+        assert simulation.world.persistent[ML_UPGRADE_MODE] == "false", (at, state.message)
+        at += 3
+    assert at > 50
+
+
+def test_settings_that_the_target_archived_are_named_at_the_end() -> None:
+    archived = mishaps.SettingMeddled(level=Level.PERSISTENT, key="archived.tribe.name", value="x")
+    simulation, state = run(
+        cluster(3), plan=[Mishap(what=archived, verb="start", after=1.0)], wanted=upgrading()
+    )
+    _upgraded(simulation, state)
+    assert "archived.tribe.name" in state.message
+    assert '"persistent": {"archived.*": null}' in state.message

@@ -9,7 +9,7 @@ from random import Random
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Policy, Selection
-from orchestrator.model.upgrade import InstallStep, Upgrade
+from orchestrator.model.upgrade import ML_UPGRADE_MODE, InstallStep, Upgrade
 from orchestrator.simulation.mishaps import Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
@@ -52,11 +52,13 @@ def by_chance(seed: int) -> tuple[Upgrade | None, tuple[Trip, ...]]:
 
 
 def disks_by_chance(world: World, seed: int, *, fails: bool) -> None:
-    """How long steps take, and which of them fail once, if any may."""
+    """How long steps take, which of them fail once, if any may, and whether it has machine learning."""
     dice = Random(f"disks {seed}")  # noqa: S311  (repeatable, and secret to nobody)
     for node in world.nodes.values():
         node.disk.seconds = dice.choice((3.0, 20.0, 60.0))
         node.disk.fails = int(fails and dice.random() < 0.05)
+    if dice.random() < 0.5:
+        world.persistent[ML_UPGRADE_MODE] = dice.choice(("false", "false", "true"))
 
 
 def unchanged(plan: Iterable[Mishap]) -> tuple[Mishap, ...]:

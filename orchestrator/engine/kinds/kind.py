@@ -94,7 +94,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     missed=lambda _state, _view, _settings, _now: None,
     shortfall=lambda _state: "",
     usual=lambda _view, _policy, _settings: PUBLISHED,
-    reads_too=lambda _state: frozenset(),
+    reads_too=settings.reads_too,
     folded=lambda found, _rules, _question: found,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -30,6 +31,7 @@ from orchestrator.model.action import (
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions
@@ -64,6 +66,9 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
         case ProbeSettings():
             body: Any = {"persistent": {PROBE_KEY: None} if dialect.null_resets else {OLD_PROBE_KEY: "1"}}
             return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
+        case WriteSettings(changes=(SettingChange(key=key, wanted=wanted),)) if key == ML_UPGRADE_MODE:
+            enabled = {"enabled": str(wanted), "timeout": calls.seconds(UPDATE_SECONDS)}
+            return Request(method="POST", path="/_ml/set_upgrade_mode", params=enabled, silence=silence)
         case WriteSettings(changes=changes):
             body = settings_body(changes)
             return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
@@ -154,8 +159,8 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     dialect = client.dialect_to_write()
     if isinstance(dialect, Fault):
         return Refused(reason=dialect.reason, passes=dialect.passes)
-    if isinstance(action, WriteSettings) and not action.changes:
-        return Done()  # the server refuses an empty update
+    if isinstance(action, WriteSettings):
+        return _write(client, dialect, action)
     if isinstance(action, RetryFailed) and not dialect.retry_failed:
         return Done(output="before 5.0 the cluster tries failed copies again by itself")
     if isinstance(action, ProbeSettings):
@@ -171,6 +176,29 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     if isinstance(action, SetIndexSettings) and not action.wanted:
         return Done()  # as above
     return outcome_of(action, client.write(request_for(action, dialect)))
+
+
+def requests_for(action: IndexAction, dialect: Dialect) -> tuple[Request, ...]:
+    """All requests for this action, in order: a mode that is no setting has a request of its own."""
+    return tuple(request_for(part, dialect) for part in _parts(action))
+
+
+def _parts(action: IndexAction) -> tuple[IndexAction, ...]:
+    if not isinstance(action, WriteSettings):
+        return (action,)
+    modes = tuple(change for change in action.changes if change.key == ML_UPGRADE_MODE)
+    others = tuple(change for change in action.changes if change not in modes)
+    alone = (replace(action, changes=(mode,)) for mode in modes)
+    return (*alone, *((replace(action, changes=others),) if others else ()))
+
+
+def _write(client: ElasticsearchClient, dialect: Dialect, action: WriteSettings) -> ActionResult:
+    """Write the mode first. If one is written and the next refused, only a reading shows which."""
+    for written, part in enumerate(_parts(action)):
+        result = outcome_of(part, client.write(request_for(part, dialect)))
+        if not isinstance(result, Done):
+            return InDoubt(reason=result.reason) if written else result
+    return Done()  # also of an empty update, which the server would refuse
 
 
 def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:

@@ -351,6 +351,11 @@ def deprecations(dialect: Dialect) -> Request:
     return get(f"/{dialect.deprecations}", silence=_UPGRADE_SECONDS)
 
 
+def ml_info() -> Request:
+    """The facts of machine learning, its upgrade mode among them."""
+    return get("/_ml/info", params={"filter_path": "upgrade_mode"}, silence=_UPGRADE_SECONDS)
+
+
 def repositories(dialect: Dialect, limits: Limits) -> Request:
     """The names of the snapshot repositories."""
     wait = {dialect.master_timeout: seconds(limits.elected_master)}

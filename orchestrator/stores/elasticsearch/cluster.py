@@ -14,7 +14,7 @@ from orchestrator.model.resolution import Resolution
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
-from orchestrator.stores.elasticsearch.act import perform, request_for
+from orchestrator.stores.elasticsearch.act import perform, requests_for
 from orchestrator.stores.elasticsearch.bulk import BulkReader
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import NEWEST
@@ -67,7 +67,8 @@ class ElasticsearchCluster:
         if isinstance(action, ForceHandoff):
             return f"({_NOT_OURS})"
         dialect = self._client.dialect()
-        return str(request_for(action, NEWEST if isinstance(dialect, Fault) else dialect))
+        spoken = NEWEST if isinstance(dialect, Fault) else dialect
+        return "; then ".join(map(str, requests_for(action, spoken)))
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
         """Long-poll: True once the condition seems to hold, False after a time-out or a lost connection."""

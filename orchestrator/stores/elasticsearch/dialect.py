@@ -100,6 +100,7 @@ class Dialect:
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
         deprecations: The API that lists what the next major version no longer takes: below `_xpack` before
             7.0; `none` before 5.0 and on OpenSearch.
+        ml_mode: Whether machine learning has an upgrade mode (6.7); not on OpenSearch.
         snapshot_pages: Whether the youngest snapshots can be listed alone (7.16). Before, all are listed.
     """
 
@@ -131,6 +132,7 @@ class Dialect:
     lease_in_alias: bool = True
     sequence_numbers: bool = True
     deprecations: str = "_migration/deprecations"
+    ml_mode: bool = True
     snapshot_pages: bool = True
 
 
@@ -144,7 +146,7 @@ _ES_7_8: Final = replace(_ES_7_16, snapshot_pages=False)
 _ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH)
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
-_ES_6: Final = replace(
+_ES_6_7: Final = replace(
     _ES_7,
     family="Elasticsearch 6",
     voting=VotingExclusions.NONE,
@@ -152,6 +154,7 @@ _ES_6: Final = replace(
     cluster_uuid=ClusterUuid.METADATA,
     deprecations="_xpack/migration/deprecations",
 )
+_ES_6: Final = replace(_ES_6_7, ml_mode=False)
 _ES_5: Final = replace(_ES_6, family="Elasticsearch 5", lease_pattern="template", sequence_numbers=False)
 _ES_2_3: Final = replace(
     _ES_5,
@@ -198,6 +201,7 @@ _OS_2_7: Final = Dialect(
     master_timeout="cluster_manager_timeout",
     roles_in_state=False,
     deprecations=NONE,
+    ml_mode=False,
     snapshot_pages=False,
 )
 _OS_2: Final = replace(_OS_2_7, merge_task=False)
@@ -214,6 +218,7 @@ FAMILIES: Final[dict[str, tuple[tuple[tuple[int, int], Dialect], ...]]] = {
         ((7, 7), _ES_7_7),
         ((7, 6), _ES_7_6),
         ((7, 0), _ES_7),
+        ((6, 7), _ES_6_7),
         ((6, 0), _ES_6),
         ((5, 0), _ES_5),
         ((2, 3), _ES_2_3),

@@ -9,6 +9,7 @@
 | ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
 | DISKS | 1 beside SETTINGS, else 2 |
 | UPGRADE | 4, and 1 for each snapshot repository |
+| MODES | 1 beside SETTINGS |
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     with_largest_rate,
 )
 from orchestrator.stores.elasticsearch.request import Request
-from orchestrator.stores.elasticsearch.upgrade import read_upgrade
+from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
 
 class Observer:
@@ -105,7 +106,10 @@ class Observer:
             cluster, snapshots = self._cluster(dialect, with_snapshots=beside and Look.ACTIVITY in look)
             found = replace(found, cluster=cluster)
         if Look.SETTINGS in look:
-            found = replace(found, settings=self._settings(dialect))
+            settings = self._settings(dialect)
+            if Look.MODES in look and not isinstance(settings, Unknown):
+                settings = with_modes(self._client, dialect, settings)
+            found = replace(found, settings=settings)
         if Look.RECOVERIES in look:
             found = replace(found, recoveries=self._recoveries(dialect, restarted))
         if Look.ACTIVITY in look:

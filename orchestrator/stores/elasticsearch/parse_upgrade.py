@@ -80,6 +80,13 @@ def _message(one: Any, part: str) -> str:
     return flat if len(flat) <= _LONGEST_MESSAGE else f"{flat[:_LONGEST_MESSAGE]}…"
 
 
+def parse_upgrade_mode(body: Any) -> Reading[str]:
+    """`true` or `false`, as a setting has it."""
+    return reading(
+        "machine learning", lambda: str(truth(within(body, "upgrade_mode"), "upgrade_mode")).lower()
+    )
+
+
 def parse_repositories(body: Any) -> Reading[tuple[str, ...]]:
     """The names of the snapshot repositories."""
     return reading("snapshot repositories", lambda: tuple(sorted(mapping(body, "the answer"))))

@@ -6,11 +6,13 @@ can say so; otherwise the whole reading.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
+from orchestrator.model.observation import SettingsView
 from orchestrator.model.reading import Instant, Reading, Unknown
-from orchestrator.model.upgrade import Deprecation, UpgradeView
+from orchestrator.model.upgrade import ML_UPGRADE_MODE, Deprecation, UpgradeView
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import NONE, Dialect
@@ -20,12 +22,17 @@ from orchestrator.stores.elasticsearch.parse_upgrade import (
     parse_deprecations,
     parse_node_settings,
     parse_repositories,
+    parse_upgrade_mode,
     parse_youngest,
 )
 from orchestrator.stores.elasticsearch.request import Request
 
 _NO_SUCH_API: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 """The answers of a server without X-Pack to a path of X-Pack (seen on 5.6, 6.8, 7.17, 8.19 and 9.1)."""
+
+
+_NOT_LICENSED: Final = "non-compliant"
+"""In the answer of a cluster whose licence has no machine learning (`LicenseUtils` of Elasticsearch)."""
 
 
 def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> Reading[UpgradeView]:
@@ -48,6 +55,30 @@ def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> Reading[Upgra
         read_only=frozenset(name for name, (_, read_only) in created.items() if read_only),
         settings=settings,
     )
+
+
+def with_modes(
+    client: ElasticsearchClient, dialect: Dialect, settings: SettingsView
+) -> Reading[SettingsView]:
+    """The settings with the upgrade mode of machine learning; without it where the cluster has none."""
+    if not dialect.ml_mode:
+        return settings
+    outcome = client.read(calls.ml_info())
+    if isinstance(outcome, Fault):
+        if outcome.status in _NO_SUCH_API or _NOT_LICENSED in outcome.reason:
+            return settings
+        needed = (
+            " (the account needs `monitor_ml` and `manage_ml`)"
+            if outcome.status == HTTPStatus.FORBIDDEN
+            else ""
+        )
+        return Unknown(
+            reason=f"the upgrade mode of machine learning: {outcome.reason}{needed}", passes=outcome.passes
+        )
+    mode = parse_upgrade_mode(outcome.body)
+    if isinstance(mode, Unknown):
+        return mode
+    return replace(settings, persistent={**settings.persistent, ML_UPGRADE_MODE: mode})
 
 
 def _body(client: ElasticsearchClient, request: Request) -> tuple[Any] | Unknown:

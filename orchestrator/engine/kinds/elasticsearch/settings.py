@@ -14,9 +14,10 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.allocation import withheld
 from orchestrator.model.cluster import Zone
-from orchestrator.model.observation import Level, SettingsView, SettingValue
+from orchestrator.model.observation import Level, Look, SettingsView, SettingValue
 from orchestrator.model.policy import Awareness, Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 
 REBALANCE: Final = "cluster.routing.rebalance.enable"
 AWARENESS: Final = "cluster.routing.allocation.awareness.attributes"
@@ -112,7 +113,10 @@ def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
 
 
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """Recovery limits raised for the run, never lowered, and rebalancing disabled."""
+    """Recovery limits raised for the run, never lowered, and rebalancing disabled.
+
+    In an upgrade, machine learning pauses too: its jobs would fail and be tried again at every stop.
+    """
     limits = policy.recovery_limits
     changes: list[SettingChange] = []
     counts = (
@@ -135,7 +139,15 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     has_it = settings.resets or _has(settings, REBALANCE)
     if rebalance is not None and has_it and settings.effective(REBALANCE) != rebalance:
         changes += _change(settings, REBALANCE, rebalance)
+    if policy.upgrade is not None and settings.at(Level.PERSISTENT, ML_UPGRADE_MODE) == "false":
+        changes += _change(settings, ML_UPGRADE_MODE, "true")
     return tuple(changes)
+
+
+def reads_too(state: RunState) -> frozenset[Look]:
+    """The mode of machine learning, in an upgrade and as long as it is to be restored."""
+    left = (Level.PERSISTENT, ML_UPGRADE_MODE) in state.unrestored.settings
+    return frozenset({Look.MODES}) if left or state.begun.policy.upgrade is not None else frozenset()
 
 
 def _has(settings: SettingsView, key: str) -> bool:
