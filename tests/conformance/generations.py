@@ -67,6 +67,15 @@ class Generation:
         return self.server.before(2)
 
     @property
+    def shuffles(self) -> bool:
+        """Whether chance says which of two copies without a node gets the next free one.
+
+        The server shuffles them before it allocates. From 5.0 a replica that was never anywhere is not
+        looked for on disks, and so comes first.
+        """
+        return self.server.before(5)
+
+    @property
     def document(self) -> str:
         """The path of a new document below its index: documents have a type before 7."""
         return "doc" if self.server.before(7) else "_doc"

@@ -38,6 +38,12 @@ _RESTLESS: Final[Seconds] = 50.0
 _TASK_RESULTS: Final = ".tasks"
 _FEW: Final = 5
 _MERGE_POLL: Final[Seconds] = 0.5
+_UNMERGED: Final = {
+    "index.merge.policy.segments_per_tier": 50,
+    "index.merge.policy.max_merge_at_once": 50,
+}
+"""With fewer segments than both, no copy merges by itself. With only the first, ten small segments may become
+one, on one copy and not on the other (seen on 1.7.6)."""
 
 
 class RestlessError(AssertionError):
@@ -146,8 +152,17 @@ def shot_of_loaded(stage: Stage, indices: Sequence[Wanted]) -> Shot:
     return told
 
 
-def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Collection[str] = ()) -> Shot:
-    """What two stages must agree on; where an index made meanwhile goes is for the balancer to say."""
+def shot(
+    read: ClusterReadings,
+    indices: Collection[str],
+    *,
+    made_meanwhile: Collection[str] = (),
+    reasons: bool = True,
+) -> Shot:
+    """What two stages must agree on; where an index made meanwhile goes is for the balancer to say.
+
+    `reasons`: why copies are unassigned, too.
+    """
     cluster, settings, health = read.cluster, read.settings, read.health
     if not isinstance(cluster, ClusterView) or cluster.master is None:
         return {"master": "none"}
@@ -165,7 +180,9 @@ def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Col
     for index in sorted(cluster.indices, key=lambda index: index.name):
         if index.name in indices or index.name in made_meanwhile:
             copies = [copy for copy in cluster.copies if copy.shard.index == index.name]
-            told[index.name] = "; ".join(sorted(_copy(copy, index.name in indices) for copy in copies))
+            told[index.name] = "; ".join(
+                sorted(_copy(copy, index.name in indices, reasons) for copy in copies)
+            )
             told[f"{index.name} as made"] = _index(index)
     return told
 
@@ -183,8 +200,9 @@ def _flat(settings: SettingsView, level: Level) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(layer.items()))
 
 
-def _copy(copy: ShardCopy, where: bool) -> str:  # noqa: FBT001  (private, and read at its only call)
-    state = copy.unassigned_reason if copy.state is CopyState.UNASSIGNED else copy.state.value
+def _copy(copy: ShardCopy, where: bool, reasons: bool) -> str:  # noqa: FBT001  (private, and read at its only call)
+    unassigned = copy.state is CopyState.UNASSIGNED
+    state = copy.unassigned_reason if unassigned and reasons else copy.state.value
     place = "-" if copy.node is None else copy.node if where else "somewhere"
     return f"{'primary' if copy.primary else 'replica'} {place} {state}"
 
@@ -249,7 +267,7 @@ class RealStage:
         return {FLAGS[enable].replace("cluster.", "index.", 1): "true"}
 
     def _load(self, index: str) -> None:
-        settings = {"index.refresh_interval": "-1", "index.merge.policy.segments_per_tier": 50}
+        settings = {"index.refresh_interval": "-1", **_UNMERGED}
         self._ask("PUT", f"/{index}/_settings", settings)
         self._lab.wait_ready(status="green")
         for number in range(2 * _FEW):
@@ -272,7 +290,7 @@ class RealStage:
     def read(self) -> ClusterReadings:
         try:
             late = self.generation.reroutes_late
-            return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep, late=late)
+            return at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep, late=late)
         except RestlessError as error:
             raise RestlessError(f"{error}\n{self._at_work()}") from None
 
@@ -291,24 +309,32 @@ class RealStage:
         return "\n".join(told)
 
 
-def _at_rest(
+def at_rest(
     observe: Callable[[], ClusterReadings],
     *,
     now: Callable[[], Instant],
     wait: Callable[[Seconds], None],
     late: bool = False,
 ) -> ClusterReadings:
-    began = still_since = now()
-    last = observe()
-    while now() - still_since < _long_enough(last, late=late):
+    """What is read once nothing has moved for long enough.
+
+    A reading may itself take seconds, since health waits for a master. So it takes a second one, equal to the
+    first, and the time counts between their ends: each reads the copies last.
+
+    Raises:
+        RestlessError: something moves for too long.
+    """
+    began = now()
+    last, still_since = observe(), now()
+    while now() - began <= _RESTLESS:
         wait(0.3)
         read = observe()
         if _restless(read) or _moved(last, read):
             still_since = now()
         last = read
-        if now() - began > _RESTLESS:
-            raise RestlessError(f"the cluster does not come to rest: {read}")
-    return last
+        if now() - still_since >= _long_enough(read, late=late):
+            return read
+    raise RestlessError(f"the cluster does not come to rest: {last}")
 
 
 def _long_enough(read: ClusterReadings, *, late: bool) -> Seconds:
@@ -376,7 +402,7 @@ class SimulatedStage:
 
     def read(self) -> ClusterReadings:
         agenda = self._world.agenda
-        return _at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
+        return at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
 
 
 def build(world: World, read: ClusterReadings, indices: Sequence[Wanted]) -> None:

@@ -40,11 +40,12 @@ def play(scene: Scene, stage: Stage) -> list[tuple[str, Shot]]:
     names = {index.name for index in scene.indices}
     nothing_is_rebalanced(stage)
 
+    reasons = not (stage.generation.shuffles and scene.crowded)
     where = scene.placed and (stage.generation.by_operations or not scene.behind)
 
     def taken() -> Shot:
         placed = names if where else set()
-        told = shot(stage.read(), placed, made_meanwhile=(MADE, *(names - placed)))
+        told = shot(stage.read(), placed, made_meanwhile=(MADE, *(names - placed)), reasons=reasons)
         return {**told, **shot_of_loaded(stage, scene.indices)}
 
     return [("at first", taken()), *((title, taken()) for title in scene.play(stage))]
