@@ -246,7 +246,9 @@ class OptimisticWorld:
 
 def merged(index: BulkIndex, max_segments: int) -> BulkIndex:
     """The index with no copy of more segments than that."""
-    copies = tuple(replace(copy, segments=min(copy.segments, max_segments)) for copy in index.copies)
+    copies = tuple(
+        replace(copy, searched=min(copy.searched, max_segments), committed=None) for copy in index.copies
+    )
     return replace(index, copies=copies)
 
 

@@ -78,17 +78,25 @@ class CopySegments:
     """The segments of one started copy.
 
     Attributes:
-        segments: number of searchable segments.
+        searched: number of searchable segments.
         bytes: size of these segments on disk.
         largest_bytes: size of the largest of them.
+        committed: segments of the last commit, where a flush may lose a merge (before Elasticsearch 1.6);
+            None elsewhere.
     """
 
     shard: ShardId
     node: NodeName
     primary: bool
-    segments: int
+    searched: int
     bytes: int
     largest_bytes: int
+    committed: int | None = None
+
+    @property
+    def segments(self) -> int:
+        """The number that counts: a restarted node has the segments of the last commit again."""
+        return max(self.searched, self.committed or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ from orchestrator.runs.simulated_ports import (
     SimulatedPorts,
     empty_state,
     give_back,
+    simulated_cluster,
 )
 from orchestrator.runs.takeover import claim, new_run, release, repair
 from orchestrator.runs.unfinished import PastRun, past_run_of, restoration, resumption
@@ -45,7 +46,6 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import turns
 from orchestrator.simulation.beginning import do_without, note_what_is, start_of
-from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.hosts import SimulatedHosts
@@ -101,7 +101,7 @@ class Simulation:
         self.seams = Seams()
         self.fate = fate or Fate(world, plan=plan, trips=trips)
         self.clock = SimulatedClock(world=world, fate=self.fate, ahead=self.fate.clock_ahead)
-        self.cluster = SimulatedCluster(world=world, fate=self.fate, seams=self.seams)
+        self.cluster = simulated_cluster(world, self.fate, self.seams)
         self.hosts = SimulatedHosts(world=world, fate=self.fate, seams=self.seams)
         self.gates = SimulatedGates(world=world)
         self.listener = SimulatedListener(

@@ -37,14 +37,31 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Terms
+from orchestrator.simulation import views
+from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.mishaps import Seams
 from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
+from orchestrator.stores.elasticsearch.dialect import STATE, family_of
 
 if TYPE_CHECKING:
     from orchestrator.runs.simulated import Simulation
 
 _SPARE: Final[list[Engine]] = []
+
+
+def simulated_cluster(world: World, fate: Fate, seams: Seams) -> SimulatedCluster:
+    """The port of a simulated cluster, which reads snapshots by the program's table of versions."""
+
+    def reads_state_for_snapshots() -> bool:
+        view = views.cluster(world)
+        dialect = family_of(view.distribution, view.version)
+        return dialect is None or dialect.snapshot_call == STATE
+
+    return SimulatedCluster(
+        world=world, fate=fate, seams=seams, reads_state_for_snapshots=reads_state_for_snapshots
+    )
 
 
 def empty_state() -> Engine:

@@ -52,9 +52,10 @@ def _index(world: World, index: SimIndex) -> BulkIndex:
                     shard=shard.id,
                     node=copy.node,
                     primary=copy.primary,
-                    segments=count,
+                    searched=count,
                     bytes=shard.size,
                     largest_bytes=segments.largest(shard.size, count),
+                    committed=None if world.ways.keeps_merges else segments.committed(shard, copy.node),
                 )
             )
     told = world.forced.task_list

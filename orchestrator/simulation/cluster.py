@@ -71,6 +71,8 @@ class SimulatedCluster:
         sent: every verb that was sent, for the tests.
         avoided: nodes to which the program sends nothing.
         process: which process of the program this is, of several on one world.
+        reads_state_for_snapshots: whether the program looks for snapshots in the cluster state. Otherwise it
+            reads their status, which lists them on every version.
     """
 
     world: World
@@ -79,6 +81,7 @@ class SimulatedCluster:
     sent: list[ClusterAction] = field(default_factory=list)
     avoided: frozenset[NodeName] = frozenset()
     process: Callable[[], turns.Process] = turns.Process
+    reads_state_for_snapshots: Callable[[], bool] = lambda: False
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the requested parts, all as of the moment in which the reading begins."""
@@ -105,7 +108,16 @@ class SimulatedCluster:
         self.world.agenda.advance(_READ_SECONDS + stood_still)
         if stood_still:
             self.world.program_since = self.world.agenda.now
-        return _parts(read, look)
+        return _parts(self._with_listed_snapshots(read), look)
+
+    def _with_listed_snapshots(self, read: ClusterReadings) -> ClusterReadings:
+        """Without the snapshots where the program looks for them in a cluster state that lists none."""
+        activity = read.activity
+        if self.world.ways.snapshots_in_state or isinstance(activity, Unknown) or not activity.snapshots:
+            return read
+        if not self.reads_state_for_snapshots():
+            return read
+        return replace(read, activity=replace(activity, snapshots=()))
 
     def _from_the_other(self, now: Instant) -> bool:
         """Whether this reading comes from the endpoint that disagrees with the others."""
@@ -222,9 +234,7 @@ class SimulatedCluster:
             case ForceMerge():
                 self._merge(action, world.forced.last_look)
             case RefreshIndex():
-                index = self._named(action)
-                if index is not None:
-                    segments.refresh(index)
+                self._refresh(action)
             case SetIndexSettings():
                 self._set(action)
             case ExcludeFromVoting(node=name):
@@ -236,7 +246,10 @@ class SimulatedCluster:
             case ForceHandoff():
                 if isinstance(world, RiakWorld):
                     world.force_handoff()
-            case ProbeSettings() | Flush():
+            case Flush():
+                world.apply_late_writes()
+                segments.flush(world)
+            case ProbeSettings():
                 world.apply_late_writes()
             case _:
                 assert_never(action)
@@ -256,6 +269,11 @@ class SimulatedCluster:
         if sent is None and world.forced.task_list and merges.of(world, index.uuid):
             return  # the adapter reads the tasks first
         merges.begin(world, index, action.max_segments, ours=True)
+
+    def _refresh(self, action: RefreshIndex) -> None:
+        index = self._named(action)
+        if index is not None:
+            segments.refresh(index)
 
     def _set(self, action: SetIndexSettings) -> None:
         index = self._named(action)

@@ -96,6 +96,7 @@ def _begun(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int])
     shard, place, life = entry
     index = world.indices[merge.uuid]
     if segments.left(world, index, shard, place) <= merge.max_segments:
+        segments.commit(shard, place)  # by default the call flushes at its end, whatever there was to merge
         return False
     if room(world, place, _FULL) < shard.size:
         world.story.append((world.agenda.now, f"{shard.id} is not merged on {place}: no space left"))

@@ -232,6 +232,7 @@ class SimSegments:
     Attributes:
         count: searchable segments, as of `since`.
         merged: segments after a merge, not searchable before a refresh; None without a merge.
+        committed: segments of the last commit, if a merge followed it that no commit has; else None.
         away: its node was no member at the index's last merge, or the copy was unassigned then and when the
             run began. It may return with its old segments.
     """
@@ -239,6 +240,7 @@ class SimSegments:
     count: int
     since: Instant = 0.0
     merged: int | None = None
+    committed: int | None = None
     away: bool = False
 
 

@@ -3,7 +3,8 @@
 Each copy of a shard merges by itself and has its own segments. Modelled: a copy made from a peer's files has
 the peer's segments. A copy recovered by operations keeps its own, plus a few more. While an index is written,
 segments are added, and the usual merges turn ten of them into one. The result of a force-merge is searchable
-after a refresh. Not modelled: deleted documents, sizes of single segments except the largest.
+after a refresh. A merge that no commit has is lost with its node's process (`Ways.keeps_merges`). Not
+modelled: deleted documents, sizes of single segments except the largest.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from orchestrator.model.merging import Writes
 from orchestrator.model.reading import Instant
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimIndex, SimNode, SimSegments, SimShard
+from orchestrator.simulation.ways import Ways
 
 WRITTEN_A_SECOND: Final = 200
 """Operations a second, for each shard."""
@@ -37,6 +39,8 @@ class Place(Protocol):
     agenda: Agenda
     nodes: dict[NodeName, SimNode]
     story: list[tuple[Instant, str]]
+    ways: Ways
+    indices: dict[str, SimIndex]
 
 
 def load(world: Place, index: SimIndex, segments: int) -> None:
@@ -84,6 +88,36 @@ def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, want
         _seen(kept)
 
 
+def merged_without_commit(world: Place, index: SimIndex, wanted: int) -> None:
+    """The server has merged every copy by itself, and searches use the result."""
+    for shard in index.shards:
+        for place, kept in shard.segments.items():
+            before = kept.committed or left(world, index, shard, place)
+            merged(world, index, shard, place, wanted)
+            _seen(shard.segments[place])
+            shard.segments[place].committed = before
+
+
+def committed(shard: SimShard, place: NodeName) -> int | None:
+    """Segments of the last commit of that node's copy, if a merge followed it."""
+    kept = shard.segments.get(place)
+    return None if kept is None else kept.committed
+
+
+def commit(shard: SimShard, place: NodeName) -> None:
+    """A commit has all segments of that node's copy."""
+    if place in shard.segments:
+        shard.segments[place].committed = None
+
+
+def flush(world: Place) -> None:
+    """Flush every copy. Where a flush loses a merge, only an index that is written gets a commit."""
+    for index in world.indices.values():
+        for shard in index.shards if world.ways.keeps_merges or index.written else ():
+            for place in shard.segments:
+                commit(shard, place)
+
+
 def refresh(index: SimIndex) -> None:
     """Make the current segments searchable."""
     for shard in index.shards:
@@ -103,11 +137,13 @@ def recovered(
     now = world.agenda.now
     if copied and source is not None and source in shard.segments:
         there = shard.segments[source]
-        count = there.merged or there.count
+        before = None if world.ways.keeps_merges else there.committed  # else the recovery flushes its source
+        count = before or there.merged or there.count
         shard.segments[place] = SimSegments(count=count, since=now, away=there.away)
     elif place in shard.segments:
-        _seen(shard.segments[place])
-        shard.segments[place].count += min(2, operations)
+        kept = shard.segments[place]
+        _seen(kept)
+        kept.count, kept.committed = (kept.committed or kept.count) + min(2, operations), None
 
 
 def forget(shard: SimShard) -> None:

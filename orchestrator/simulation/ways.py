@@ -10,6 +10,9 @@ from orchestrator.model.observation import ClusterView, SettingsView
 _OPENSEARCH: Final = "opensearch"
 _FIRST_WITH_DELAY: Final = (1, 7)
 """`index.unassigned.node_left.delayed_timeout`, and the reasons in `unassigned_info`."""
+_FIRST_THAT_KEEPS_MERGES: Final = (1, 6)
+_OF_STATUS_ONLY: Final = 1
+"""The major version whose snapshots are listed by `_snapshot/_status` alone; 0.90 has no snapshots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,9 @@ class Ways:
         in_sync: the metadata lists the copies in sync, and no other copy becomes a primary (5.0).
         delays: a copy whose node has left waits before it is made anew elsewhere, and an unassigned copy has
             a reason (1.7).
+        snapshots_in_state: the cluster state lists the snapshots in progress (2.0; 0.90 has none).
+        keeps_merges: a flush keeps a merge that no write followed (1.6). Before, a restarted node has the
+            segments of its last commit again.
     """
 
     resets: bool = True
@@ -31,6 +37,8 @@ class Ways:
     voting_by_count: bool = False
     in_sync: bool = True
     delays: bool = True
+    snapshots_in_state: bool = True
+    keeps_merges: bool = True
 
 
 def ways_of(view: ClusterView, settings: SettingsView) -> Ways:
@@ -43,4 +51,6 @@ def ways_of(view: ClusterView, settings: SettingsView) -> Ways:
         voting_by_count=view.voting_by_count,
         in_sync=not old or major >= 5,  # noqa: PLR2004  (a major version is its own name)
         delays=not old or (major, minor) >= _FIRST_WITH_DELAY,
+        snapshots_in_state=not old or major != _OF_STATUS_ONLY,
+        keeps_merges=not old or (major, minor) >= _FIRST_THAT_KEEPS_MERGES,
     )

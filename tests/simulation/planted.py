@@ -52,7 +52,15 @@ from orchestrator.runs import takeover
 from orchestrator.runtime.loop import Loop
 from orchestrator.simulation import deciders
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
-from tests.simulation import deletion, planted_merging, planted_nights, planted_riak, planted_upgrades, play
+from tests.simulation import (
+    deletion,
+    planted_merging,
+    planted_nights,
+    planted_old,
+    planted_riak,
+    planted_upgrades,
+    play,
+)
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.planting import Defect, Swap, always, catch, of_kind, without
 from tests.simulation.play import cluster
@@ -664,6 +672,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     *_OF_OVERLAP,
     *planted_nights.NIGHTS,
     *planted_merging.MERGING,
+    *planted_old.OLD,
     *planted_merging.GATES,
     *planted_riak.RIAK,
     *planted_upgrades.UPGRADES,

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
-from orchestrator.model.action import SettingChange, WriteSettings
+from orchestrator.model.action import Flush, SettingChange, WriteSettings
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.observation import Level
+from orchestrator.model.merging import BulkView
+from orchestrator.model.observation import Activity, Level, Look
 from orchestrator.model.phase import Outcome
-from orchestrator.simulation import allocation, membership, views
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation import allocation, membership, merges, segments, views
 from orchestrator.simulation.aftermath import aftermath, settings
+from orchestrator.simulation.bulk import bulk
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.parts import SimIndex, SimShard
 from orchestrator.simulation.ways import Ways
 from orchestrator.simulation.world import World
+from tests.simulation.loaded import index_of, loaded
+from tests.simulation.old import OF_0_90, OF_1_4, OF_1_7, aged
 from tests.simulation.play import cluster, policy, run
 from tests.simulation.readings import read
 
-OF_0_90 = Ways(resets=False, allocation_flags=True, voting_by_count=True, in_sync=False, delays=False)
+SNAPSHOT, FEW = "repository/nightly", 2
 REPLICAS, EVERYTHING = FLAGS["primaries"], FLAGS["none"]
 
 
 def _old(ways: Ways, *, quorum: str = "2") -> World:
     """Three nodes of such a generation."""
-    world = cluster()
-    world.ways = ways
-    for node in world.nodes.values():
-        node.version = "0.90.13"
-    if ways.allocation_flags:
-        del world.files[ALLOCATION]
-        world.files |= dict.fromkeys((DISABLE_NEW, *FLAGS.values()), "false")
-    world.files[MINIMUM_MASTERS] = quorum
-    membership.reconfigure(world)
-    return world
+    return aged(cluster(), ways, "0.90.13", quorum=quorum)
 
 
 def _stop(world: World, *names: str) -> None:
@@ -164,3 +160,65 @@ def test_a_run_on_0_90_withholds_replicas_by_a_flag() -> None:
     assert ALLOCATION not in {change.key for change in written}
     assert None not in {change.wanted for change in written}
     assert aftermath(mirror, before).not_as_found == ()
+
+
+def test_before_2_the_cluster_state_lists_no_snapshot(subtests: pytest.Subtests) -> None:
+    of_2 = replace(OF_1_7, snapshots_in_state=True)
+    for version, ways, by_state in (
+        ("1.7.6", OF_1_7, True),
+        ("1.7.6", OF_1_7, False),
+        ("2.4.6", of_2, True),
+        ("2.4.6", of_2, False),
+    ):
+        with subtests.test(version=version, by_state=by_state):
+            world = aged(cluster(), ways, version)
+            world.begin_snapshot(SNAPSHOT)
+            port = Simulation(world).cluster
+            assert port.reads_state_for_snapshots() is ways.snapshots_in_state, "by the table of versions"
+            port.reads_state_for_snapshots = partial(bool, by_state)
+            activity = port.observe((Look.ACTIVITY,)).activity
+            assert isinstance(activity, Activity)
+            listed = ways.snapshots_in_state or not by_state
+            assert activity.snapshots == ((SNAPSHOT,) if listed else ())
+
+
+def test_before_1_6_a_restart_loses_a_merge_without_a_commit(subtests: pytest.Subtests) -> None:
+    for ways, write, kept in (
+        (OF_1_4, False, False),
+        (OF_1_4, True, True),
+        (replace(OF_1_4, keeps_merges=True), False, True),
+    ):
+        with subtests.test(keeps=ways.keeps_merges, write=write):
+            world = aged(loaded(indices=1), ways, "1.4.5")
+            index = index_of(world, "posts-1")
+            shard, place = index.shards[0], NodeName("es2")
+            loaded_with = segments.searched(world, index, shard, place)
+            segments.merged_without_commit(world, index, FEW)
+            assert segments.searched(world, index, shard, place) == FEW
+            index.written = write
+            Simulation(world).cluster.perform(Flush())
+            index.written = False
+            world.set(Level.PERSISTENT, ALLOCATION, "primaries")
+            _stop(world, place)
+            _start(world, place)
+            world.set(Level.PERSISTENT, ALLOCATION, "all")
+            allocation.reroute(world)
+            world.agenda.advance(30.0)
+            assert len(shard.started) == len(shard.copies)
+            assert segments.searched(world, index, shard, place) == (FEW if kept else loaded_with)
+
+
+def test_before_1_6_the_call_of_a_force_merge_commits() -> None:
+    """By default it flushes at its end, so that a restarted node has the merged segments."""
+    world = aged(loaded(indices=1), OF_1_4, "1.4.5")
+    index = index_of(world, "posts-1")
+    segments.merged_without_commit(world, index, FEW)
+    assert _most(world, index) >= 20
+    merges.begin(world, index, 5, ours=True)
+    assert _most(world, index) == FEW
+
+
+def _most(world: World, index: SimIndex) -> int:
+    read = bulk(world, (index.uuid,))
+    assert isinstance(read, BulkView)
+    return read.indices[index.uuid].segments

@@ -199,7 +199,7 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
     if told != len(sizes):
         raise Malformed(f"{where}: {told} are searched, and {len(sizes)} are listed")
     committed = (
-        0
+        None
         if merge_committed
         else count(within(value, "num_committed_segments"), f"{where}: num_committed_segments")
     )
@@ -207,9 +207,10 @@ def _segments(copy: PlacedCopy, answer: Any, *, merge_committed: bool) -> CopySe
         shard=copy.shard,
         node=copy.node,
         primary=copy.primary,
-        segments=max(told, committed),
+        searched=told,
         bytes=sum(sizes),
         largest_bytes=max(sizes, default=0),
+        committed=committed,
     )
 
 

@@ -44,7 +44,7 @@ def index(
             shard=shard,
             node=NodeName(node),
             primary=number == 0,
-            segments=segments,
+            searched=segments,
             bytes=bytes_each,
             largest_bytes=bytes_each // 2,
         )
@@ -58,7 +58,7 @@ def index(
 
 def with_segments(found: BulkIndex, segments: int) -> BulkIndex:
     """The same index with so many segments on every copy."""
-    return replace(found, copies=tuple(replace(copy, segments=segments) for copy in found.copies))
+    return replace(found, copies=tuple(replace(copy, searched=segments) for copy in found.copies))
 
 
 @dataclass(kw_only=True)

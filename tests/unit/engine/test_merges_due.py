@@ -44,7 +44,7 @@ def index(name: str, *segments: int, size: int = 100, **settings: object) -> Bul
             shard=ShardId(index=name, index_uuid=f"uuid-{name}", number=0),
             node=NodeName(f"n{number}"),
             primary=number == 1,
-            segments=count,
+            searched=count,
             bytes=size,
             largest_bytes=size,
         )

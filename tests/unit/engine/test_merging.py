@@ -213,7 +213,7 @@ def test_an_index_is_merged_when_a_copy_returns_unmerged(
 ) -> None:
     """The copy was away when the run began. Writes make segments too: with those nothing is concluded."""
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
-    few = replace(b, copies=(replace(b.copies[0], segments=5),))
+    few = replace(b, copies=(replace(b.copies[0], searched=5),))
     run = play(a, few)
     run.until_sent()
     writes = Writes(operations=200, sequence=199) if is_written else few.writes
@@ -272,7 +272,7 @@ def test_every_copy_counts() -> None:
     run = play(index("posts"))
     run.until_sent()
     first, second = run.bulk["posts-uuid"].copies
-    run.change("posts", copies=(replace(first, segments=3), replace(second, segments=6)), tasks=0)
+    run.change("posts", copies=(replace(first, searched=3), replace(second, searched=6)), tasks=0)
     run.until_sent(2)
     assert run.merges == ["posts", "posts"]
 
@@ -800,7 +800,7 @@ def test_a_pause_waits_for_the_merge_in_hand_and_begins_no_other() -> None:
 def test_a_pause_does_not_wait_for_an_index_with_many_segments() -> None:
     """It had few enough when the run began; what is left counts it, before the pause and after."""
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
-    few = replace(b, copies=(replace(b.copies[0], segments=5),))
+    few = replace(b, copies=(replace(b.copies[0], searched=5),))
     run = play(a, few)
     run.until_sent()
     run.happens(Requested(request=Request.PAUSE, by="bo"))
