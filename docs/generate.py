@@ -127,7 +127,7 @@ _ALSO_WRITTEN: Final = """\
 - A voting exclusion of the elected master, only with `master_step_down: true` and at least five voters. It
   is removed before the node's stop.
 - The upgrade mode of machine learning, `false` to `true` for a whole `upgrade`, where there is machine
-  learning (from Elasticsearch 6.7 on). The account needs `monitor_ml` and `manage_ml`.
+  learning (from Elasticsearch 6.7 on).
 - `logger.orchestrate.settings-probe`, which nothing uses, is unset. This changes nothing; it shows, before
   the first change, that settings can be written.
 """

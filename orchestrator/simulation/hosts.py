@@ -64,6 +64,9 @@ class SimulatedHosts:
         """Read each host. Hosts are read in parallel, so unanswered reads cost their limit only once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
+        for node in wanted:
+            if node not in silent:
+                node.host_read = self.world.agenda.now
         read: dict[NodeName, Reading[HostView]] = {
             node.name: self._unread(node)
             if node in silent

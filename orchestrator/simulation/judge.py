@@ -82,11 +82,13 @@ def stop(world: World, node: SimNode) -> None:
 
 
 def _stopped_unseen(world: World, node: SimNode) -> bool:
-    """Whether a stop that could count as lost was carried out after its host was read last.
+    """Whether a stop that could count as lost was carried out after its node was read last.
 
-    Of one observation the hosts may be read before the cluster.
+    Of one observation the hosts may be read before the cluster, which lists a node for a moment longer.
     """
-    return node.stopped_late is not None and node.stopped_late >= world.last_read - _ONE_READING
+    same_observation = node.host_read >= world.last_read - _ONE_READING
+    read = node.host_read if same_observation else world.last_read
+    return node.stopped_late is not None and node.stopped_late >= read
 
 
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:

@@ -6,6 +6,7 @@ caches the view of a part in `shown`, and builds it again only when the part has
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -97,6 +98,7 @@ class SimNode(Part):
             anyway.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
         stopped_late: when it went down, if that stop could already count as lost then.
+        host_read: when the program read its host last.
         stop_lost_at: when a stop by the program was sent that never arrived.
         restarts_by_us: number of stops by the program that ended a process.
         apart: its process runs but reaches no other node.
@@ -144,6 +146,7 @@ class SimNode(Part):
     hangs_and_does: bool = True
     stopped_by_us: bool = False
     stopped_late: Instant | None = None
+    host_read: Instant = -math.inf
     stop_lost_at: Instant = -1e9
     restarts_by_us: int = 0
     apart: bool = False

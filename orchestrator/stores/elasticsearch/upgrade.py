@@ -67,14 +67,7 @@ def with_modes(
     if isinstance(outcome, Fault):
         if outcome.status in _NO_SUCH_API or _NOT_LICENSED in outcome.reason:
             return settings
-        needed = (
-            " (the account needs `monitor_ml` and `manage_ml`)"
-            if outcome.status == HTTPStatus.FORBIDDEN
-            else ""
-        )
-        return Unknown(
-            reason=f"the upgrade mode of machine learning: {outcome.reason}{needed}", passes=outcome.passes
-        )
+        return Unknown(reason=f"upgrade mode of machine learning: {outcome.reason}", passes=outcome.passes)
     mode = parse_upgrade_mode(outcome.body)
     if isinstance(mode, Unknown):
         return mode

@@ -124,6 +124,6 @@ def test_a_missing_right_makes_the_settings_unknown() -> None:
         read = _mode_of(client)
         assert isinstance(read, Unknown)
         assert said in read.reason
-        assert "`monitor_ml` and `manage_ml`" in read.reason
+        assert "docs/reference/elasticsearch-role.yml" in read.reason
     with _served(**{"/_ml/info": reply({"defaults": {}})}) as (_, client):
         assert isinstance(_mode_of(client), Unknown), "an answer without it says nothing"
