@@ -36,17 +36,16 @@ _AWAY: Final = 4
 
 
 def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
-    """The place of a node in the order: no data and no vote, then tiers, then voters, the master last.
+    """The place of a node in the order: tiers of data, then no data and no vote, then voters, master last.
 
-    The elected master goes last, so that mastership moves once in a run (Elastic's own order for rolling
-    upgrades has the master-eligible nodes last as well).
+    It is Elastic's order for rolling upgrades. The elected master goes last: mastership moves once in a run.
     """
     if node.name == master:
         group = 3
     elif node.master_eligible:
         group = 2
     else:
-        group = 1 if node.holds_data else 0
+        group = 0 if node.holds_data else 1
     # A node of several tiers goes with the last of them.
     tier = max((place for place, role in enumerate(_TIERS) if role in node.roles), default=-1)
     return (group, tier, node.name)
@@ -222,12 +221,13 @@ def _why_machine(choice: Choice, unit: Unit) -> str:
 def zone_wave(choice: Choice) -> Wave:
     """`--strategy zone`: the nodes of one zone together, as many as the rules about sets let pass.
 
-    A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
-    zone of the elected master last, and zones of equal place by name. A node without a zone is a zone of its
-    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if it passes
-    the predicates together with the nodes taken before. The rest of the zone goes next. If no node of a zone
-    passes, the next zone of its rank goes first; if none passes in all of them, the wave is the first node,
-    and the run holds. If nodes of one machine go together, all this applies to machines: none is split.
+    A zone goes when its last node would: tiers of data first, then zones without data and votes, then voters;
+    the zone of the elected master last, and zones of equal place by name. A node without a zone is a zone of
+    its own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if it
+    passes the predicates together with the nodes taken before. The rest of the zone goes next. If no node of
+    a zone passes, the next zone of its rank goes first; if none passes in all of them, the wave is the
+    first node, and the run holds. If nodes of one machine go together, all this applies to machines: none is
+    split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
