@@ -55,7 +55,7 @@ pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 ES1 = NodeName("es1")
-_ELSEWHERE = (Look.HOSTS, Look.HOST_RIGHTS, Look.BULK, Look.GATES, Look.UPGRADE, Look.MODES)
+_ELSEWHERE = (Look.HOSTS, Look.HOST_RIGHTS, Look.BULK, Look.GATES, Look.PACE, Look.UPGRADE, Look.MODES)
 CLUSTER_LOOKS = tuple(look for look in Look if look not in _ELSEWHERE)
 
 
