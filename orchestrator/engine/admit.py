@@ -17,8 +17,9 @@ from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, by_reason, holds
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
@@ -246,8 +247,9 @@ def _planned_waves(situation: Situation) -> Iterator[Wave]:
     left = tuple(machine for machine in machines if not covered.intersection(machine))
     covered |= {name for machine in left for name in machine}
     groups = (*state.begun.planned, *left, *((name,) for name in pending if name not in covered))
+    waiting = set(pending)
     for number, group in enumerate(groups, start=1):
-        nodes = tuple(name for name in group if name in pending)
+        nodes = tuple(name for name in group if name in waiting)
         if nodes:
             together = tuple(machine for machine in machines if set(machine) <= set(nodes))
             yield Wave(number=number, nodes=nodes, machines=together)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     QUICK_SECONDS,
@@ -19,7 +20,7 @@ from orchestrator.engine.situation import (
     note,
     wait,
 )
-from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
     ProbeSettings,

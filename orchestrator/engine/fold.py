@@ -13,18 +13,15 @@ from typing import assert_never
 from orchestrator.engine import succession
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_node_step, check_run_step
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, NodeProgress, Nodes, ShardTaken
 from orchestrator.engine.state import (
-    GOING_UP_OR_DOWN,
-    IN_HAND,
     STANDSTILL_SECONDS,
     Absence,
     Failing,
-    NodeProgress,
     PhaseState,
     ProcessState,
     RecoveringWave,
     RunState,
-    ShardTaken,
     Unrestored,
     with_node,
 )
@@ -111,7 +108,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionFailed():
             return _failed(_landed(state, event, at), event)
         case ev.BaselineRecorded():
-            nodes = {name: _accounted_for(node, event) for name, node in state.nodes.items()}
+            nodes = Nodes(_accounted_for(node, event) for node in state.nodes.values())
             return replace(state, baseline=event, nodes=nodes)
         case ev.Rescued():
             return _rescued(state)
@@ -191,9 +188,10 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
     # A run that restores what another one left only brings nodes up: a node whose stop was never done is not
     # restarted when the restore is resumed.
     owed = frozenset[Owed]() if event.repairs is not None else owed_by(event.policy)
-    nodes = {name: NodeProgress(name=name, since=at, owed=owed) for name in event.nodes}
-    for name in event.out_of_service:
-        nodes[name] = replace(nodes[name], owed=owed | _undo(event.policy))
+    out, and_undo = set(event.out_of_service), owed | _undo(event.policy)
+    nodes = Nodes(
+        NodeProgress(name=name, since=at, owed=and_undo if name in out else owed) for name in event.nodes
+    )
     return RunState(
         run=state.run,
         begun=event,
@@ -354,12 +352,9 @@ def _setting_changed(left: Unrestored, event: ev.SettingChanged, at: Instant) ->
 def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunState:
     """A wave is chosen; or nodes whose stop was done late join the wave in progress, of the same number."""
     already = state.wave.nodes if state.wave and state.wave.number == event.wave.number else ()
-    nodes = dict(state.nodes)
-    for name in event.wave.nodes:
-        if name not in already:
-            node = _accounted_for(nodes[name], event)
-            nodes[name] = replace(node, goal=Goal.RESTART, reboots=0)
-    state = replace(state, wave=event.wave, nodes=nodes)
+    chosen = (_accounted_for(state.nodes[name], event) for name in event.wave.nodes if name not in already)
+    nodes = (replace(node, goal=Goal.RESTART, reboots=0) for node in chosen)
+    state = replace(state, wave=event.wave, nodes=state.nodes.changed(*nodes))
     if already:
         return state
     process = replace(state.process, retries=0, retried_at=0.0, excused_since=None)
@@ -467,7 +462,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
         state = _called_off(state, since=None)
-    return replace(state, nodes={**state.nodes, name: node})
+    return replace(state, nodes=state.nodes.changed(node))
 
 
 def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
@@ -478,8 +473,8 @@ def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
 
 def _rescued(state: RunState) -> RunState:
     """Nodes of the wave that are down are only brought up."""
-    down = {n.name: replace(n, goal=Goal.BRING_UP) for n in state.wave_nodes if n.phase in IN_HAND}
-    return replace(state, nodes={**state.nodes, **down})
+    down = (replace(node, goal=Goal.BRING_UP) for node in state.wave_nodes if node.phase in IN_HAND)
+    return replace(state, nodes=state.nodes.changed(*down))
 
 
 def _work_done(state: RunState, name: NodeName, work: Work, at: Instant) -> RunState:
@@ -622,7 +617,7 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             node = replace(node, owed=node.owed - {Owed(work=Work.UNDO, number=hook.number)})
             if not node.undo:
                 node = replace(node, ready=frozenset(), ready_since=None)
-            return replace(state, nodes={**state.nodes, hook.node: node})
+            return replace(state, nodes=state.nodes.changed(node))
 
 
 def _failed(state: RunState, event: ActionFailed) -> RunState:

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Final
 
 from orchestrator.engine.invariant import Invariant, Step
-from orchestrator.engine.state import GOING_UP_OR_DOWN, IN_HAND, RunState
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND
+from orchestrator.engine.state import RunState
 from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
     Moment,

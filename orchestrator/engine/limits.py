@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from orchestrator.engine.gates import gates_of
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress, RunState
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, Mark, NodeProgress
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Deadlines
@@ -246,7 +247,7 @@ def _unless_merging(limit: Callable[[RunState], Limit | None]) -> _Limits:
 
 
 def _nodes(state: RunState) -> Iterable[Limit | None]:
-    return [limit for node in state.nodes.values() for limit in of_node(state, node)]
+    return [limit for node in state.nodes.of(Mark.AWAKE) for limit in of_node(state, node)]
 
 
 def of_node(state: RunState, node: NodeProgress) -> Iterable[Limit | None]:
@@ -267,7 +268,7 @@ def of_node(state: RunState, node: NodeProgress) -> Iterable[Limit | None]:
 
 
 def _doubts(state: RunState) -> Iterable[Limit | None]:
-    return [effect(state, node.doubt) for node in state.nodes.values() if node.doubt is not None]
+    return [effect(state, node.doubt) for node in state.nodes.of(Mark.OPEN) if node.doubt is not None]
 
 
 def _missing_again(state: RunState) -> Iterable[Limit | None]:
@@ -294,7 +295,7 @@ def _stood_down(state: RunState) -> Iterable[Limit | None]:
 def _ends(state: RunState) -> Iterable[Limit | None]:
     if state.unrestored.anything:
         return ()
-    return [lost_stop(state, node) for node in state.nodes.values()]
+    return [lost_stop(state, node) for node in state.nodes.of(Mark.OPEN)]
 
 
 _TIMEOUT: Final = Counted(said="`--timeout`", limits=lambda state: (timeout(state),))

@@ -20,15 +20,17 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.engine import limits, upgrade
+from orchestrator.engine.progress import Mark, NodeProgress
 from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
-from orchestrator.engine.state import FINAL_NODE_PHASES, NodeProgress
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
+from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
 
 
@@ -154,18 +156,41 @@ def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
     return restart if goal is Goal.RESTART else bring_up
 
 
-def is_at_rest(situation: Situation, node: NodeProgress) -> bool:
-    """Whether no reading, or not this one, moves a node: most nodes of a cluster are done or wait their turn.
+def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
+    """The nodes that this reading may move: most nodes of a cluster are done, or wait for their turn.
 
     The table never moves a node that is done, unless a verb of ours may still take effect. It moves one that
     waits for its turn only if it lives another life, or owes no restart.
     """
-    if node.doubt is not None or node.lost_at is not None:
-        return False
-    if node.phase is not _PENDING:
-        return node.phase in FINAL_NODE_PHASES
-    member = situation.member(node.name)
-    return RESTART in node.owed and (member is None or member.incarnation == node.life)
+    nodes, view = situation.state.nodes, situation.view
+    awake = nodes.of(Mark.AWAKE)
+    reborn = _reborn(nodes.of(_PENDING), view.lives) if view else ()
+    return nodes.in_order({node.name: node for node in (*awake, *reborn)}.values()) if reborn else awake
+
+
+@for_the_same_objects
+def _reborn(
+    waiting: tuple[NodeProgress, ...], lives: Mapping[NodeName, Incarnation]
+) -> tuple[NodeProgress, ...]:
+    """The nodes that live another life than the last accounted for."""
+    return tuple(
+        node
+        for node in waiting
+        if (life := lives.get(node.name)) is not None and life is not node.life and life != node.life
+    )
+
+
+def next_to(move: Move, situation: Situation) -> tuple[NodeProgress, ...]:
+    """The nodes for which the table has this move by this reading."""
+    waiting = situation.state.nodes_in(*_WITH[move])
+    return tuple(node for node in waiting if is_next(move, situation, node))
+
+
+_WITH: Final = {
+    move: tuple(phase for phase, row in TABLE.items() if any(move in cells for cells in row.values()))
+    for move in Move
+}
+"""The phases in which the table has each move."""
 
 
 def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:

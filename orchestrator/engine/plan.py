@@ -137,11 +137,9 @@ def _with_lives(state: RunState, world: OptimisticWorld) -> RunState:
     """The state in which each node of a wave that has begun has the life that this world gives it."""
     view = world.seen.cluster
     lives = {} if isinstance(view, Unknown) else {node.name: node.incarnation for node in view.nodes}
-    nodes = {
-        name: replace(node, life=lives.get(name, node.life)) if node.life == Incarnation() else node
-        for name, node in state.nodes.items()
-    }
-    return replace(state, nodes=nodes)
+    untold = (node for node in state.nodes.values() if node.life == Incarnation())
+    told = (replace(node, life=lives.get(node.name, node.life)) for node in untold)
+    return replace(state, nodes=state.nodes.changed(*told))
 
 
 def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> RunState | None:

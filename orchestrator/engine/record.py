@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
+from orchestrator.engine.progress import IN_HAND, Mark, NodeProgress
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Kind
@@ -11,7 +12,7 @@ from orchestrator.model.turn import HooksOf, in_words
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
     """`record` updated to this state."""
-    out = (*(node.name for node in state.nodes.values() if node.undo), *state.unserved)
+    out = (*(node.name for node in state.nodes.of(Mark.UNDOES)), *state.unserved)
     own = HooksOf(run=state.run, playbook=state.begun.policy.playbook)
     return LeaseRecord(
         epoch=record.epoch,
@@ -30,7 +31,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
                 address=state.begun.addresses.get(node.name, ""),
                 owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
             )
-            for node in state.nodes.values()
+            for node in state.nodes.of(Mark.AWAKE)
             if node.phase in IN_HAND or _may_go_down_late(state, node)
         ),
         out_of_service=out,

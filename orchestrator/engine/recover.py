@@ -19,8 +19,9 @@ from typing import Final
 
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, refusals
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
-from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.state import RecoveringWave, RunState
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -177,7 +178,7 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
 
 def _restless(state: RunState) -> str | None:
     """The node that keeps coming back with owed work, past the limit; None when none does."""
-    found = next((node for node in state.nodes.values() if node.returns > RETURNS), None)
+    found = next((node for node in state.nodes_in(NodePhase.PENDING) if node.returns > RETURNS), None)
     if found is None:
         return None
     return f"{debt_in_words(found)}, and came back without it {found.returns} times"

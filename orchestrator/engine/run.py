@@ -7,15 +7,16 @@ run. Only stops need predicates; nothing here holds a start or a restore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, changes, limits, recover, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.node import Move, Turn, is_at_rest, is_next, is_ours, rejoined, turn
+from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn
 from orchestrator.engine.phases import READS
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
 from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -30,13 +31,7 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.engine.state import (
-    GOING_UP_OR_DOWN,
-    IN_HAND,
-    NOT_BEGUN,
-    NodeProgress,
-    RunState,
-)
+from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.errors import ExitCode, SafetyViolation
 from orchestrator.model.action import (
     Action,
@@ -52,7 +47,7 @@ from orchestrator.model.action import (
     WriteSettings,
     action_target,
 )
-from orchestrator.model.cluster import NodeName, ShardCopy
+from orchestrator.model.cluster import Incarnation, Node, NodeName, ShardCopy
 from orchestrator.model.event import (
     Event,
     GoodReading,
@@ -76,7 +71,8 @@ from orchestrator.model.observation import ClusterView, Observation, ServiceStat
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.turn import REBOOT, Goal, Work
+from orchestrator.model.remembered import for_the_same_objects
+from orchestrator.model.turn import Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
@@ -171,8 +167,8 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:
     return tuple(
         WorkDone(node=node.name, work=Work.REBOOT, why="its host has another boot id")
-        for node in situation.state.nodes.values()
-        if REBOOT in node.owed and situation.rebooted(node)
+        for node in situation.state.nodes.of(Mark.REBOOTS)
+        if situation.rebooted(node)
     )
 
 
@@ -181,17 +177,24 @@ def _members(situation: Situation) -> tuple[Event, ...]:
     state, view = situation.state, situation.view
     if view is None or state.baseline is None or state.phase not in _WATCHED:
         return ()
-    expected = {*state.baseline.incarnations, *state.nodes}
     known = {node.name for node in state.nodes_in(*IN_HAND)}
     present, absent = view.members, state.process.absent
     missing = tuple(
         name
-        for name in sorted(expected - known)
-        if name not in present
+        for name in _not_listed(state.baseline.incarnations, state.nodes.names, present)
+        if name not in known
         and (name not in absent or absent[name].readings < situation.policy.settle_consecutive)
     )
     back = tuple(name for name in sorted(absent) if name in present or name in known)
     return (MembersMissed(missing=missing, back=back),) if missing or back else ()
+
+
+@for_the_same_objects
+def _not_listed(
+    baseline: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
+) -> tuple[NodeName, ...]:
+    """Members of the baseline, and nodes of the run, that the master does not list."""
+    return tuple(sorted({*baseline, *ours} - present.keys()))
 
 
 # What goes before the phase ------------------------------------
@@ -263,8 +266,7 @@ def _taken_down_late(situation: Situation) -> Decision | None:
     state = situation.state
     if state.phase not in _WATCHED or not situation.fresh:
         return None
-    moved = (node for node in state.nodes.values() if not is_at_rest(situation, node))
-    late = [node for node in moved if is_ours(situation, node)]
+    late = [node for node in stirring(situation) if is_ours(situation, node)]
     if not late:
         return None
     why = "its stop was done late"
@@ -314,7 +316,7 @@ def _moves(situation: Situation) -> Decision | None:
         return None
     rescue = _rescue(situation)
     after = situation.after(*rescue)
-    turns = [turn(after, node) for node in after.state.nodes.values() if not is_at_rest(after, node)]
+    turns = [turn(after, node) for node in stirring(after)]
     if state.process.deposed is not None:
         turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
@@ -413,12 +415,12 @@ def gated(situation: Situation) -> Decision:
     failure = recover.failed_hook(situation)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED)
-    again = admit.hosts_again(situation, wave)
     if blocked or view is None:
-        return replace(_not_admitted(situation, view, wave, refused), hosts=again)
+        held = _not_admitted(situation, view, wave, refused)
+        return replace(held, hosts=admit.hosts_again(situation, wave))
     called_off = admit.called_off(situation)
     if called_off:
-        return replace(called_off, hosts=again)
+        return replace(called_off, hosts=admit.hosts_again(situation, wave))
     unread = frozenset() if state.waves_begun else admit.hosts_to_read(situation, (n.name for n in pending))
     if unread:
         return Decision(hosts=unread)
@@ -442,7 +444,7 @@ def _before_the_choice(situation: Situation) -> Decision | None:
 
 def _doubt_awaited(situation: Situation) -> Decision | None:
     """No wave begins while a lost verb may take effect: its node is not fit, and may go down too."""
-    nodes = [node for node in situation.state.nodes.values() if node.doubt is not None]
+    nodes = [node for node in situation.state.nodes.of(Mark.OPEN) if node.doubt is not None]
     doubtful = [node.name for node in nodes if sight(situation, node) is Sight.DOUBT]
     if not doubtful:
         return None
@@ -454,8 +456,7 @@ def _finish_outside(situation: Situation) -> Decision | None:
     """Nodes that are back and in no wave: their hooks, and their last step, at once."""
     state = situation.state
     recovering = {node.name for node in state.recovering_nodes}
-    others = (node for node in state.nodes.values() if node.name not in recovering)
-    back = [node for node in others if is_next(Move.FINISH, situation, node)]
+    back = [node for node in next_to(Move.FINISH, situation) if node.name not in recovering]
     return recover.finish_with_hooks(situation, back) if back else None
 
 
@@ -790,7 +791,7 @@ def _recovering(
     if retrying is not None:
         return replace(retrying, events=(*broken, *retrying.events))
     given_up = [copy for copy in missing if recover.given_up(copy)]
-    active = sum(copy.started for copy in view.copies)
+    active = view.routing.active
     what = f"{len(missing)} shard copies to recover"
     if given_up:
         first = given_up[0]
@@ -835,7 +836,7 @@ def finishing(situation: Situation) -> Decision:
     restoring = changes.restore_all(situation)
     if restoring is not None:
         return _in_time(situation, restoring, "settings")
-    owing = [node for node in state.nodes.values() if is_next(Move.UNDO, situation, node)]
+    owing = next_to(Move.UNDO, situation)
     hooks = recover.hooks_after(situation, owing)
     if hooks is not None:
         return hooks
@@ -869,8 +870,7 @@ def standing_down(situation: Situation) -> Decision:
     if not situation.fresh:
         return LOOK_AGAIN
     # Unlike in a wave, one reading is enough: a stand-down does not wait for several that agree.
-    members = [node for node in state.nodes.values() if is_next(Move.REJOIN, situation, node)]
-    back = [rejoined(situation, node) for node in members]
+    back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
     if back:
         return note(*back)
     awaited = _awaited(situation)
@@ -900,7 +900,7 @@ def standing_down(situation: Situation) -> Decision:
 
 def _undo(situation: Situation, *, late: bool) -> Decision | None:
     """The `after_recovery` hooks that are due; after the limit, also for nodes that were not seen back."""
-    owing = [node for node in situation.state.nodes.values() if node.undo and node.phase not in IN_HAND]
+    owing = [node for node in situation.state.nodes.of(Mark.UNDOES) if node.phase not in IN_HAND]
     seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
     hooks = recover.hooks_after(situation, seen)
     if hooks is not None:
@@ -915,7 +915,7 @@ def _lost_stop_awaited(situation: Situation) -> Decision | None:
     It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
     state, at = situation.state, situation.seen.at
-    nodes = [node for node in state.nodes.values() if node.phase is not NodePhase.FAILED]
+    nodes = [node for node in state.nodes.of(Mark.OPEN) if node.phase is not NodePhase.FAILED]
     lost = [n.name for n in nodes if (limit := limits.lost_stop(state, n)) and not limit.is_over(at)]
     if not lost:
         return None

@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.engine import limits
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.model.turn import Verb

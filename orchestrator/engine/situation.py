@@ -15,7 +15,8 @@ from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
 from orchestrator.engine.phases import READS, Hosts
-from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
+from orchestrator.engine.progress import Mark, NodeProgress
+from orchestrator.engine.state import Absence, RunState
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
@@ -255,12 +256,11 @@ def needed(
         look -= {Look.GATES}
     if state.phase is Phase.FINISHING and (state.unrestored.anything or not state.merging.indices):
         look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later because of that
-    pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
-    hosts = _hosts_needed(state, reads.hosts, pending, asked)
+    hosts = _hosts_needed(state, reads.hosts, asked)
     look |= kind_of(state.begun.policy.kind).reads_too(state)
     if state.begun.policy.upgrade is not None and state.phase is Phase.GATED and not state.waves_begun:
         look |= {Look.UPGRADE}
-    if state.phase is Phase.MERGING and (state.merging.begun or not pending):
+    if state.phase is Phase.MERGING and (state.merging.begun or not state.unfinished):
         look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
         hosts = frozenset()
     return (look if hosts else look - {Look.HOSTS, Look.HOST_RIGHTS}), hosts
@@ -269,27 +269,26 @@ def needed(
 def _only_ends(state: RunState) -> bool:
     """Whether the run is to end, has changed nothing, and has sent no verb that may still take effect."""
     ends = state.phase is Phase.STANDING_DOWN or state.process.request in (Request.STOP, Request.INTERRUPT)
-    open_ = any(node.doubt is not None or node.lost_at is not None for node in state.nodes.values())
+    open_ = bool(state.nodes.of(Mark.OPEN))
     return ends and state.untouched and not open_
 
 
-def _hosts_needed(
-    state: RunState, hosts: Hosts, pending: frozenset[NodeName], asked: frozenset[NodeName] | None
-) -> frozenset[NodeName]:
+def _hosts_needed(state: RunState, hosts: Hosts, asked: frozenset[NodeName] | None) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
-    open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
+    open_ = {node.name for node in state.nodes.of(Mark.OPEN)}
     late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
     match hosts:
         case Hosts.NONE:
             return frozenset()
         case Hosts.PENDING:
-            return pending | late
+            return frozenset(state.unfinished) | late
         case Hosts.CANDIDATES if asked is not None:
             return asked | late
         case Hosts.CANDIDATES:
             # All at the beginning, so that everything that holds the run is reported at once.
             held = state.in_phase.holds or state.process.called_off_since is not None
-            return (wave or _likely(state) if state.waves_begun or held else pending) | late
+            all_ = not (state.waves_begun or held)
+            return (frozenset(state.unfinished) if all_ else wave or _likely(state)) | late
         case Hosts.WAVE:
             return wave | late
         case Hosts.ABSENT:
@@ -300,6 +299,7 @@ def _hosts_needed(
 
 def _likely(state: RunState) -> frozenset[NodeName]:
     """The next wave if nothing holds it. Another wave costs one more reading."""
-    pending = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
-    groups = (*state.begun.planned, *((name,) for name in state.nodes))
-    return next((found for group in groups if (found := pending.intersection(group))), frozenset())
+    waiting = state.nodes_in(NodePhase.PENDING)
+    pending = {node.name for node in waiting}
+    planned = (found for group in state.begun.planned if (found := pending.intersection(group)))
+    return frozenset(next(planned, {node.name for node in waiting[:1]}))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.engine.merge_state import Merging
+from orchestrator.engine.progress import IN_HAND, NodeProgress, Nodes, ShardTaken
 from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
@@ -17,87 +18,8 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.replacing import replace
-from orchestrator.model.turn import Doubt, Goal, Installing, Owed, Work
 
 SettingKey = tuple[Level, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTaken:
-    """A shard of which the run took copies down.
-
-    Attributes:
-        started: its started copies in the whole cluster at the last reading before the stop.
-        filters: allocation filters of its index then.
-        open: whether its index was open.
-    """
-
-    started: int
-    filters: str
-    open: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
-class NodeProgress:
-    """One node of the run.
-
-    Attributes:
-        since: when it entered its phase, settled its last item there, or a new process took over the run.
-        life: the last life accounted for: the baseline's, then that of each return. None = never read.
-        boot: its host's boot id in that life, where it could be read.
-        over: its host has reported since that the process of that life is gone.
-        owed: the work that it still needs.
-        unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
-        ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
-        ready_since: when the first of them was sent; None while none has to be undone.
-        doubt: a stop or reboot that was sent and may still take effect.
-        lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
-            slow host may do it all the same. Also when somebody's restart came while a stop was in doubt, and
-            when the next stop was sent over one in doubt: since that one.
-        lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
-        goal: `BRING_UP` from a rescue or a late stop until it is back.
-        start_sent: when a start was last sent in this phase; 0 = not yet.
-        tries: starts in this phase that the host answered while the process was gone.
-        reboots: how often its host was asked to reboot in this wave.
-        install: the install step whose end no reading has shown yet.
-        installs: install steps that were begun for it, by every process of the run.
-        returns: how often it came back with work owed, in this attempt at the run.
-        stopped_at: when its stop was last sent, for figures and for what its memory forgot.
-        failure: why it is FAILED, or was skipped, in one line.
-    """
-
-    name: NodeName
-    phase: NodePhase = NodePhase.PENDING
-    since: Instant = 0.0
-    life: Incarnation | None = None
-    boot: str | None = None
-    over: bool = False
-    owed: frozenset[Owed] = frozenset()
-    unproven: int | None = None
-    ready: frozenset[int] = frozenset()
-    ready_since: Instant | None = None
-    doubt: Doubt | None = None
-    lost_at: Instant | None = None
-    lost_taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
-    goal: Goal = Goal.RESTART
-    start_sent: Instant = 0.0
-    tries: int = 0
-    reboots: int = 0
-    install: Installing | None = None
-    installs: int = 0
-    returns: int = 0
-    stopped_at: Instant | None = None
-    failure: str | None = None
-
-    @property
-    def undo(self) -> tuple[int, ...]:
-        """Numbers of the `after_recovery` hooks that it still needs, in order."""
-        return tuple(sorted(item.number for item in self.owed if item.work is Work.UNDO))
-
-    @property
-    def work(self) -> frozenset[Owed]:
-        """Its owed work without `after_recovery` hooks: the work for another turn."""
-        return frozenset(item for item in self.owed if item.work is not Work.UNDO)
 
 
 STANDSTILL_SECONDS: Final[Seconds] = 150.0
@@ -291,7 +213,7 @@ class RunState:
     in_phase: PhaseState = field(default_factory=PhaseState)
     process: ProcessState = field(default_factory=ProcessState)
     unrestored: Unrestored = field(default_factory=Unrestored)
-    nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
+    nodes: Nodes = field(default_factory=Nodes)
     merging: Merging = field(default_factory=Merging)
     wave: Wave | None = None
     wave_since: Instant = 0.0
@@ -312,7 +234,7 @@ class RunState:
 
     def nodes_in(self, *phases: NodePhase) -> tuple[NodeProgress, ...]:
         """Nodes in one of these phases, in the order of the run."""
-        return tuple(node for node in self.nodes.values() if node.phase in phases)
+        return self.nodes.of(*phases)
 
     @property
     def waves_begun(self) -> int:
@@ -382,19 +304,9 @@ class RunState:
         return next((one.since for one in self.in_phase.failing if one.last.action == action), None)
 
 
-GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
-"""Phases in which a node is being restarted now."""
-
-IN_HAND: Final = GOING_UP_OR_DOWN | {NodePhase.FAILED}
-"""Phases in which a node may be down because of the run, so that it has to be started."""
-
-FINAL_NODE_PHASES: Final = frozenset({NodePhase.RECOVERED, NodePhase.SKIPPED})
-"""Phases in which nothing more is to be done for a node."""
-
-
 def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
     """The state with these fields of one node changed; the same for a node that is none of the run's."""
     if name not in state.nodes:
         return state
     node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
-    return replace(state, nodes={**state.nodes, name: node})
+    return replace(state, nodes=state.nodes.changed(node))

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from orchestrator.engine.merge_state import doubted
-from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress, PhaseState, ProcessState, RunState
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
+from orchestrator.engine.state import PhaseState, ProcessState, RunState
 from orchestrator.model.event import RunResumed
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
@@ -25,7 +26,7 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
         state,
         process=ProcessState(started=at, acted_at=at),
         in_phase=PhaseState(since=at),
-        nodes={name: _node_in_doubt(state, node, at) for name, node in state.nodes.items()},
+        nodes=Nodes(_node_in_doubt(state, node, at) for node in state.nodes.values()),
         merging=doubted(state.merging),
         unrestored=replace(state.unrestored, withheld_since=withheld_since),
         outcome=None,
@@ -93,16 +94,7 @@ def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     """The state in which `resume` continues: what is being restarted or recovers is one wave."""
     state = _in_doubt(state, at)
     state = replace(state, process=replace(state.process, resumed=True))
-    nodes = dict(state.nodes)
-    for name, node in state.nodes.items():
-        if name in event.skip and node.phase is NodePhase.FAILED:
-            # It is known to be down: no stop that was in doubt makes it the run's to start again.
-            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
-        elif name in event.skip and node.phase is NodePhase.PENDING:
-            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None)
-        elif event.retry_failed and node.phase is NodePhase.FAILED:
-            nodes[name] = replace(node, phase=NodePhase.STOPPED, failure=None)
-    state = replace(state, nodes=nodes)
+    state = replace(state, nodes=Nodes(_taken_up(node, event) for node in state.nodes.values()))
     ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
     if not ours:
         # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
@@ -122,15 +114,22 @@ def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     return replace(state, phase=phase, recovering=(), overlapping=None)
 
 
+def _taken_up(node: NodeProgress, event: RunResumed) -> NodeProgress:
+    """A node of the run as `resume` wants it: skipped, tried again, or as it is."""
+    if node.name in event.skip and node.phase is NodePhase.FAILED:
+        # It is known to be down: no stop that was in doubt makes it the run's to start again.
+        return replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
+    if node.name in event.skip and node.phase is NodePhase.PENDING:
+        return replace(node, phase=NodePhase.SKIPPED, failure=None)
+    if event.retry_failed and node.phase is NodePhase.FAILED:
+        return replace(node, phase=NodePhase.STOPPED, failure=None)
+    return node
+
+
 def restoring(state: RunState, at: Instant) -> RunState:
     """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
     state = _in_doubt(state, at)
-    nodes = {
-        # A node that failed gets three starts more.
-        name: replace(node, phase=NodePhase.STARTING, failure=None)
-        if node.phase is NodePhase.FAILED
-        else node
-        for name, node in state.nodes.items()
-    }
+    failed = state.nodes_in(NodePhase.FAILED)  # each gets three starts more
+    again = (replace(node, phase=NodePhase.STARTING, failure=None) for node in failed)
     process = replace(state.process, restoring=True)
-    return replace(state, nodes=nodes, process=process, phase=Phase.STANDING_DOWN)
+    return replace(state, nodes=state.nodes.changed(*again), process=process, phase=Phase.STANDING_DOWN)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, WorkDone

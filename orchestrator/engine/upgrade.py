@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine import limits
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
-from orchestrator.engine.state import NodeProgress
 from orchestrator.model.action import HostAction, RunInstall
 from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import Node

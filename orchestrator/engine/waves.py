@@ -10,16 +10,18 @@ import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName, Role, Zone
+from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
 from orchestrator.model.reading import Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 _TIERS: Final = (
     Role.DATA_FROZEN,
@@ -31,6 +33,9 @@ _TIERS: Final = (
 )
 """From the tier whose copies move least to the tier that serves most; the generic `data` role last."""
 
+_MASTER: Final = 3
+"""The place of the elected master, after all other members."""
+
 _AWAY: Final = 4
 """The place of a node that is no member now, after the elected master."""
 
@@ -40,15 +45,16 @@ def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
 
     It is Elastic's order for rolling upgrades. The elected master goes last: mastership moves once in a run.
     """
-    if node.name == master:
-        group = 3
-    elif node.master_eligible:
-        group = 2
-    else:
-        group = 0 if node.holds_data else 1
+    group, tier = _place(node.roles)
+    return (_MASTER if node.name == master else group, tier, node.name)
+
+
+@cache
+def _place(roles: frozenset[Role]) -> tuple[int, int]:
+    """Few sets of roles are different, and many nodes are put in order for every wave."""
+    group = 2 if Role.MASTER in roles else 0 if roles & DATA_ROLES else 1
     # A node of several tiers goes with the last of them.
-    tier = max((place for place, role in enumerate(_TIERS) if role in node.roles), default=-1)
-    return (group, tier, node.name)
+    return group, max((place for place, role in enumerate(_TIERS) if role in roles), default=-1)
 
 
 def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
@@ -339,16 +345,17 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     predicate about expected nodes says so.
     """
     policy = state.begun.policy
-    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
-    if not pending:
+    waiting = state.nodes_in(NodePhase.PENDING)
+    if not waiting:
         return None
-    members = view.members
+    pending, members = tuple(node.name for node in waiting), view.members
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)
-    returns = {name: state.nodes[name].returns for name in pending}
+    returns = {node.name: node.returns for node in waiting}
     # A node that came back without its turn goes after its like: the disturbance may be over then.
-    present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
+    if any(returns.values()):
+        present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
     choice = Choice(
         number=state.waves_begun + 1,
         pending=tuple(node.name for node in present) or pending[:1],
@@ -362,10 +369,11 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     )
     strategy = STRATEGIES[policy.strategy]
     wave = strategy(choice)
-    planned = _planned_with(state, wave)
-    if set(wave.nodes) <= planned:
+    groups = _groups(state.begun.planned)
+    planned = groups.get(wave.nodes[0])
+    if all(groups.get(name) is planned for name in wave.nodes):
         return wave
-    within = tuple(name for name in choice.pending if name in planned)
+    within = tuple(name for name in choice.pending if groups.get(name) is planned)
     bounded = strategy(replace(choice, pending=within))
     return replace(bounded, why=f"{bounded.why}; no larger than planned")
 
@@ -390,11 +398,10 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
     )
 
 
-def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
-    """Nodes that may join a wave's first node: its planned wave, or all nodes outside the planned waves."""
-    first, known = wave.nodes[0], {name for group in state.begun.planned for name in group}
-    group = next((group for group in state.begun.planned if first in group), None)
-    return frozenset(group) if group is not None else frozenset(state.nodes) - known
+@for_the_same_objects
+def _groups(planned: tuple[Unit, ...]) -> Mapping[NodeName, Unit]:
+    """The planned wave of each node. A node joins only its own; those outside of all of them, each other."""
+    return {name: group for group in planned for name in group}
 
 
 def _until_the_pause(state: RunState, policy: Policy) -> int | None:

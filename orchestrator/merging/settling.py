@@ -71,7 +71,7 @@ def settling(situation: Situation) -> Decision:
         what = f"{len(missing)} copies of the loaded indices to start, {missing[0].shard} first"
         if over:
             return stand_down(state, f"the copies did not settle: {what}", Outcome.FAILED)
-        started = sum(copy.started for copy in view.copies)
+        started = view.routing.active
         return wait(now, what, cluster=CopiesActive(count=started + len(missing)))
     tried = (*state.in_phase.confirmed, *(failure.action for failure in state.in_phase.failed))
     # A refresh or a flush that fails costs recovery time and nothing else: it is in the journal.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 
-from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import Health, Incarnation, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
 from orchestrator.model.gate import GateView
 from orchestrator.model.merging import BulkView
@@ -56,7 +56,7 @@ class ClusterView:
     master: NodeName | None
     nodes: tuple[Node, ...]
     indices: tuple[Index, ...]
-    copies: tuple[ShardCopy, ...]
+    copies: Sequence[ShardCopy]
     voters: frozenset[str] | None = None
     voting_by_count: bool = False
     voting_exclusions: tuple[str, ...] = ()
@@ -73,6 +73,11 @@ class ClusterView:
         return {node.name: node for node in self.nodes}
 
     @cached_property
+    def lives(self) -> Mapping[NodeName, Incarnation]:
+        """The life of each node."""
+        return {node.name: node.incarnation for node in self.nodes}
+
+    @cached_property
     def metadata(self) -> Mapping[str, Index]:
         """The indices by uuid, since a name can be reused."""
         return {index.uuid: index for index in self.indices}
@@ -80,7 +85,7 @@ class ClusterView:
     @cached_property
     def routing(self) -> Copies:
         """The copies by node and by shard."""
-        return Copies(self.copies)
+        return self.copies if isinstance(self.copies, Copies) else Copies(self.copies)
 
     @property
     def not_started(self) -> tuple[ShardCopy, ...]:
@@ -90,7 +95,7 @@ class ClusterView:
     def on(self, nodes: Iterable[NodeName]) -> Iterator[ShardCopy]:
         """The copies on these nodes."""
         for name in nodes:
-            yield from self.routing.by_node.get(name, {}).values()
+            yield from self.routing.on(name).values()
 
     @property
     def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
@@ -109,23 +114,12 @@ class ClusterView:
     @cached_property
     def recovered(self) -> ClusterView:
         """The cluster state as it will be when every initializing copy has started."""
-        return self.changed(
-            {
-                shard: tuple(
-                    replace(copy, state=CopyState.STARTED, allocation_id=None)
-                    if copy.state is CopyState.INITIALIZING
-                    else copy
-                    for copy in copies
-                )
-                for shard, copies in self.moving.items()
-            }
-        )
+        return self.changed(self.routing.arrived)
 
     def changed(self, shards: Mapping[ShardId, tuple[ShardCopy, ...]], **fields: object) -> ClusterView:
         """This view with these copies of some shards, and these values of other fields."""
-        routing = self.routing.changed(shards) if shards else self.routing
-        after: ClusterView = replace(self, copies=routing.all, **fields)  # type: ignore[arg-type]  # by keyword
-        vars(after)["routing"] = routing
+        copies = self.routing.changed(shards) if shards else self.routing
+        after: ClusterView = replace(self, copies=copies, **fields)  # type: ignore[arg-type]  # by keyword
         return after
 
 

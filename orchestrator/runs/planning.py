@@ -11,7 +11,8 @@ from orchestrator.config.policy import Overrides
 from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.plan import empty_plan, make_plan
-from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
+from orchestrator.engine.progress import GOING_UP_OR_DOWN
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import undated
 from orchestrator.errors import JournalError, PlanMismatch, UsageError
 from orchestrator.merging import decide

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
+from orchestrator.engine.progress import GOING_UP_OR_DOWN
+from orchestrator.engine.state import RunState
 from orchestrator.errors import LeaseError
 from orchestrator.model.action import StartNode
 from orchestrator.model.cluster import NodeName

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     Action,
     ActionResult,

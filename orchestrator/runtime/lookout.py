@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from orchestrator.daemons import Daemons
+from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.situation import needed
-from orchestrator.engine.state import IN_HAND, STANDSTILL_SECONDS, RunState
+from orchestrator.engine.state import STANDSTILL_SECONDS, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView

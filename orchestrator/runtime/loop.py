@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import DeposedError, JournalError
 from orchestrator.merging import decide
 from orchestrator.model.action import Action, Done, action_name, action_target

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.limits import nearest
+from orchestrator.engine.progress import IN_HAND, NodeProgress
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from orchestrator.engine.state import NodeProgress
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.model.action import RunInstall
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy

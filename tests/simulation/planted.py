@@ -17,8 +17,9 @@ from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, sett
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.node import Turn
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.tuning import Tuning
 from orchestrator.merging import decide
 from orchestrator.model.action import (

@@ -12,9 +12,9 @@ from orchestrator.engine.kinds.elasticsearch import recovery
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.node import Move
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Decision, Situation, stand_down
-from orchestrator.engine.state import NodeProgress
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Moment, StopNode
 from orchestrator.model.event import Event

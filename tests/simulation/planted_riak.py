@@ -10,9 +10,10 @@ from typing import Any, Final
 from orchestrator.engine import changes, fold, node, run, succession
 from orchestrator.engine.kinds import kind
 from orchestrator.engine.node import Turn
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Decision, Situation, note
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, StartNode
 from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
 from orchestrator.model.lease import LeaseRecord

@@ -10,9 +10,10 @@ from orchestrator.engine import fold, limits, node, succession, upgrade
 from orchestrator.engine.fold import replay
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.node import Move
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import Install
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import StartNode, StopNode

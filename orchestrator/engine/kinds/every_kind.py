@@ -5,7 +5,7 @@ A missing reading is a hold: unknown is never healthy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
@@ -13,11 +13,12 @@ from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import ClusterView, ServiceState
+from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.observation import ClusterView, HostView, ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Strategy
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 _OUT_OF_REACH_SECONDS: Final[Seconds] = 60.0
 """A host that has not answered for this long before the first stop needs a person."""
@@ -127,29 +128,41 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
     the operator skips (`resume --skip`) may be absent.
     """
-    present = {node.name for node in view.nodes}
-    for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
+    present = view.members
+    for name in sorted(_away(question, view) | (question.wave.nodes - present.keys())):
         yield f"node {name}", _GONE.format(run=question.state.run)
-    for name, host in question.observation.hosts.items():
-        if isinstance(host, Unknown) or host.service not in _GOING:
-            continue
+    for name, detail in _going(question.observation.hosts):
         if name in present and name not in question.wave.nodes:
-            why = f"its service is not running, so this node is about to leave the cluster: {host.detail}"
+            why = f"its service is not running, so this node is about to leave the cluster: {detail}"
             yield f"node {name}", why
-    for node in question.state.nodes.values():
-        if node.phase is NodePhase.FAILED:
-            yield f"node {node.name}", f"failed in this run: {node.failure}"
+    for node in question.state.nodes_in(NodePhase.FAILED):
+        yield f"node {node.name}", f"failed in this run: {node.failure}"
     expected = question.policy.expect_nodes
-    if expected is not None and len(present | question.state.done_without) < expected:
+    if expected is not None and len(present.keys() | question.state.done_without) < expected:
         yield "nodes", f"{len(present)} present, {expected} expected"
 
 
-def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
+@for_the_same_objects
+def _going(hosts: Mapping[NodeName, Reading[HostView]]) -> tuple[tuple[NodeName, str], ...]:
+    """The hosts on which the service is not running, with what they say of it."""
+    read = ((name, host) for name, host in hosts.items() if not isinstance(host, Unknown))
+    return tuple((name, host.detail) for name, host in read if host.service in _GOING)
+
+
+def _away(question: Question, view: ClusterView) -> set[NodeName]:
     """Members of the baseline that are absent, except those that the cluster or the operator can spare."""
     baseline = question.state.baseline
     if baseline is None:
         return set()
-    return set(baseline.incarnations) - present - set(baseline.bystanders) - question.state.done_without
+    absent = set(_absent(baseline.incarnations, view.members))
+    return absent.difference(baseline.bystanders) - question.state.done_without if absent else absent
+
+
+@for_the_same_objects
+def _absent(
+    expected: Mapping[NodeName, Incarnation], present: Mapping[NodeName, Node]
+) -> frozenset[NodeName]:
+    return frozenset(expected.keys() - present.keys())
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -173,8 +186,7 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
     Default: one machine with the strategy `node`, no limit with `zone`.
     """
     allowed, wave = question.policy.max_unavailable, question.wave
-    present = {node.name for node in view.nodes}
-    away: set[NodeName] = _away(question, present) | set(wave.nodes)
+    away: set[NodeName] = _away(question, view) | set(wave.nodes)
     if allowed is not None and len(away) > allowed:
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
     one_machine = allowed is None and question.policy.strategy is Strategy.NODE
@@ -190,30 +202,32 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     All of them are checked before the first stop: a fault that is found only at node 17 would leave
     the cluster half restarted.
     """
-    yield from ((f"host of {name}", why) for name, why in _not_ready(question))
+    pending = (node.name for node in question.state.nodes_in(NodePhase.PENDING))
+    checked = pending if question.first_stop else question.wave.nodes
+    yield from ((f"host of {name}", why) for name, why in _not_ready(question, checked))
 
 
 def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
-    """Of what `selected_hosts_ready` finds, all but hosts that were in reach a minute ago.
+    """Of what `selected_hosts_ready` finds on this wave, all but hosts that were in reach a minute ago.
 
     A network that fails for seconds at the first reading need not cost the night. A key or an account that is
     refused is reported at once.
     """
     now = question.observation.at
-    for name, why in _not_ready(question):
+    for name, why in _not_ready(question, question.wave.nodes):
         host = question.observation.host(name)
         since = host.since if isinstance(host, Unknown) and host.passes else None
         if since is None or now - since > _OUT_OF_REACH_SECONDS:
             yield f"host of {name}", why
 
 
-def _not_ready(question: Question) -> Iterator[tuple[NodeName, str]]:
-    """The hosts that are checked, each with its problem; before the first stop all of them."""
-    pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
-    machines = machines_of(question.state, question.observation)
-    for name in pending if question.first_stop else question.wave.nodes:
+def _not_ready(question: Question, names: Iterable[NodeName]) -> Iterator[tuple[NodeName, str]]:
+    """The hosts of these nodes that are not ready, each with its problem."""
+    reboot = question.policy.reboot
+    machines = machines_of(question.state, question.observation) if reboot else None
+    for name in names:
         yield from ((name, why) for why in why_not_ready(question, name))
-        if question.policy.reboot and not isinstance(question.observation.host(name), Unknown):
+        if machines is not None and not isinstance(question.observation.host(name), Unknown):
             yield from ((name, why) for why in _taken_along(question, name, machines))
 
 
@@ -248,7 +262,7 @@ def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iter
     else:
         # Another wave may be asked about here, too: that of a node of which it is not yet the turn.
         in_wave = name in question.wave.nodes
-        pending = {node.name for node in question.state.nodes.values() if node.phase is NodePhase.PENDING}
+        pending = {node.name for node in question.state.nodes_in(NodePhase.PENDING)}
         also = frozenset(question.wave.nodes if in_wave else pending)
         way = "they are not in its wave: select all of them, or restart them without `--reboot`"
     sharing: list[str] = [other for other in machines.others(name) if other not in also]

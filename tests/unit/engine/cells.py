@@ -8,9 +8,10 @@ from functools import cache
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import Turn, turn
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
+from orchestrator.engine.state import Absence
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.event import PhaseEntered
@@ -74,7 +75,7 @@ def situation(node: NodeProgress, service: str, member: str, *, goal: Goal = Goa
             asked.state,
             phase=Phase.DOWN if goal is Goal.RESTART else Phase.STANDING_DOWN,
             wave=Wave(number=1, nodes=(ES2,)),
-            nodes={**asked.state.nodes, ES2: node},
+            nodes=asked.state.nodes.changed(node),
         ),
         policy=asked.policy,
         kind=ELASTICSEARCH,

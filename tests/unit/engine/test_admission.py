@@ -101,7 +101,7 @@ def test_a_node_that_was_stopped_once_means_begun() -> None:
     state = _situation(cluster(6)).state
     assert admit.has_not_begun(state)
     skipped = replace(state.nodes[ES2], phase=NodePhase.SKIPPED, stopped_at=1.0)
-    assert not admit.has_not_begun(replace(state, nodes={**state.nodes, ES2: skipped}))
+    assert not admit.has_not_begun(replace(state, nodes=state.nodes.changed(skipped)))
 
 
 def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:

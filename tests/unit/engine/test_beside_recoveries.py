@@ -235,8 +235,8 @@ def test_an_earlier_wave_is_done_when_its_nodes_copies_are_back(target: NodeName
 def test_a_node_that_keeps_returning_with_work_ends_the_run() -> None:
     situation = _beside()
     for returns, ends in ((RETURNS - 1, False), (RETURNS, True)):
-        nodes = dict(situation.state.nodes)
-        nodes[ES2] = replace(nodes[ES2], owed=frozenset({Owed(work=Work.HOOK)}), returns=returns)
+        es2 = replace(situation.state.nodes[ES2], owed=frozenset({Owed(work=Work.HOOK)}), returns=returns)
+        nodes = situation.state.nodes.changed(es2)
         again = replace(situation, state=replace(situation.state, nodes=nodes))
         events = _events(finish_recovered(again, ()))
         assert [event.reason for event in events if isinstance(event, StandingDown)] == (

@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.engine.fold import evolve, owed_by, replay
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, READS, RUN_STEPS
-from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
+from orchestrator.engine.progress import FINAL_NODE_PHASES, NodeProgress
+from orchestrator.engine.state import Absence, RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -68,7 +69,7 @@ def _after(state: RunState, *events: Event, at: float = AT) -> RunState:
 
 def _with(state: RunState, name: str = ES1, **fields: object) -> RunState:
     node: NodeProgress = replace(state.nodes[NodeName(name)], **fields)  # type: ignore[arg-type]  # by keyword
-    return replace(state, nodes={**state.nodes, NodeName(name): node})
+    return replace(state, nodes=state.nodes.changed(node))
 
 
 def _done(state: RunState, action: Action, *, at: float = AT) -> RunState:

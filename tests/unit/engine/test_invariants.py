@@ -91,7 +91,7 @@ def _step(before: RunState, event: Event, after: RunState | None = None, *, pass
 
 
 def _with(state: RunState, name: NodeName, phase: NodePhase) -> RunState:
-    return replace(state, nodes={**state.nodes, name: replace(state.nodes[name], phase=phase)})
+    return replace(state, nodes=state.nodes.changed(replace(state.nodes[name], phase=phase)))
 
 
 def _changed(found: str | None) -> SettingChanged:
@@ -125,7 +125,7 @@ def _rebooted(
     state = _state(wave=Wave(number=1, nodes=(ES1, ES2), machines=((ES1, ES2),)))
     for name, phase in ((ES1, es1), (ES2, es2)):
         node = replace(state.nodes[name], phase=phase, doubt=doubt)
-        state = replace(state, nodes={**state.nodes, name: node})
+        state = replace(state, nodes=state.nodes.changed(node))
     return _step(state, ActionSent(action=RebootHost(node=ES1, also=also)))
 
 
@@ -147,7 +147,7 @@ def _owing(
     """es1 owes this, and nothing else."""
     state = _state(phase, es1, **changes)
     node = replace(state.nodes[ES1], owed=owed, ready=ready)
-    return replace(state, nodes={**state.nodes, ES1: node})
+    return replace(state, nodes=state.nodes.changed(node))
 
 
 _ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
@@ -186,7 +186,7 @@ def _installing(es1: NodePhase = NodePhase.STOPPED, **changes: object) -> RunSta
     """es1 is down, and its first install step was sent; no reading has shown its end."""
     state = _state(es1=es1, policy=upgrading(), **changes)
     sent = Installing(number=0, ticket="run-1/es1/0/1", since=AT)
-    return replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], install=sent)})
+    return replace(state, nodes=state.nodes.changed(replace(state.nodes[ES1], install=sent)))
 
 
 BREAKS: dict[str, Callable[[], Step]] = {
@@ -496,7 +496,7 @@ def test_tuning_has_its_place_and_its_record(step: Step, said: str) -> None:
 
 def test_a_rescued_node_is_not_tuned() -> None:
     state = _tuned()
-    rescued = replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], goal=Goal.BRING_UP)})
+    rescued = replace(state, nodes=state.nodes.changed(replace(state.nodes[ES1], goal=Goal.BRING_UP)))
     assert "es1 is tuned, and it is to be brought up at once" in " ".join(broken(_step(rescued, TUNE)))
 
 

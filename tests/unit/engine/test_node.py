@@ -12,9 +12,10 @@ import pytest
 
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.node import TABLE, Move, is_ours, move_of, rejoined
+from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
+from orchestrator.engine.state import Absence
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
 from orchestrator.model.cluster import NodeName
@@ -525,11 +526,11 @@ def test_no_work_is_begun_while_another_member_is_missing() -> None:
     for since, wanted in ((20.0, ""), (31.0, ">starting start")):
         node = node_in(STOPPED, since=since)
         state = state_with(
-            asked.state, nodes={**asked.state.nodes, ES2: node}, absent={"es5": Absence(since=0.0)}
+            asked.state, nodes=asked.state.nodes.changed(node), absent={"es5": Absence(since=0.0)}
         )
         assert effect(turned(replace(asked, state=state))) == wanted
     bare = replace(node, owed=frozenset({RESTART}))
-    state = replace(state, nodes={**state.nodes, ES2: bare})
+    state = replace(state, nodes=state.nodes.changed(bare))
     assert effect(turned(replace(asked, state=state))) == ">starting start", "nothing to do: it is started"
 
 
@@ -538,7 +539,7 @@ def test_no_work_begins_while_a_node_down_by_a_lost_stop_starts() -> None:
     other = NodeName("es5")
     for goal, wanted in ((Goal.BRING_UP, ""), (Goal.RESTART, "hook_while_stopped")):
         late = replace(node_in(STARTING, goal=goal), name=other)
-        state = replace(asked.state, nodes={**asked.state.nodes, other: late})
+        state = replace(asked.state, nodes=asked.state.nodes.changed(late))
         assert effect(turned(replace(asked, state=state))) == wanted, goal
 
 

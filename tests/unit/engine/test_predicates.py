@@ -11,7 +11,8 @@ from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
-from orchestrator.engine.state import Failing, ShardTaken
+from orchestrator.engine.progress import ShardTaken
+from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed

@@ -61,7 +61,7 @@ def test_the_time_to_restore_begins_when_a_stop_is_known_lost() -> None:
         state,
         phase=Phase.STANDING_DOWN,
         standing_down=FAILED,
-        nodes={**state.nodes, ES2: waited_for},
+        nodes=state.nodes.changed(waited_for),
         confirmed=(),
     )
     assert decide(down, read(simulation), now).actions

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Phase
 from orchestrator.model.replacing import replace

@@ -54,7 +54,7 @@ HASTENED = riak_policy(hasten_handoff=True)
 def _begun() -> RunState:
     """A run in whose wave `TWO` came back."""
     state = Simulation(ringed()).begin(HASTENED)
-    nodes = {**state.nodes, TWO: replace(state.nodes[TWO], phase=NodePhase.REJOINED, stopped_at=10.0)}
+    nodes = state.nodes.changed(replace(state.nodes[TWO], phase=NodePhase.REJOINED, stopped_at=10.0))
     wave = Wave(number=1, nodes=(TWO,), why="in order")
     return replace(state, phase=Phase.REASSIGNED, nodes=nodes, wave=wave, wave_since=5.0)
 
@@ -169,10 +169,9 @@ def test_only_timers_of_restarted_nodes_change_and_get_shorter() -> None:
     )
     restarted = replace(
         STATE,
-        nodes={
-            name: replace(node, stopped_at=10.0) if name in (TWO, THREE, FIVE) else node
-            for name, node in STATE.nodes.items()
-        },
+        nodes=STATE.nodes.changed(
+            *(replace(STATE.nodes[name], stopped_at=10.0) for name in (TWO, THREE, FIVE))
+        ),
     )
     changes = timer_changes(restarted, settings, HASTENED)
     assert [(change.key, change.found, change.wanted) for change in changes] == [

@@ -34,7 +34,7 @@ def _settings(limits: Mapping[NodeName, int | str]) -> SettingsView:
 def _state(**of_two: object) -> RunState:
     """A run that has begun, with one node somewhere in it."""
     state = Simulation(ringed()).begin(riak_policy())
-    return changed(state, nodes={**state.nodes, TWO: changed(state.nodes[TWO], **of_two)})
+    return changed(state, nodes=state.nodes.changed(changed(state.nodes[TWO], **of_two)))
 
 
 def _owing(state: RunState, name: NodeName, found: int, wanted: int) -> RunState:

@@ -10,8 +10,9 @@ from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import turn
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.state import RecoveringWave, RunState
 from orchestrator.model.action import RebootHost, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionSent, PhaseEntered, Record, RunResumed
@@ -147,17 +148,13 @@ def _situation(
     view = cluster_of(asked.observation.cluster)
     present = tuple(node for node in view.nodes if member and node.name == ES2)
     now = asked.observation.at
-    nodes = {
-        **asked.state.nodes,
-        ES2: replace(es2, since=es2.since or now),
-        ES5: replace(es5, name=ES5, since=es5.since or now),
-    }
+    pair = (replace(es2, since=es2.since or now), replace(es5, name=ES5, since=es5.since or now))
     return Situation(
         state=replace(
             asked.state,
             phase=Phase.DOWN,
             wave=Wave(number=1, nodes=PAIR, machines=(PAIR,)),
-            nodes=nodes,
+            nodes=asked.state.nodes.changed(*pair),
         ),
         policy=asked.policy,
         kind=ELASTICSEARCH,
@@ -268,10 +265,10 @@ def test_what_a_resumed_run_restarts_keeps_its_machines() -> None:
     """With overlap a wave that recovers and the current one become one."""
     es3, es6 = (NodeName(name) for name in ("es3", "es6"))
     state = _situation(DOWN, DOWN, SILENT, SILENT).state
-    nodes = {name: replace(state.nodes[name], phase=NodePhase.REJOINED) for name in (es3, es6)}
+    nodes = (replace(state.nodes[name], phase=NodePhase.REJOINED) for name in (es3, es6))
     before = Wave(number=1, nodes=(es3, es6), machines=((es3, es6),))
     state = replace(
-        state, nodes={**state.nodes, **nodes}, recovering=(RecoveringWave(wave=before, since=0.0),)
+        state, nodes=state.nodes.changed(*nodes), recovering=(RecoveringWave(wave=before, since=0.0),)
     )
     wave = _resumed(state).wave
     assert wave is not None

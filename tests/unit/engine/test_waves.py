@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.progress import NodeProgress, Nodes
+from orchestrator.engine.state import RecoveringWave, RunState
 from orchestrator.engine.waves import (
     STRATEGIES,
     Ask,
@@ -127,7 +128,7 @@ def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
     first = next_wave(state, view, _anything)
     assert first is not None
     assert (first.number, first.nodes, first.zone) == (1, ("es2",), "b")
-    done = {n.name: replace(n, phase=NodePhase.RECOVERED) for n in state.nodes.values()}
+    done = Nodes(replace(node, phase=NodePhase.RECOVERED) for node in state.nodes.values())
     assert next_wave(replace(state, nodes=done), view, _anything) is None
 
 
@@ -159,13 +160,13 @@ def _overlapping(
     view = replace(_view(*nodes), master=NodeName(master) if master else None, copies=copies)
     wanted = policy(overlap_recovery=True, zone_attribute="zone")
     state = replace(
-        Simulation(cluster(3)).begin(wanted), nodes={n.name: NodeProgress(name=n.name) for n in nodes}
+        Simulation(cluster(3)).begin(wanted), nodes=Nodes(NodeProgress(name=n.name) for n in nodes)
     )
     order = []
     while (wave := next_wave(state, view, _anything)) is not None:
         order += wave.nodes
         done = replace(state.nodes[wave.nodes[0]], phase=NodePhase.RECOVERED)
-        state = replace(state, nodes={**state.nodes, done.name: done})
+        state = replace(state, nodes=state.nodes.changed(done))
     return " ".join(order)
 
 

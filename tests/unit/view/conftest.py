@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.state import RunState
 from orchestrator.model import action, event, upgrade_event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed

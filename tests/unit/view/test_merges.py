@@ -12,6 +12,7 @@ from rich.console import Console
 
 from orchestrator.engine.fold import replay
 from orchestrator.engine.limits import nearest
+from orchestrator.engine.progress import Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
@@ -246,9 +247,9 @@ def test_what_was_done_by_halves_and_what_is_left(samples: Any) -> None:
     assert left_to_do(state) == "2 indices and 3 nodes"
     assert left_to_do(state, without=("es1",)) == "2 indices and 2 nodes"
     back = replace(state.nodes[NodeName("es1")], phase=NodePhase.REJOINED, owed=frozenset({REBOOT}))
-    again = replace(state, nodes={**state.nodes, back.name: back})
+    again = replace(state, nodes=state.nodes.changed(back))
     assert left_to_do(again) == "2 indices and 3 nodes", "it gets another turn for its owed work"
-    waits = replace(state, nodes={**state.nodes, back.name: replace(back, owed=frozenset())})
+    waits = replace(state, nodes=state.nodes.changed(replace(back, owed=frozenset())))
     assert left_to_do(waits) == "2 indices, 2 nodes and the wait for 1 restarted node"
     assert half_done(state_after(samples)) == ""
     assert half_done(state_after(samples, *ALL_MERGED, nodes=0)) == ""
@@ -256,7 +257,7 @@ def test_what_was_done_by_halves_and_what_is_left(samples: Any) -> None:
     nodes = samples.run_state().nodes
     restart = replace(
         samples.run_state(),
-        nodes={n: replace(one, phase=p) for (n, one), p in zip(nodes.items(), phases, strict=True)},
+        nodes=Nodes(replace(one, phase=p) for one, p in zip(nodes.values(), phases, strict=True)),
     )
     assert half_done(restart) == "1 of 3 nodes restarted"
 

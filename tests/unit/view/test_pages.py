@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.engine.state import NodeProgress, RecoveringWave
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome

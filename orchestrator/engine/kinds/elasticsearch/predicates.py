@@ -144,7 +144,7 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     if question.policy.upgrade is not None:
         versions |= dict.fromkeys(question.wave.nodes, version_key(question.policy.upgrade.target))
     newest = max(versions.values(), default=())
-    done = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.RECOVERED]
+    done = [node.name for node in question.state.nodes_in(NodePhase.RECOVERED)]
     began = version_key(question.state.begun.version)
     if any(versions.get(name, began) > began for name in done):
         return

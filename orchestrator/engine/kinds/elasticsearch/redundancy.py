@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -12,9 +13,10 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
 )
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, NodeName, Role, ShardId
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Index, Node, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 _ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
 """The quorum predicate counts votes; the other roles are services of a node to its own clients."""
@@ -61,11 +63,16 @@ def _short_of_copies(question: Question, view: ClusterView) -> Iterator[tuple[Sh
 
 def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
     """An index pinned to a candidate by `require._id` or `_name` (as for a shrink) has all copies there."""
-    names = {known: node.name for node in view.nodes for known in (node.node_id, node.own_name) if known}
-    for index in view.indices:
-        pinned = index.pinned_to
-        if pinned is not None and names.get(pinned, pinned) in question.wave.nodes:
-            yield f"index {index.name}", f"is pinned to {names.get(pinned, pinned)}, as for a shrink"
+    wave = (node for name in question.wave.nodes if (node := view.node(name)))
+    called = {known: node.name for node in wave for known in (node.name, node.node_id, node.own_name)}
+    for index in _pinned_indices(view.indices):
+        if index.pinned_to in called:
+            yield f"index {index.name}", f"is pinned to {called[index.pinned_to]}, as for a shrink"
+
+
+@for_the_same_objects
+def _pinned_indices(indices: tuple[Index, ...]) -> tuple[Index, ...]:
+    return tuple(index for index in indices if index.pinned_to)
 
 
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -101,12 +108,11 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
 
 def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Finding]:
     """The committed voting configuration keeps a majority without the wave."""
-    wave = set(question.wave.nodes)
     if view.voters is None:
         yield "voting configuration", "not shown by this version"
         return
-    names = {node.node_id: node.name for node in view.nodes}
-    lost = sorted(names[voter] for voter in view.voters if names.get(voter) in wave)
+    wave = [node for name in question.wave.nodes if (node := view.node(name))]
+    lost = sorted(node.name for node in wave if node.node_id in view.voters)
     if not lost:
         return
     if view.voting_by_count:
@@ -119,9 +125,9 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
                 f"one of {len(view.voters)} voters: no master without it (`accept: {{master_outage: true}}`)",
             )
         return
-    left = [voter for voter in view.voters if voter in names and names[voter] not in wave]
-    if 2 * len(left) <= len(view.voters):
-        yield f"node {lost[0]}", f"{len(left)} of {len(view.voters)} voters would be left: no majority"
+    left = sum(node.node_id in view.voters for node in view.nodes) - len(lost)
+    if 2 * left <= len(view.voters):
+        yield f"node {lost[0]}", f"{left} of {len(view.voters)} voters would be left: no majority"
 
 
 def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName]) -> Iterator[Finding]:
@@ -146,38 +152,57 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every tier and role of the wave's nodes has another member outside the wave."""
-    wave = set(question.wave.nodes)
-    inside = {role for node in view.nodes if node.name in wave for role in _served(node)}
-    outside = {role for node in view.nodes if node.name not in wave for role in _tiers_too(node)}
-    for role in sorted(inside - outside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
-        if role is Role.MASTER and question.policy.accept_master_outage:
+    wave = [node for name in question.wave.nodes if (node := view.node(name))]
+    inside = {role for node in wave for role in _served(node.roles)}
+    everywhere, in_wave = _members_by_role(view.nodes), _count_by_role(wave)
+    for role in sorted(inside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
+        if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
-        yield f"role {role.value}", f"no node outside the wave ({', '.join(sorted(wave))}) has it"
+        names = ", ".join(sorted(question.wave.nodes))
+        yield f"role {role.value}", f"no node outside the wave ({names}) has it"
 
 
-def _served(node: Node) -> frozenset[Role]:
+def _served(roles: frozenset[Role]) -> frozenset[Role]:
     """The services that a node has for others: a voting-only node votes, and can never be elected."""
-    return node.roles - {Role.MASTER} if Role.VOTING_ONLY in node.roles else node.roles
+    return roles - {Role.MASTER} if Role.VOTING_ONLY in roles else roles
 
 
-def _tiers_too(node: Node) -> frozenset[Role]:
+def _tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     """The same, and every tier for a node that is just `data`, as all nodes before 7.10 are."""
-    served = _served(node)
+    served = _served(roles)
     return served | DATA_ROLES if Role.DATA in served else served
+
+
+def _count_by_role(nodes: Iterable[Node]) -> Counter[Role]:
+    """How many nodes have each role, tiers too. Most have the same roles, so those are counted first."""
+    found = Counter[Role]()
+    for roles, count in Counter(node.roles for node in nodes).items():
+        for role in _tiers_too(roles):
+            found[role] += count
+    return found
+
+
+@for_the_same_objects
+def _members_by_role(nodes: tuple[Node, ...]) -> Counter[Role]:
+    return _count_by_role(nodes)
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """At least the share `min_capacity` of each tier's data nodes stays up."""
-    wave, least = set(question.wave.nodes), question.policy.min_capacity
-    tiers = {role for node in view.nodes for role in node.roles} & DATA_ROLES
+    least, members = question.policy.min_capacity, _members_by_role(view.nodes)
+    in_wave = _count_by_role(node for name in question.wave.nodes if (node := view.node(name)))
+    tiers = DATA_ROLES & set().union(*_kinds_of_nodes(view.nodes))
     for tier in sorted(tiers, key=lambda role: role.value):
-        members = [node.name for node in view.nodes if tier in _tiers_too(node)]
-        left = [name for name in members if name not in wave]
-        if len(left) < least * len(members):
-            yield (
-                f"tier {tier.value}",
-                f"{len(left)} of {len(members)} nodes would stay up, {least:.0%} wanted",
-            )
+        left = members[tier] - in_wave[tier]
+        if left < least * members[tier]:
+            said = f"{left} of {members[tier]} nodes would stay up, {least:.0%} wanted"
+            yield f"tier {tier.value}", said
+
+
+@for_the_same_objects
+def _kinds_of_nodes(nodes: tuple[Node, ...]) -> frozenset[frozenset[Role]]:
+    """Which roles nodes have together."""
+    return frozenset(node.roles for node in nodes)
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:

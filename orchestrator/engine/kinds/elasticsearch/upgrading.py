@@ -252,6 +252,8 @@ def hosts_can_install(question: Question, _upgrade: Upgrade, _view: ClusterView)
 
 def hosts_that_never_can(question: Question) -> Iterator[Finding]:
     """Of what `hosts_can_install` finds, all but hosts that may answer a little later."""
+    if question.policy.upgrade is None:
+        return
     passing = {name for name, ready in _asked(question) if isinstance(ready, Unknown) and ready.passes}
     out_of_reach = {f"host of {name}" for name in passing}
     yield from (found for found in hosts_can_install(question) if found[0] not in out_of_reach)

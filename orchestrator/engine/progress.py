@@ -1,0 +1,225 @@
+"""The progress of a run's nodes. The few that a reading may move are found without a look at all others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.reading import Instant
+from orchestrator.model.turn import REBOOT, RESTART, Doubt, Goal, Installing, Owed, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTaken:
+    """A shard of which the run took copies down.
+
+    Attributes:
+        started: its started copies in the whole cluster at the last reading before the stop.
+        filters: allocation filters of its index then.
+        open: whether its index was open.
+    """
+
+    started: int
+    filters: str
+    open: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class NodeProgress:
+    """One node of the run.
+
+    Attributes:
+        since: when it entered its phase, settled its last item there, or a new process took over the run.
+        life: the last life accounted for: the baseline's, then that of each return. None = never read.
+        boot: its host's boot id in that life, where it could be read.
+        over: its host has reported since that the process of that life is gone.
+        owed: the work that it still needs.
+        unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
+        ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
+        ready_since: when the first of them was sent; None while none has to be undone.
+        doubt: a stop or reboot that was sent and may still take effect.
+        lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
+            slow host may do it all the same. Also when somebody's restart came while a stop was in doubt, and
+            when the next stop was sent over one in doubt: since that one.
+        lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
+        goal: `BRING_UP` from a rescue or a late stop until it is back.
+        start_sent: when a start was last sent in this phase; 0 = not yet.
+        tries: starts in this phase that the host answered while the process was gone.
+        reboots: how often its host was asked to reboot in this wave.
+        install: the install step whose end no reading has shown yet.
+        installs: install steps that were begun for it, by every process of the run.
+        returns: how often it came back with work owed, in this attempt at the run.
+        stopped_at: when its stop was last sent, for figures and for what its memory forgot.
+        failure: why it is FAILED, or was skipped, in one line.
+    """
+
+    name: NodeName
+    phase: NodePhase = NodePhase.PENDING
+    since: Instant = 0.0
+    life: Incarnation | None = None
+    boot: str | None = None
+    over: bool = False
+    owed: frozenset[Owed] = frozenset()
+    unproven: int | None = None
+    ready: frozenset[int] = frozenset()
+    ready_since: Instant | None = None
+    doubt: Doubt | None = None
+    lost_at: Instant | None = None
+    lost_taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    goal: Goal = Goal.RESTART
+    start_sent: Instant = 0.0
+    tries: int = 0
+    reboots: int = 0
+    install: Installing | None = None
+    installs: int = 0
+    returns: int = 0
+    stopped_at: Instant | None = None
+    failure: str | None = None
+
+    @property
+    def undo(self) -> tuple[int, ...]:
+        """Numbers of the `after_recovery` hooks that it still needs, in order."""
+        return tuple(sorted(item.number for item in self.owed if item.work is Work.UNDO))
+
+    @property
+    def work(self) -> frozenset[Owed]:
+        """Its owed work without `after_recovery` hooks: the work for another turn."""
+        return frozenset(item for item in self.owed if item.work is not Work.UNDO)
+
+
+GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
+"""Phases in which a node is being restarted now."""
+
+IN_HAND: Final = GOING_UP_OR_DOWN | {NodePhase.FAILED}
+"""Phases in which a node may be down because of the run, so that it has to be started."""
+
+FINAL_NODE_PHASES: Final = frozenset({NodePhase.RECOVERED, NodePhase.SKIPPED})
+"""Phases in which nothing more is to be done for a node."""
+
+
+class Mark(Enum):
+    """What sets a node apart from most others of a run."""
+
+    __hash__ = object.__hash__  # a key of many dicts; Enum's own hash is a slow Python call
+
+    OPEN = auto()
+    """A stop or a reboot of it may still take effect."""
+    AWAKE = auto()
+    """A reading may move it, whatever it shows: it is in a turn, or OPEN, or waits and owes no restart."""
+    REBOOTS = auto()
+    """It owes a reboot."""
+    UNDOES = auto()
+    """It owes `after_recovery` hooks."""
+
+
+_Part = NodePhase | Mark
+
+
+def _parts(node: NodeProgress) -> tuple[_Part, ...]:
+    parts: list[_Part] = [node.phase]
+    open_ = node.doubt is not None or node.lost_at is not None
+    if node.phase is NodePhase.PENDING:
+        awake = RESTART not in node.owed
+    else:
+        awake = node.phase not in FINAL_NODE_PHASES
+    if open_:
+        parts.append(Mark.OPEN)
+    if open_ or awake:
+        parts.append(Mark.AWAKE)
+    if REBOOT in node.owed:
+        parts.append(Mark.REBOOTS)
+    if any(item.work is Work.UNDO for item in node.owed):
+        parts.append(Mark.UNDOES)
+    return tuple(parts)
+
+
+class Nodes(Mapping[NodeName, NodeProgress]):
+    """The nodes of a run, in its order, and those of each phase and with each mark.
+
+    It does not change: `changed` makes another one, at the cost of what changes and a copy of a dict or two.
+
+    Args:
+        nodes: in the order of the run.
+    """
+
+    __slots__ = ("_all", "_listed", "_parts", "_place")
+
+    def __init__(self, nodes: Iterable[NodeProgress] = ()) -> None:
+        self._all = {node.name: node for node in nodes}
+        self._place = {name: place for place, name in enumerate(self._all)}
+        self._parts: dict[_Part, dict[NodeName, NodeProgress]] = {}
+        self._listed: dict[_Part, tuple[NodeProgress, ...]] = {}
+        for node in self._all.values():
+            for part in _parts(node):
+                self._parts.setdefault(part, {})[node.name] = node
+
+    @property
+    def names(self) -> Collection[NodeName]:
+        """Their names: the same object for all states of a run."""
+        return self._place
+
+    def changed(self, *nodes: NodeProgress) -> Nodes:
+        """These nodes with others in the place of those of the same names.
+
+        Raises:
+            KeyError: one of them is none of the run's.
+        """
+        after = Nodes()
+        after._all, after._place = self._all.copy(), self._place
+        after._parts, after._listed = self._parts.copy(), self._listed.copy()
+        copied = set[_Part]()
+        for node in nodes:
+            before, now = _parts(after._all[node.name]), _parts(node)
+            after._all[node.name] = node
+            for part in {*before, *now}:
+                if part not in copied:
+                    copied.add(part)
+                    after._parts[part] = after._parts.get(part, {}).copy()
+                    after._listed.pop(part, None)
+                if part in now:
+                    after._parts[part][node.name] = node
+                else:
+                    del after._parts[part][node.name]
+        return after
+
+    def of(self, *parts: _Part) -> tuple[NodeProgress, ...]:
+        """The nodes in one of these phases, or with one of these marks, in the order of the run."""
+        if len(parts) == 1:
+            (part,) = parts
+            if part not in self._listed:
+                self._listed[part] = self.in_order(self._parts.get(part, {}).values())
+            return self._listed[part]
+        found = {name: node for part in parts for name, node in self._parts.get(part, {}).items()}
+        return self.in_order(found.values())
+
+    def in_order(self, nodes: Iterable[NodeProgress]) -> tuple[NodeProgress, ...]:
+        """Some of these nodes in the order of the run."""
+        return tuple(sorted(nodes, key=lambda node: self._place[node.name]))
+
+    def __getitem__(self, name: NodeName) -> NodeProgress:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[NodeName]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all
+
+    def keys(self) -> KeysView[NodeName]:
+        """Their names."""
+        return self._all.keys()
+
+    def values(self) -> ValuesView[NodeProgress]:
+        """All of them."""
+        return self._all.values()
+
+    def items(self) -> ItemsView[NodeName, NodeProgress]:
+        """All of them by name."""
+        return self._all.items()
