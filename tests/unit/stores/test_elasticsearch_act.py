@@ -32,8 +32,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch import dialect as dialect_module
 from orchestrator.stores.elasticsearch.act import outcome_of, request_for
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, dialect_for, family_of
-from orchestrator.stores.elasticsearch.dialect import Flush as FlushKind
+from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for, family_of
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.watch import watch_request
 
@@ -170,25 +169,6 @@ def test_long_polls() -> None:
     silence = watch_request(MasterElected(), 5, ES).silence
     assert silence is not None
     assert silence > 5, "the server's own time-out comes first"
-
-
-def test_families(subtests: pytest.Subtests) -> None:
-    for version, flush, voting, null in [
-        ("1.5.2", FlushKind.PLAIN, VotingExclusions.NONE, False),
-        ("1.7.6", FlushKind.SYNCED, VotingExclusions.NONE, False),
-        ("2.4.6", FlushKind.SYNCED, VotingExclusions.NONE, False),
-        ("5.6.16", FlushKind.SYNCED, VotingExclusions.NONE, True),
-        ("7.0.0", FlushKind.SYNCED, VotingExclusions.PATH, True),
-        ("7.6.0", FlushKind.PLAIN, VotingExclusions.PATH, True),
-        ("7.8.0", FlushKind.PLAIN, VotingExclusions.QUERY, True),
-        ("7.17.28", FlushKind.PLAIN, VotingExclusions.QUERY, True),
-        ("9.1.0", FlushKind.PLAIN, VotingExclusions.QUERY, True),
-    ]:
-        with subtests.test(version=version, flush=flush):
-            dialect = family_of("elasticsearch", version)
-            assert dialect is not None
-            found = (dialect.flush, dialect.voting, dialect.null_resets)
-            assert found == (flush, voting, null)
 
 
 def test_every_column_of_the_table_is_read() -> None:
