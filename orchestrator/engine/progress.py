@@ -112,6 +112,8 @@ class Mark(Enum):
     """A reading may move it, whatever it shows: it is in a turn, or OPEN, or waits and owes no restart."""
     REBOOTS = auto()
     """It owes a reboot."""
+    INSTALLS = auto()
+    """An install step was sent, and no reading has shown its end."""
     UNDOES = auto()
     """It owes `after_recovery` hooks."""
 
@@ -130,6 +132,8 @@ def _parts(node: NodeProgress) -> tuple[_Part, ...]:
         parts.append(Mark.OPEN)
     if open_ or awake:
         parts.append(Mark.AWAKE)
+    if node.install is not None:
+        parts.append(Mark.INSTALLS)
     if REBOOT in node.owed:
         parts.append(Mark.REBOOTS)
     if any(item.work is Work.UNDO for item in node.owed):

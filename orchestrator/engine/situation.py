@@ -275,7 +275,8 @@ def _only_ends(state: RunState) -> bool:
 
 def _hosts_needed(state: RunState, hosts: Hosts, asked: frozenset[NodeName] | None) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
-    open_ = {node.name for node in state.nodes.of(Mark.OPEN)}
+    # An install step bars another one on its machine, also after its node was started beside it.
+    open_ = {node.name for mark in (Mark.OPEN, Mark.INSTALLS) for node in state.nodes.of(mark)}
     late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
     match hosts:
         case Hosts.NONE:

@@ -13,7 +13,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy, Together
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
@@ -184,6 +184,17 @@ def test_a_node_started_too_early_gets_another_turn() -> None:
     assert lives(world)["es1"] == 3
     stops = [one for one in simulation.hosts.sent if isinstance(one, StopNode) and one.node == ES1]
     assert len(stops) == 2
+
+
+def test_a_step_is_waited_for_beside_a_node_started_too_early() -> None:
+    """The next wave is on its machine: the step of the first node is read until it has ended."""
+    world = cluster(3)
+    for node in world.nodes.values():
+        node.machine = world.nodes[ES1].machine
+    world.nodes[ES2].rises_after = 5.0
+    simulation, state = run(world, wanted=upgrading(together=Together.NEVER))
+    _upgraded(simulation, state)
+    assert lives(world)["es2"] == 3
 
 
 def test_a_node_that_others_upgrade_is_not_stopped() -> None:

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, Nodes
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Owed, Verb, Work
+from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Installing, Owed, Verb, Work
 
 NAMES = [NodeName(f"es{number}") for number in range(12)]
 UNDO = Owed(work=Work.UNDO, number=1)
@@ -24,6 +24,7 @@ EXPECTED = {
             else node.phase not in FINAL_NODE_PHASES
         )
     ),
+    Mark.INSTALLS: lambda node: node.install is not None,
     Mark.REBOOTS: lambda node: REBOOT in node.owed,
     Mark.UNDOES: lambda node: UNDO in node.owed,
 }
@@ -36,6 +37,7 @@ def _node(dice: random.Random, name: NodeName) -> NodeProgress:
         doubt=dice.choice([None, None, Doubt(verb=Verb.STOP, since=1.0)]),
         lost_at=dice.choice([None, None, 2.0]),
         owed=frozenset(item for item in (RESTART, REBOOT, TUNING, UNDO) if dice.random() < 1 / 2),
+        install=dice.choice([None, Installing(number=0, ticket="t", since=1.0)]),
         returns=dice.randint(0, 9),
     )
 
