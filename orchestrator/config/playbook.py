@@ -44,7 +44,7 @@ from orchestrator.config.spec import (
 from orchestrator.config.upgrade import UpgradeSpec
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document
-from orchestrator.model.policy import LeasePlace, Strategy
+from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
 
 
 def _refuse_new_primaries(value: object) -> object:
@@ -204,6 +204,11 @@ class PlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(),
         description="External conditions, checked before every stop. The run waits while one is closed.",
+    )
+    configuration_management: ConfigurationManagement = Field(
+        default=ConfigurationManagement.HOLD,
+        description="While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work"
+        " on a host, its node is not stopped (`hold`), or is all the same (`ignore`).",
     )
     upgrade: Unset[UpgradeSpec] = Field(
         default=None, description="How `orchestrate upgrade` installs a version on a host."

@@ -145,6 +145,7 @@ def build_policy(
         gates=gates,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,
+        configuration_management=spec.configuration_management,
         selection=_selection(overrides, spec, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),

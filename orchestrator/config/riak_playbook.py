@@ -11,7 +11,7 @@ from orchestrator.config.gates import GatesSpec
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
-from orchestrator.model.policy import LeasePlace, Strategy
+from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
 
 LOCATION: Final = "location"
 """The attribute for a member's zone: Riak 3 has only locations."""
@@ -101,6 +101,11 @@ class RiakPlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(),
         description="External conditions, checked before every stop. The run waits while one is closed.",
+    )
+    configuration_management: ConfigurationManagement = Field(
+        default=ConfigurationManagement.HOLD,
+        description="While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work"
+        " on a host, its node is not stopped (`hold`), or is all the same (`ignore`).",
     )
     config_files: Unset[ConfigFiles] = Field(
         default=None,

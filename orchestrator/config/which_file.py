@@ -32,7 +32,8 @@ _WHERE: Final[Mapping[FileKind, str]] = {
 
 PLAYBOOK_KEYS: Final = frozenset(
     {
-        *("accept", "allocation_while_down", "config_files", "deadlines", "flush", "force_merge", "gates"),
+        *("accept", "allocation_while_down", "config_files", "configuration_management", "deadlines"),
+        *("flush", "force_merge", "gates"),
         *(
             "hasten_handoff",
             "hooks",

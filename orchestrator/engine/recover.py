@@ -249,7 +249,12 @@ _BY_RECOVERY: Final = frozenset(
 
 
 _UNREAD: Final = frozenset(
-    {"disk_below_watermark", "no_force_merge_or_reindex_on_candidates", "selected_hosts_ready"}
+    {
+        "disk_below_watermark",
+        "no_force_merge_or_reindex_on_candidates",
+        "no_management_run_on_candidates",
+        "selected_hosts_ready",
+    }
 )
 """Predicates on what is not read while a wave recovers: GATED checks them, before the next stop."""
 

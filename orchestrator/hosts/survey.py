@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.hosts import exclusion, installing, programs, script, services, sudo
+from orchestrator.hosts import exclusion, installing, management, programs, script, services, sudo
 from orchestrator.hosts.exclusion import Holder
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.programs import Found
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Reading, Unknown
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
 _NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
-_INSTALL, _HOLDER = "install", "holder"
+_INSTALL, _HOLDER, _AT_WORK = "install", "holder", "at-work"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
 _FOLDER: Final = "folder"
@@ -97,6 +97,7 @@ def survey_script(
         parts.append((_FOLDER, _create_and_remove(folder)))
     parts.append((_INSTALL, installing.record_script(settings)))
     parts.append((_HOLDER, exclusion.holder_script(settings)))
+    parts.append((_AT_WORK, management.SCRIPT))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
     return script.shell(f"{search}\n{script.sections(parts)}")
@@ -126,7 +127,8 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     uptime = _value(answers, _UPTIME)
     view, barred = _view(settings, answers, may_control=may_control, may_reboot=may_reboot)
     if isinstance(view, HostView):
-        view = replace(view, install=installing.read_record(answers.get(_INSTALL)))
+        at_work = management.read_at_work(answers.get(_AT_WORK))
+        view = replace(view, install=installing.read_record(answers.get(_INSTALL)), at_work=at_work)
     return Survey(
         view=view,
         mark=None if answer is None else services.mark(settings, answer),

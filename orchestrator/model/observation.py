@@ -281,6 +281,7 @@ class HostView:
         may_control: whether the account may stop and start the service; None: not checked by this reading.
         may_reboot: the same of a reboot of the host; checked only for a run that reboots.
         install: the install step that was begun last for the node; None if none is recorded there.
+        at_work: configuration management and package managers that run there, for people.
     """
 
     service: ServiceState
@@ -290,6 +291,7 @@ class HostView:
     may_control: bool | None = None
     may_reboot: bool | None = None
     install: InstallView | None = None
+    at_work: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

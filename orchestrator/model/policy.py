@@ -46,6 +46,13 @@ class LeasePlace(Enum):
     STATE = "state"
 
 
+class ConfigurationManagement(Enum):
+    """What a run does about configuration management and package managers that are at work on a host."""
+
+    HOLD = "hold"
+    IGNORE = "ignore"
+
+
 class Together(Enum):
     """When the nodes of one machine go down in one wave."""
 
@@ -205,6 +212,7 @@ class Policy:
     awareness: Awareness = field(default_factory=Awareness)
     expect_nodes: int | None = None
     together: Together = Together.REBOOT
+    configuration_management: ConfigurationManagement = ConfigurationManagement.HOLD
     selection: Selection = field(default_factory=Selection)
     reboot: bool = False
     pause_after: int | None = None

@@ -60,6 +60,7 @@ class SimDisk:
         holds: the version that is installed with all steps; empty as long as none is.
         seconds: how long a step takes; `fails`: how many of the next steps fail.
         ready: what the host says before the first stop.
+        managed: from when until when configuration management is at work there.
     """
 
     ticket: str = ""
@@ -74,3 +75,4 @@ class SimDisk:
     plugins: frozenset[str] = frozenset()
     loaded: frozenset[str] = frozenset()
     ready: HostReadiness = READY
+    managed: tuple[Instant, Instant] = (0.0, 0.0)

@@ -147,6 +147,7 @@ class Fate:
                 | mishaps.StopHangs()
                 | mishaps.StartsFail()
                 | mishaps.RisesByItself()
+                | mishaps.ManagementRuns()
             ):
                 _befall_machine(world, what)
             case (
@@ -286,6 +287,9 @@ def _befall_machine(world: World, what: OfMachine) -> None:
             node.starts_that_fail = times
         case mishaps.RisesByItself(after=after):
             node.rises_after = after
+        case mishaps.ManagementRuns(seconds=seconds):
+            for each in machines.of_one(world, node):
+                each.disk.managed = (now, now + seconds)
         case _:
             assert_never(what)
 

@@ -23,7 +23,7 @@ def glance(world: World, started: RunStarted) -> Observation:
         hosts={
             name: Unknown(reason=f"host of {name}: no route to it")
             if name in silent
-            else views.host(node, rights=True, reboot=started.policy.reboot)
+            else views.host(node, rights=True, reboot=started.policy.reboot, now=now)
             for name, node in world.nodes.items()
         },
         tuning=tuning.read([node for node in world.nodes.values() if node.name not in silent], profile)

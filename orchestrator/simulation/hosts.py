@@ -70,7 +70,9 @@ class SimulatedHosts:
         read: dict[NodeName, Reading[HostView]] = {
             node.name: self._unread(node)
             if node in silent
-            else views.host(node, rights=rights, reboot=reboot, may=not self._refuses(node))
+            else views.host(
+                node, rights=rights, reboot=reboot, may=not self._refuses(node), now=self.world.agenda.now
+            )
             for node in wanted
         }
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)

@@ -52,6 +52,8 @@ def stop(world: World, node: SimNode) -> None:
     busy = node.name in world.merges | world.reindexes
     if busy and world.busy_since.get(node.name, 0.0) < world.last_read:
         world.violated(f"{name} is stopped while other people's work runs on it")
+    if node.disk.managed[0] <= node.host_read < node.disk.managed[1]:
+        world.violated(f"{name} is stopped while configuration management is at work on its host")
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
     asked = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]

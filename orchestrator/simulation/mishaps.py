@@ -224,6 +224,14 @@ class RisesByItself:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementRuns:
+    """Configuration management is at work on the node's machine for so long."""
+
+    node: NodeName
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationsFail:
     """This many of an index's next replica allocations fail."""
 
@@ -292,7 +300,14 @@ class GateShut:
 
 
 OfMachine: TypeAlias = (
-    NodeDies | HostCutOff | HostHangs | RestartedByHand | StopHangs | StartsFail | RisesByItself
+    NodeDies
+    | HostCutOff
+    | HostHangs
+    | RestartedByHand
+    | StopHangs
+    | StartsFail
+    | RisesByItself
+    | ManagementRuns
 )
 OfCluster: TypeAlias = (
     IndexMade

@@ -255,7 +255,9 @@ def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
     return shown
 
 
-def host(node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True) -> HostView:
+def host(
+    node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True, now: Instant = 0.0
+) -> HostView:
     """The state from the machine's service manager and kernel; `may`: whether sudo is allowed."""
     failed = node.service is ServiceState.FAILED
     return HostView(
@@ -266,4 +268,5 @@ def host(node: SimNode, *, rights: bool, reboot: bool = False, may: bool = True)
         may_control=may if rights else None,
         may_reboot=(may and node.may_reboot) if rights and reboot else None,
         install=installs.view(node),
+        at_work=("puppet (process 812)",) if node.disk.managed[0] <= now < node.disk.managed[1] else (),
     )

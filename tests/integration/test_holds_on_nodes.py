@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +49,34 @@ def test_an_index_without_replicas_holds_the_run(process_cluster: ProcessCluster
     code, lines = restart(lab, tmp_path)
     assert (code, held_by(lines)) == (3, {("zero_replica_indices", "index bare")})
     untouched(lab, before)
+
+
+@contextmanager
+def agent(lab: LabCluster, folder: Path) -> Iterator[None]:
+    """A run of configuration management that starts every service again, every 5 s."""
+    program = folder / "puppet"
+    starts = "; ".join(shlex.join(lab.nodectl("start", node.name)) for node in lab.nodes)
+    program.write_text(f"#!/bin/sh\nwhile :; do {starts}; sleep 5; done >/dev/null 2>&1\n")
+    program.chmod(0o755)
+    with subprocess.Popen([program, "agent", "--test"], start_new_session=True) as process:  # noqa: S603  (its own)
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def test_an_agent_that_starts_services_holds_the_run(process_cluster: ProcessCluster, tmp_path: Path) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    with agent(lab, tmp_path):
+        code, lines = restart(lab, tmp_path, playbook={"deadlines": {"hold": "12s"}})
+        assert code == 3, lines[-1]
+        assert {name for name, _ in held_by(lines)} == {"no_management_run_on_candidates"}
+        assert "puppet (process " in str(lines[-1]), lines[-1]
+        untouched(lab, before)
+        code, lines = restart(lab, tmp_path, playbook={"configuration_management": "ignore"})
+        assert code == 0, lines[-1]
+    assert_restarted_once(lab, before)
 
 
 @pytest.mark.exhaustive

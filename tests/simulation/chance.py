@@ -27,7 +27,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import gated, merged, nights, tuned, upgrading
+from tests.simulation import gated, managed, merged, nights, tuned, upgrading
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -181,6 +181,7 @@ def _chance(seed: int) -> Chance:
             *(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *(merging.plan if merging else ()),
             *gates.plan,
+            *managed.by_chance(seed, names),
         ),
         trips=(
             *(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),

@@ -18,7 +18,7 @@ from orchestrator.simulation import mishaps, node_mishaps, program_mishaps, riak
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
-from tests.simulation import gated
+from tests.simulation import gated, managed
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn, some_moments
 from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy
@@ -99,6 +99,7 @@ def chance_riak(seed: int) -> RiakChance:
         plan=(
             *(_mishap(dice, members) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *gates.plan,
+            *managed.by_chance(seed, members),
             *_worse(seed, members),
         ),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),

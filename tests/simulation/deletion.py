@@ -324,6 +324,13 @@ def selected_hosts_ready() -> Lapse:
     return _held(world)
 
 
+def no_management_run_on_candidates() -> Lapse:
+    """Puppet applies its catalog on the host of the candidate, and comes to no end."""
+    world = cluster(3)
+    world.nodes[NodeName("es2")].disk.managed = (0.0, 1e9)
+    return _held(world, spare="es2")
+
+
 def gates_open() -> Lapse:
     """The queue in front of the cluster is too long from the beginning, and stays so."""
     world = cluster(3)
@@ -392,6 +399,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
         no_force_merge_or_reindex_on_candidates,
         pending_tasks_drained,
         selected_hosts_ready,
+        no_management_run_on_candidates,
         gates_open,
     )
 }

@@ -559,9 +559,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         name="makes a wave wider than planned",
         says="what the operator agreed to bounds nothing",
         seed=22,
-        swaps=(
-            Swap(owner=waves, name="_planned_with", by=lambda _: lambda state, _wave: frozenset(state.nodes)),
-        ),
+        swaps=(Swap(owner=waves, name="_groups", by=lambda _: lambda _planned: {}),),
     ),
     Defect(
         name="leaves voting exclusions",

@@ -16,7 +16,7 @@ from orchestrator.model.archived import what_to_do
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.observation import ClusterView, HostView, ServiceState
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Strategy
+from orchestrator.model.policy import ConfigurationManagement, Strategy
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -192,6 +192,19 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
     one_machine = allowed is None and question.policy.strategy is Strategy.NODE
     if one_machine and not away <= set(wave.machine(wave.nodes[0])):
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), one machine allowed"
+
+
+def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:
+    """No Puppet, Chef, Salt, Ansible, package manager or unattended upgrade is at work on the wave's hosts.
+
+    With `configuration_management: ignore` they do not count.
+    """
+    if question.policy.configuration_management is ConfigurationManagement.IGNORE:
+        return
+    for name in question.wave.nodes:
+        host = question.observation.host(name)
+        if not isinstance(host, Unknown) and host.at_work:
+            yield f"host of {name}", f"{some(list(host.at_work))} is at work there: the run waits for its end"
 
 
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
-from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
+from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import Deprecation
 from orchestrator.simulation import allocation, deciders
@@ -154,6 +154,21 @@ def _silent_host(asked: Question) -> Question:
     return seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): silent})
 
 
+def _managed_host(asked: Question) -> Question:
+    host = asked.observation.host(ES2)
+    assert not isinstance(host, Unknown)
+    managed = replace(host, at_work=("puppet (process 812)",))
+    return seeing(asked, hosts={**asked.observation.hosts, ES2: managed})
+
+
+def test_a_management_run_elsewhere_or_ignored_holds_nothing() -> None:
+    asked = _managed_host(question())
+    assert holding(replace(asked, wave=replace(asked.wave, nodes=(NodeName("es5"),)))) == []
+    assert holding(wanting(asked, configuration_management=ConfigurationManagement.IGNORE)) == []
+    ((subject, evidence),) = findings(asked, "no_management_run_on_candidates")
+    assert (subject, "puppet (process 812)" in evidence) == ("host of es2", True)
+
+
 def _upgrading(asked: Question, *, to: str = "9.1.0", **shown: object) -> Question:
     """The same question before an upgrade from 8.19.0: nothing bars it but what the cluster shows here."""
     nodes = tuple(replace(node, version="8.19.0") for node in cluster_of(asked.observation.cluster).nodes)
@@ -236,6 +251,7 @@ ONLY_IT: dict[str, Callable[[Question], Question]] = {
     ),
     "pending_tasks_drained": lambda asked: seeing(asked, health=replace(health_of(asked), oldest_task=60.0)),
     "selected_hosts_ready": _silent_host,
+    "no_management_run_on_candidates": _managed_host,
     "gates_open": lambda asked: wanting(asked, gates=(QUEUE,)),
 }
 
@@ -284,6 +300,7 @@ UNKNOWN = {
             "no_force_merge_or_reindex_on_candidates",
             "pending_tasks_drained",
             "selected_hosts_ready",
+            "no_management_run_on_candidates",
             "gates_open",
             *UPGRADES,
         }

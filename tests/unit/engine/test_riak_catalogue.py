@@ -98,6 +98,14 @@ def _stopped_host(asked: Question) -> Question:
     return _seeing(asked, hosts={**asked.observation.hosts, name: stopped})
 
 
+def _managed_host(asked: Question) -> Question:
+    name = asked.wave.nodes[0]
+    host = asked.observation.host(name)
+    assert not isinstance(host, Unknown)
+    managed = replace(host, at_work=("chef-client (process 812)",))
+    return _seeing(asked, hosts={**asked.observation.hosts, name: managed})
+
+
 def _shut(asked: Question) -> Question:
     shut = GateView(open=False, evidence="640 messages, at most 100 allowed")
     return _seeing(_wanting(asked, gates=(QUEUE,)), gates={QUEUE.name: shut})
@@ -134,6 +142,7 @@ WRONG: dict[str, Change] = {
     "one_zone_at_a_time": _in_two_zones,
     "budget_not_exceeded": lambda asked: _wanting(asked, max_unavailable=0),
     "selected_hosts_ready": _stopped_host,
+    "no_management_run_on_candidates": _managed_host,
     "gates_open": _shut,
 }
 
@@ -175,6 +184,7 @@ def test_the_rules_stand_in_the_order_in_which_they_are_asked() -> None:
         "one_zone_at_a_time",
         "budget_not_exceeded",
         "selected_hosts_ready",
+        "no_management_run_on_candidates",
         "gates_open",
     ]
     assert [rule.name for rule in PREDICATES if not rule.may_be_disabled] == [
@@ -198,6 +208,7 @@ def test_predicates_that_do_not_pass_and_those_of_the_set() -> None:
         "one_zone_at_a_time",
         "budget_not_exceeded",
         "selected_hosts_ready",
+        "no_management_run_on_candidates",
     ]
 
 

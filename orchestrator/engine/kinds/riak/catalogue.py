@@ -113,6 +113,12 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         own_reasons=True,
     ),
     Predicate(
+        name="no_management_run_on_candidates",
+        why="It may start the service while its node is to be down, or replace packages under it.",
+        check=every_kind.no_management_run_on_candidates,
+        about=About.WAVE,
+    ),
+    Predicate(
         name="gates_open",
         why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
         check=gates_open,

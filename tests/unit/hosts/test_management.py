@@ -1,0 +1,93 @@
+"""Which tools count as at work on a host: by recorded lines, and by real processes of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts import management
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.script import Section, read_sections, sections, shell
+
+RUBY = "/opt/puppetlabs/puppet/bin/ruby /opt/puppetlabs/puppet/bin/puppet"
+CHEF = "/opt/chef/embedded/bin/ruby /usr/bin/chef-client"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("812 puppet puppet agent: applying configuration", "puppet (process 812)"),
+        (f"812 puppet {RUBY} agent -t", "puppet (process 812)"),
+        (f"812 puppet {RUBY} agent --onetime --no-daemonize", "puppet (process 812)"),
+        (f"812 puppet {RUBY} apply /etc/site.pp", "puppet (process 812)"),
+        (f"812 puppet {RUBY} agent", None),
+        (f"812 puppet {RUBY} agent --no-daemonize", None),
+        ("812 chef-client chef-client worker: ppid=700;start=12:00:00;", "chef-client (process 812)"),
+        (f"812 chef-client {CHEF}", "chef-client (process 812)"),
+        (f"812 chef-client {CHEF} -L /var/log/chef/client.log", "chef-client (process 812)"),
+        (f"812 chef-client {CHEF} -d -i 1800", None),
+        (f"812 cinc-client {CHEF} --daemonize --interval 1800", None),
+        ("812 salt-call /usr/bin/python3 /usr/bin/salt-call state.apply", "salt-call (process 812)"),
+        ("812 dpkg /usr/bin/dpkg --unpack x.deb", "dpkg (process 812)"),
+        ("812 unattended-upgr /usr/bin/python3 /usr/bin/unattended-upgrade", "unattended-upgr (process 812)"),
+        ("812 unattended-upgr /usr/bin/python3 /usr/share/unattended-upgrade-shutdown --wait", None),
+        ("812 python3 /usr/bin/python3 /root/.ansible/tmp/AnsiballZ_apt.py", "Ansible (process 812)"),
+        ("812 lock /var/lib/dpkg/lock-frontend", "process 812 has locked /var/lib/dpkg/lock-frontend"),
+        ("812", None),
+        ("a line of somebody's profile", None),
+    ],
+)
+def test_who_is_at_work(line: str, said: str | None) -> None:
+    expected = () if said is None else (said,)
+    assert management.read_at_work(Section(exit=0, text=f"{line}\n")) == expected
+
+
+def test_a_process_is_named_once() -> None:
+    lines = "812 dpkg dpkg -i x.deb\n812 lock /var/lib/dpkg/lock\n813 lock /var/lib/rpm/.rpm.lock\n"
+    said = ("dpkg (process 812)", "process 813 has locked /var/lib/rpm/.rpm.lock")
+    assert management.read_at_work(Section(exit=0, text=lines)) == said
+    assert management.read_at_work(None) == ()
+
+
+def _read(script: str = management.SCRIPT, *, by: str = "/bin/sh") -> tuple[str, ...]:
+    line = shell(sections([("at-work", script)])).replace("/bin/sh", by, 1)
+    outcome = LocalConnection({}).run(line, timeout=60.0)
+    assert isinstance(outcome, CommandResult)
+    return management.read_at_work(read_sections(outcome.stdout)["at-work"])
+
+
+@pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
+@pytest.mark.parametrize(("name", "words"), [("puppet", ["agent", "-t"]), ("chef-client", [])])
+def test_a_real_process_is_found_until_it_ends(tmp_path: Path, name: str, words: list[str], by: str) -> None:
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\nread -r line\n")
+    program.chmod(0o755)
+    with subprocess.Popen([program, *words], stdin=subprocess.PIPE) as process:  # noqa: S603  (its own)
+        said = f"{name} (process {process.pid})"
+        limit = time.monotonic() + 30
+        while said not in _read(by=by):
+            assert time.monotonic() < limit, _read(by=by)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+    assert said not in _read(by=by)
+
+
+@pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
+def test_a_real_lock_is_found_until_it_is_released(tmp_path: Path, by: str) -> None:
+    lock = tmp_path / "lock-frontend"
+    script = management.SCRIPT.replace("/var/lib/dpkg/lock-frontend", str(lock))
+    assert script != management.SCRIPT
+    said = f"process {os.getpid()} has locked {lock}"
+    with lock.open("w") as file:
+        assert said not in _read(script, by=by)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        assert said in _read(script, by=by)
+        fcntl.lockf(file, fcntl.LOCK_UN)
+        assert said not in _read(script, by=by)
