@@ -291,7 +291,7 @@ def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> Non
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seams", [count(3), repeat(9)], ids=["each next seam", "the ninth seam of each"])
+@pytest.mark.parametrize("seams", [count(3), repeat(30)], ids=["each next seam", "the thirtieth of each"])
 def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf, seams: Iterator[int]) -> None:
     """SIGKILL, and resumed by a process that is killed too, until one comes to the end."""
     with _lab("opensearch-2.19.0") as lab:
