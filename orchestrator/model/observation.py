@@ -38,6 +38,7 @@ class ClusterView:
         distribution: `elasticsearch` or `opensearch`.
         state_version: the cluster state's own counter. Two readings with the same version are the same.
         master: None while there is none.
+        copies: shard by shard. A view that was `changed` has `Copies` here, which are read as a tuple is.
         voters: node ids of the last committed voting configuration; before Elasticsearch 7, of the
             master-eligible members. None if they are not known.
         voting_by_count: there is no voting configuration (before Elasticsearch 7): a master needs
@@ -56,7 +57,7 @@ class ClusterView:
     master: NodeName | None
     nodes: tuple[Node, ...]
     indices: tuple[Index, ...]
-    copies: Sequence[ShardCopy]
+    copies: tuple[ShardCopy, ...]
     voters: frozenset[str] | None = None
     voting_by_count: bool = False
     voting_exclusions: tuple[str, ...] = ()
@@ -85,7 +86,8 @@ class ClusterView:
     @cached_property
     def routing(self) -> Copies:
         """The copies by node and by shard."""
-        return self.copies if isinstance(self.copies, Copies) else Copies(self.copies)
+        given: Sequence[ShardCopy] = self.copies
+        return given if isinstance(given, Copies) else Copies(given)
 
     @property
     def not_started(self) -> tuple[ShardCopy, ...]:

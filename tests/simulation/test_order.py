@@ -58,7 +58,7 @@ def _waves(world: World, wanted: Policy) -> list[str]:
 
 
 IN_ORDER = (
-    "ml1 ml2 web1 web2 frozen1 frozen2 cold1 cold2 warm1 warm2 content1 hot1 hot2 m2 m3 m1".split()  # noqa: SIM905  (read as a line)
+    "frozen1 frozen2 cold1 cold2 warm1 warm2 content1 hot1 hot2 ml1 ml2 web1 web2 m2 m3 m1".split()  # noqa: SIM905  (read as a line)
 )
 
 
@@ -72,11 +72,11 @@ def test_nodes_go_by_role_and_tier_and_masters_go_last() -> None:
 
 def test_zone_by_zone_each_when_its_last_node_would_go() -> None:
     assert _waves(_tiered(), by_zone()) == [
-        "ml1 web1",
         "frozen2 cold2",
-        "ml2 cold1 hot2 m2",
+        "ml1 web1",
+        "cold1 hot2 ml2 m2",
         "frozen1 warm2 content1 m3",
-        "web2 warm1 hot1 m1",
+        "warm1 hot1 web2 m1",
     ]
 
 
@@ -88,6 +88,6 @@ def test_a_machine_goes_when_its_last_node_would() -> None:
         for name in machine:
             world.nodes[NodeName(name)].machine = machine[0]
     assert _waves(world, always()) == [
-        *("ml1", "ml2", "web1", "frozen1", "frozen2", "cold2", "warm2", "content1", "hot1", "web2 hot2"),
+        *("frozen1", "frozen2", "cold2", "warm2", "content1", "hot1", "ml1", "ml2", "web1", "hot2 web2"),
         *("m2", "warm1 m3", "cold1 m1"),
     ]
