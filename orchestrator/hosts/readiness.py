@@ -18,11 +18,29 @@ VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
 _FREE, _KEYSTORE = "free", "keystore"
 _FREE_SCRIPT: Final = "df -Pk / /usr /var 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1"
-_KEYSTORE_SCRIPT: Final = """\
-for tool in /usr/share/elasticsearch/bin/elasticsearch-keystore; do
-  [ -x "$tool" ] && timeout 60 "$tool" has-passwd </dev/null 2>&1
+_KEYSTORE_SCRIPT: Final = r"""
+{
+  echo /usr/share/elasticsearch=
+  echo /usr/share/opensearch=
+  for one in $(grep -laE 'path[.]home=' /proc/[0-9]*/cmdline 2>/dev/null); do
+    { tr '\000' '\n' <"$one"; } 2>/dev/null | awk -F = '
+      /^-D[a-z]+[.]path[.]home=/ { home = $2 }
+      /^-D[a-z]+[.]path[.]conf=/ { conf = $2 }
+      END { if (home != "") print home "=" conf }'
+  done
+} | sort -u | while IFS='=' read -r home conf; do
+  for tool in "$home"/bin/elasticsearch-keystore "$home"/bin/opensearch-keystore; do
+    [ -x "$tool" ] || continue
+    where=${conf:-$home/config}
+    if [ -d "$where" ]; then
+      ES_PATH_CONF=$where OPENSEARCH_PATH_CONF=$where timeout 60 "$tool" has-passwd </dev/null 2>&1
+    else
+      timeout 60 "$tool" has-passwd </dev/null 2>&1
+    fi
+  done
 done
 exit 0"""
+"""Of the packages, and of every server that runs there, wherever it was unpacked: by its own command line."""
 _SAID_BYTES: Final = 300
 
 
@@ -83,7 +101,6 @@ def _said(answer: Section) -> str:
 
 def _keystore(answer: Section | None) -> bool | None:
     """By the tool's own words: its exit code says "no password" as well as "not allowed to read"."""
-    text = "" if answer is None else answer.text.lower()
-    if "not password-protected" in text:
-        return False
-    return True if "password-protected" in text else None
+    said = [] if answer is None else answer.text.lower().splitlines()
+    told = ["not password-protected" not in line for line in said if "password-protected" in line]
+    return any(told) if told else None

@@ -47,6 +47,7 @@ class Packages:
     """The packages of a lab's nodes: the version that they run, and another one.
 
     Args:
+        lab: whose nodes they are for.
         settings: of the nodes with the other version, beside those of the lab.
         seconds: how long an installation takes at least.
     """
@@ -60,7 +61,7 @@ class Packages:
         seconds: float = 2.0,
     ) -> None:
         self.version = version.rpartition("-")[2]
-        self._lab = lab
+        self.lab = lab
         self._log = lab.directory / f"installs-{self.version}.log"
         self._script = lab.directory / f"install-{self.version}"
         for node in lab.nodes:
@@ -71,21 +72,21 @@ class Packages:
         self._script.chmod(0o755)
 
     def _stage(self, node: str, version: str, settings: Mapping[str, str]) -> None:
-        folder = self._lab.directory / node
+        folder = self.lab.directory / node
         _copy(folder, folder / "package-before")
-        self._lab.upgrade(node, version)
-        self._lab.configure(node, settings)
+        self.lab.upgrade(node, version)
+        self.lab.configure(node, settings)
         _copy(folder, folder / f"package-{self.version}")
         _copy(folder / "package-before", folder)
 
     def cluster_document(self) -> dict[str, Any]:
         """The lab's cluster file. Each node has a package of its own, so they need not go together."""
-        document: dict[str, Any] = self._lab.cluster_document()
+        document: dict[str, Any] = self.lab.cluster_document()
         return {**document, "hosts": {**document["hosts"], "together": "never"}}
 
     def upgrade(self, **changes: object) -> dict[str, Any]:
         """The playbook's `upgrade`."""
-        there = shlex.quote(str(self._lab.directory)) + "/{node}"
+        there = shlex.quote(str(self.lab.directory)) + "/{node}"
         return {
             "install": [{"run": f"{shlex.quote(str(self._script))} {{node}} {{version}}", "as_root": False}],
             "installed": f"cmp -s {there}/package-{{version}}/launch.json {there}/launch.json",

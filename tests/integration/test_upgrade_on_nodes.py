@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.lab.client import LabClient
+from orchestrator.lab.distributions import find_distribution
 from orchestrator.lab.nodes import LabCluster
 from tests.integration import killing
 from tests.integration.generations import (
@@ -43,8 +44,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
 
 UNLISTED = ("--disable-predicate", "no_critical_deprecations")
 ROLLED = "rolled"
-FEWEST_KILLS = 10
-"""An upgrade of three nodes has more than a hundred seams."""
+FEWEST_KILLS = 5
+"""An upgrade of three nodes has more than two hundred seams."""
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def rescued(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> 
     story.add(f"rescued {shards}: exit {code}, {lines[-1].get('message')}")
     assert shards == [["[just-made][0]"]], "\n".join(map(str, lines[-8:]))
     assert code != 0, "that node still needs the version"
-    assert "mixed versions" in str(lines[-1].get("message")), lines[-1]
+    assert packages.installs().begun == {}, "a rescued node is started at once, as it is"
     _asked(lab, lambda client: client.ask("DELETE", "/just-made"))
     _finished(folder, packages, story)
 
@@ -227,7 +228,8 @@ def test_a_cluster_is_upgraded_from_major_to_major(
     """Old indices are reindexed between the majors; each upgrade is disturbed in another way."""
     first, *others = versions
     with _lab(first) as lab:
-        for version, way in zip(others, WAYS, strict=True):
+        for older, version, way in zip(versions, others, WAYS, strict=False):
+            lab.distribution = find_distribution(older)  # the load speaks to it, and to the next one
             story = Story(f"to {version}, {way.__name__}")
             upgraded(lab, tmp_path / version, version, story, way)
             story.add(f"reindexed: {_reindex_old(lab, version)}")

@@ -1,0 +1,111 @@
+"""Whether a host can install a version: the script on this machine, and what it may answer."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts import readiness
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.script import sections, shell
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
+
+ES1 = NodeName("es1")
+SHELLS = ("/bin/sh", "/usr/bin/busybox sh")
+PROTECTED = "Keystore is password-protected"
+OPEN = "Keystore is not password-protected"
+
+
+def _upgrade(*verify: str) -> Upgrade:
+    return Upgrade(target="9.1.4", install=(InstallStep(run="install {version}"),), verify=verify)
+
+
+def _asked(upgrade: Upgrade, shell: str) -> Reading[HostReadiness]:
+    line = readiness.readiness_script(ES1, upgrade).replace("/bin/sh", shell, 1)
+    outcome = LocalConnection({}).run(line, timeout=100.0)
+    assert isinstance(outcome, CommandResult), outcome
+    return readiness.read_readiness(outcome.stdout, ES1, upgrade)
+
+
+@contextmanager
+def _server(folder: Path, name: str, *, said: str, conf: str | None = None) -> Iterator[None]:
+    """A process with a server's command line, and a tool for its keystore in its home."""
+    home = folder / name
+    (home / "bin").mkdir(parents=True)
+    (home / "config").mkdir()
+    tool = home / "bin" / "elasticsearch-keystore"
+    tool.write_text(f'#!/bin/sh\n[ "$1" = has-passwd ] && echo "{said}; $ES_PATH_CONF" && exit 1\n')
+    tool.chmod(0o755)
+    words = [f"-Des.path.home={home}", *([f"-Des.path.conf={conf}"] if conf else [])]
+    with subprocess.Popen(  # noqa: S603  (waits for a line)
+        ["/bin/sh", "-c", "read -r line", "java", *words], stdin=subprocess.PIPE
+    ) as process:
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_verify_line_is_run_for_the_target(tmp_path: Path, shell: str) -> None:
+    (tmp_path / "elasticsearch-9.1.4").touch()
+    upgrade = _upgrade(
+        f"test -e {tmp_path}/elasticsearch-{{version}}", "echo no such package for {node}; exit 7", "exit 3"
+    )
+    found = _asked(upgrade, shell)
+    assert isinstance(found, HostReadiness)
+    assert found.failed == (
+        "`echo no such package for es1; exit 7` ended with 7: no such package for es1",
+        "`exit 3` ended with 3",
+    )
+    assert found.free_bytes is not None
+    assert found.free_bytes > 0
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("said", "password"), [(PROTECTED, True), (OPEN, False), ("access denied", None)])
+def test_the_keystore_of_an_unpacked_server_is_asked(
+    tmp_path: Path, said: str, *, password: bool | None, shell: str
+) -> None:
+    with _server(tmp_path, "elasticsearch-8.19.0", said=said):
+        found = _asked(_upgrade(), shell)
+    assert isinstance(found, HostReadiness)
+    assert found.keystore_password is password
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_one_keystore_with_a_password_is_enough(tmp_path: Path, shell: str) -> None:
+    with _server(tmp_path, "one", said=OPEN), _server(tmp_path, "two", said=PROTECTED):
+        found = _asked(_upgrade(), shell)
+    assert isinstance(found, HostReadiness)
+    assert found.keystore_password is True
+
+
+def test_the_keystore_is_that_of_the_servers_own_configuration(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    script = sections([("keystore", f"( {readiness._KEYSTORE_SCRIPT}\n)")])
+    with (
+        _server(tmp_path, "one", said=OPEN, conf=str(tmp_path / "etc")),
+        _server(tmp_path, "two", said=OPEN),
+    ):
+        outcome = LocalConnection({}).run(shell(script), timeout=60.0)
+    assert isinstance(outcome, CommandResult)
+    assert f"{OPEN}; {tmp_path}/etc" in outcome.stdout
+    assert f"{OPEN}; {tmp_path}/two/config" in outcome.stdout
+
+
+def test_an_answer_that_is_cut_off_says_nothing() -> None:
+    upgrade = _upgrade("true")
+    whole = "@@orchestrate-begin free\n4096\n@@orchestrate-end free 0\n"
+    assert isinstance(readiness.read_readiness(whole, ES1, upgrade), Unknown)
+    assert isinstance(readiness.read_readiness("", ES1, upgrade), Unknown)
+    found = readiness.read_readiness("", ES1, _upgrade())
+    assert found == HostReadiness(failed=(), keystore_password=None, free_bytes=None)
