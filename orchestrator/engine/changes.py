@@ -32,6 +32,7 @@ from orchestrator.model.action import (
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    NOT_ABSENT,
     ActionFailed,
     Event,
     ReplicasAdded,
@@ -183,7 +184,7 @@ def _cannot_be_restored(settings: SettingsView, debt: SettingChange) -> bool:
 def _restored(change: SettingChange, debts: tuple[SettingChange, ...]) -> SettingRestored:
     """The event; it says so where the setting was absent and cannot be absent again."""
     found = next(debt.found for debt in debts if (debt.level, debt.key) == (change.level, change.key))
-    note_ = "" if found == change.wanted else "absent not possible before 5.0: its effective value is written"
+    note_ = "" if found == change.wanted else NOT_ABSENT
     return SettingRestored(level=change.level, key=change.key, value=change.wanted, note=note_)
 
 

@@ -22,7 +22,7 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.INTERRUPTED: "interrupted; the run can be resumed",
     Outcome.PAUSED: "paused as requested; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
-    Outcome.RESTORED: "restored: every setting has its original value",
+    Outcome.RESTORED: "restored: every setting has the value that was in force before",
     Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
 }
 """The outcome of a run, in words."""

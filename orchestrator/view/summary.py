@@ -14,6 +14,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    NOT_ABSENT,
     Event,
     Hold,
     HoldsCleared,
@@ -22,6 +23,7 @@ from orchestrator.model.event import (
     RestoreBegun,
     RunFinished,
     RunResumed,
+    SettingRestored,
     StoodDown,
 )
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
@@ -55,6 +57,7 @@ class Summary:
         by_operations: whether this server's copies recover by operations.
         kind: kind of cluster, which has its own words.
         simulated: the run is a rehearsal, which cannot be resumed.
+        no_longer_absent: settings that were absent and cannot be absent again, with the value written.
     """
 
     run: str
@@ -79,6 +82,7 @@ class Summary:
     by_operations: bool = False
     kind: Kind = Kind.ELASTICSEARCH
     simulated: bool = False
+    no_longer_absent: tuple[str, ...] = ()
 
 
 def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
@@ -119,6 +123,13 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
         kind=state.begun.policy.kind,
+        no_longer_absent=tuple(
+            dict.fromkeys(
+                f"{event.key} = {event.value}"
+                for event in events
+                if isinstance(event, SettingRestored) and event.note == NOT_ABSENT
+            )
+        ),
     )
 
 
@@ -245,6 +256,8 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT RESTORED: {item}" for item in end.left]
+    if end.no_longer_absent:
+        lines.append(f"  {NOT_ABSENT}: {listed(end.no_longer_absent)}")
     if end.holds and end.message.startswith(COULD_NOT_FINISH):
         lines.append(f"  {COULD_NOT_FINISH}")
     elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it

@@ -18,7 +18,13 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
-from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, ServerVersion, parse_version
+from orchestrator.stores.elasticsearch.dialect import (
+    ELASTICSEARCH,
+    OPENSEARCH,
+    ServerVersion,
+    family_of,
+    parse_version,
+)
 from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
 from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
 from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_version_of
@@ -174,6 +180,8 @@ def _against(access: Access, server: Server, said_product: str) -> str | None:
     """Why this server is refused: its product is hidden and not named, or it is not what is named."""
     listed = server.member.server
     known = said_product == "Elasticsearch" or parse_version(server.version) < _FIRST_WITH_HEADER
+    # No line of the cluster file helps against a version that is not restarted: it is refused by its number.
+    known = known or family_of(ELASTICSEARCH, server.version) is None
     if access.product is None or access.version is None:
         if known or server.distribution == OPENSEARCH:
             return None

@@ -10,7 +10,17 @@ from typing import Any
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed, RunStarted
+from orchestrator.model.event import (
+    NOT_ABSENT,
+    Event,
+    NodeRecovered,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SettingRestored,
+)
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
@@ -237,6 +247,23 @@ def test_what_held_a_run_stands_once_in_its_summary(samples: Any) -> None:
     state = samples.run_state(message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
+
+
+def test_settings_that_cannot_be_absent_again_are_listed(samples: Any) -> None:
+    """Before 5.0; at both levels once. Nothing claims that they are as they were."""
+    restored = [
+        SettingRestored(level=level, key="a.b", value="2", note=note)
+        for level, note in ((Level.PERSISTENT, NOT_ABSENT), (Level.TRANSIENT, NOT_ABSENT))
+    ]
+    others = [SettingRestored(level=Level.PERSISTENT, key="c.d", value=None, note="changed meanwhile")]
+    lines = summary_lines(
+        summary(
+            samples.ended_state(outcome=Outcome.RESTORED), Outcome.RESTORED, [*restored, *others], samples.t0
+        )
+    )
+    assert lines[0] == "prod: restored: every setting has the value that was in force before"
+    assert f"  {NOT_ABSENT}: a.b = 2" in lines
+    assert "c.d" not in "".join(lines)
 
 
 def test_a_summary_counts_the_nodes_of_its_own_attempt(samples: Any) -> None:
