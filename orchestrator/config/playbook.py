@@ -14,13 +14,12 @@ from pydantic import (
     Field,
     StrictBool,
     Tag,
-    WithJsonSchema,
 )
 
 from orchestrator.config.faults import validate
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.merging import ForceMergeSpec
-from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
+from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import (
@@ -38,7 +37,6 @@ from orchestrator.config.spec import (
     Spec,
     Unset,
     is_riak,
-    later_choices,
     shape,
 )
 from orchestrator.config.upgrade import UpgradeSpec
@@ -134,19 +132,16 @@ class PlaybookSpec(Spec):
     }
 
     kind: ElasticsearchKind = Field(description="Kind of cluster.")
-    strategy: Annotated[
-        Strategy,
-        later_choices(*LATER_STRATEGIES),
-        WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
-    ] = Field(
+    strategy: Strategy = Field(
         default=Strategy.NODE,
-        description="How nodes are grouped into waves: one node at a time, or the nodes of one awareness"
-        " zone.",
+        description="How nodes are grouped into waves: one node at a time, the nodes of one awareness zone,"
+        " or the largest sets of nodes that no shard needs together.",
     )
     max_unavailable: Unset[NodeBudget] = Field(
         default=None,
         description="Nodes that may be away at once: a number, or a percentage of all nodes (rounded"
-        " down, at least 1). Default: 1 with `node`, the whole zone with `zone`.",
+        " down, at least 1). Default: 1 with `node`, the whole zone with `zone`; with `shard-safe` as many"
+        " as in the largest zone, or a third of the nodes and of each tier.",
     )
     min_started_copies: Positive = Field(
         default=1, description="In-sync copies of every shard that stay started outside the wave."

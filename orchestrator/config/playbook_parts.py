@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
 from orchestrator.config.spec import Duration, NodeCommandLine, Spec
-
-LATER_STRATEGIES: Final = ("shard-safe",)
 
 
 class SettleSpec(Spec):

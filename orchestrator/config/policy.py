@@ -18,7 +18,7 @@ from orchestrator.config.playbook import (
     PlaybookSpec,
     ZeroReplicasAccept,
 )
-from orchestrator.config.playbook_parts import LATER_STRATEGIES, HookSpec, LimitsSpec
+from orchestrator.config.playbook_parts import HookSpec, LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
 from orchestrator.config.riak_playbook import LOCATION, UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
@@ -128,6 +128,8 @@ def build_policy(
     _check_reboot(cluster, overrides)
     upgrade = _upgrade(cluster, playbook, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
+    if strategy is Strategy.SHARD_SAFE and cluster.spec.kind is Kind.RIAK:
+        raise NotInThisVersion(f"--strategy {strategy.value} for `kind: riak`")
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)
@@ -274,8 +276,6 @@ def _flag(flag: str, parse: Callable[[str], Parsed], value: str | None) -> Parse
 def _strategy(written: str | None) -> Strategy | None:
     if written is None:
         return None
-    if written in LATER_STRATEGIES:
-        raise NotInThisVersion(f"--strategy {written}")
     known = [strategy.value for strategy in Strategy]
     if written not in known:
         raise UsageError(f"--strategy {written}: unknown; {near(written, known)}")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
 
 from orchestrator.config.gates import GatesSpec
-from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
+from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
 from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
@@ -58,7 +58,7 @@ class RiakPlaybookSpec(Spec):
     kind: RiakKind = Field(description="Kind of cluster.")
     strategy: Annotated[
         Strategy,
-        later_choices(*LATER_STRATEGIES),
+        later_choices(Strategy.SHARD_SAFE.value),
         WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
     ] = Field(
         default=Strategy.NODE,

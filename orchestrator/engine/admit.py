@@ -17,10 +17,11 @@ from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, by_reason, holds
+from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.state import RunState
-from orchestrator.engine.waves import machines_of, next_wave
+from orchestrator.engine.waves import next_wave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.gate_event import GATES_OPEN
@@ -123,7 +124,13 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
-    return next_wave(situation.state, view, lambda wave: against_wave(asked, wave, unread=unread), machines)
+    return next_wave(
+        situation.state,
+        view,
+        lambda wave: against_wave(asked, wave, unread=unread),
+        machines,
+        lambda: situation.kind.bounds(situation.policy, view),
+    )
 
 
 def chosen(situation: Situation) -> Wave | None:

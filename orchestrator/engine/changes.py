@@ -22,6 +22,7 @@ from orchestrator.engine.situation import (
 )
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
+    NOT_ABSENT,
     ClearVotingExclusions,
     ProbeSettings,
     Purpose,
@@ -32,7 +33,6 @@ from orchestrator.model.action import (
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
-    NOT_ABSENT,
     ActionFailed,
     Event,
     ReplicasAdded,

@@ -16,6 +16,7 @@ from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
+from orchestrator.engine.waves import fewest_waves
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
@@ -32,7 +33,7 @@ from orchestrator.model.event import (
 from orchestrator.model.observation import ClusterView, Observation, SettingValue
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan, PlannedWave, Step
-from orchestrator.model.policy import DisabledPredicate, Policy, Wave
+from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave
 from orchestrator.model.reading import Instant, Unknown
 
 Decide = Callable[[RunState, Observation, Instant], Decision]
@@ -176,6 +177,15 @@ def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) 
     return replace(state, begun=replace(state.begun, policy=policy))
 
 
+def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, str]:
+    """The lower bound of the waves, where a strategy looks for few of them."""
+    policy = started.policy
+    if policy.strategy is not Strategy.SHARD_SAFE or view is None or not started.nodes:
+        return None, ""
+    units = tuple((name,) for name in started.nodes)
+    return fewest_waves(policy, view, units, kind_of(policy.kind).bounds(policy, view))
+
+
 def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
     usual = kind_of(started.policy.kind).usual(view, started.policy, seen.settings)
@@ -189,6 +199,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         )
         for wave in draft.waves
     )
+    fewest, why = _fewest(started, view)
     together = total_overlapped if started.policy.overlap_recovery else total
     return Plan(
         cluster=started.cluster,
@@ -198,7 +209,8 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         strategy=started.policy.strategy,
         fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves]),
         waves=waves,
-        lower_bound_waves=None,
+        lower_bound_waves=fewest,
+        lower_bound_reason=why,
         holds=tuple(draft.holds),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
 from typing import Final
 
+from orchestrator.engine.largest_safe import Bound, Sets, Unit
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
-from orchestrator.model.observation import ClusterView, Observation
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
-from orchestrator.model.reading import Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
 _TIERS: Final = (
@@ -98,9 +98,6 @@ def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
 Ask = Callable[[Wave], tuple[Hold, ...]]
 """The holds of predicates about sets of nodes against a wave; empty when it passes."""
 
-Unit = tuple[NodeName, ...]
-"""What goes into a wave or stays out of it as a whole: one node, or those of one machine."""
-
 _TWO: Final = 2
 
 
@@ -114,6 +111,7 @@ class Choice:
         most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
         returns: how often each node came back without its turn; it goes after its like.
         machines: nodes that go in one wave because they share a machine, machine by machine.
+        bounds: what a set of nodes that are down together must leave.
     """
 
     number: int
@@ -125,6 +123,7 @@ class Choice:
     ask: Ask
     returns: Mapping[NodeName, int] = field(default_factory=dict)
     machines: tuple[Unit, ...] = ()
+    bounds: Callable[[], Iterable[Bound]] = tuple
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -329,17 +328,102 @@ def _without(refusals: Mapping[NodeName, Hold]) -> str:
     return ") and ".join([f"{parts[0]}: {evidence}", *parts[1:]]) + ")"
 
 
+def shard_safe_wave(choice: Choice) -> Wave:
+    """`--strategy shard-safe`: the first of the fewest sets of nodes that can be down together.
+
+    Within a zone where the cluster has zones; zones go as with `zone`. With an upgrade nodes of one rank go
+    together. The set with the elected master is the last one. If a predicate holds the set, it becomes
+    smaller. If no node passes, the wave is the first node, and the run holds.
+    """
+    held: Wave | None = None
+    for units in _together(choice):
+        sets = Sets(units, choice.bounds()).fewest()
+        sets = tuple(sorted(sets, key=lambda one: choice.master in _nodes(one)))
+        chosen = choice.within_most(sets[0])
+        wave, refusals = choice.wave(chosen), dict[NodeName, Hold]()
+        if choice.ask(wave):
+            wave, refusals = _smaller(choice, chosen)
+        if wave.nodes:
+            return replace(wave, why=_why_set(choice, wave, refusals, later=len(sets) - 1))
+        held = held or choice.wave(sets[0][:1])
+    return replace(held or choice.wave(choice.units[:1]), why="held even alone")
+
+
+def fewest_waves(policy: Policy, view: ClusterView, units: Sequence[Unit], bounds: Iterable[Bound]) -> Fewest:
+    """So many waves `shard-safe` needs at least for these units, and why."""
+    choice = Choice(
+        number=1,
+        pending=_nodes(units),
+        members=view.members,
+        master=view.master,
+        policy=replace(policy, upgrade=None),
+        most=None,
+        ask=lambda _: (),
+        machines=tuple(unit for unit in units if len(unit) > 1),
+    )
+    known = tuple(bounds)
+    found = [Sets(group, known).at_least() for group in _together(choice)]
+    count, why = max(found, key=lambda one: one[0], default=(0, ""))
+    zones = f"{len(found)} zones, one after the other" if len(found) > 1 else ""
+    reasons = [text for text in (zones, why if count > 1 or not zones else "") if text]
+    return sum(each for each, _ in found), "; ".join(reasons)
+
+
+Fewest = tuple[int, str]
+"""A number of waves, and the reason why there cannot be fewer."""
+
+
+def _together(choice: Choice) -> Iterator[tuple[Unit, ...]]:
+    """The units of which one set is chosen: of a zone, or all; for an upgrade those of the lowest rank."""
+    groups: dict[str, list[Unit]] = {}
+    apart = choice.policy.zone_attribute is not None and not choice.policy.disables(_ONE_ZONE, "wave")
+    for unit in choice.units:
+        zone = choice.zone(unit[0]) if apart else None
+        title = f"zone {zone}" if zone is not None else f"node {unit[0]}" if apart else ""
+        groups.setdefault(title, []).append(unit)
+    ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
+    returns = {title: max(choice.returns.get(n, 0) for n in _nodes(units)) for title, units in groups.items()}
+    for title in sorted(groups, key=lambda title: (ranks[title], returns[title], title)):
+        units = groups[title]
+        if choice.policy.upgrade is not None:
+            lowest = min(choice.rank(unit[-1]) for unit in units)
+            units = [unit for unit in units if choice.rank(unit[-1]) == lowest]
+        yield tuple(units)
+
+
+_ONE_ZONE: Final = "one_zone_at_a_time"
+
+
+def _why_set(choice: Choice, wave: Wave, refusals: Mapping[NodeName, Hold], *, later: int) -> str:
+    count = len(wave.nodes)
+    of_zone = f" of zone {wave.zone}" if wave.zone is not None and count > 1 else ""
+    said = f"{count} nodes{of_zone} that can be down together" if count > 1 else "can be down with no other"
+    if choice.master in wave.nodes:
+        said += f", with the {_leader(choice)}, so they go last"
+    if later:
+        said += f"; {later} more {'set' if later == 1 else 'sets'}{of_zone} at this point"
+    return f"{said}; without {_without(refusals)}" if refusals else said
+
+
 STRATEGIES: Final[Mapping[Strategy, Callable[[Choice], Wave]]] = {
     Strategy.NODE: node_wave,
     Strategy.ZONE: zone_wave,
+    Strategy.SHARD_SAFE: shard_safe_wave,
 }
 """How each strategy groups nodes into waves. All predicates then decide whether the wave may stop."""
 
 
-def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit, ...] = ()) -> Wave | None:
+def next_wave(
+    state: RunState,
+    view: ClusterView,
+    ask: Ask,
+    machines: tuple[Unit, ...] = (),
+    bounds: Callable[[], Iterable[Bound]] = tuple,
+) -> Wave | None:
     """The next wave by the run's strategy; None when no node is left to restart.
 
-    `machines` are the pending nodes that go together because they share one.
+    `machines` are the pending nodes that go together because they share one. `bounds` say what a set of nodes
+    that are down together must leave.
 
     A wave that was planned may become smaller and never wider. A node that is absent now keeps its place: the
     predicate about expected nodes says so.
@@ -366,6 +450,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
         ask=ask,
         returns=returns,
         machines=machines,
+        bounds=bounds,
     )
     strategy = STRATEGIES[policy.strategy]
     wave = strategy(choice)
@@ -410,68 +495,3 @@ def _until_the_pause(state: RunState, policy: Policy) -> int | None:
         return None
     had = state.recovered + len(state.recovering_nodes)
     return max(1, policy.pause_after - had)
-
-
-# Machines ------------------------------------
-
-_Boot = tuple[str, str]
-"""Machine id and boot id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """The data that distinguishes the machines of nodes.
-
-    Attributes:
-        began: machine and boot ids when the run began; `now`, in the latest reading.
-        addresses: of the members.
-    """
-
-    began: Mapping[NodeName, _Boot]
-    now: Mapping[NodeName, _Boot]
-    addresses: Mapping[NodeName, str]
-
-    def shared(self, one: NodeName, other: NodeName) -> bool:
-        """Whether these two are on one machine."""
-        for read in (self.began, self.now):
-            if one in read and other in read:
-                return read[one] == read[other]
-        return one in self.addresses and self.addresses[one] == self.addresses.get(other)
-
-    def others(self, name: NodeName) -> list[NodeName]:
-        """The other nodes on a node's machine, by name."""
-        known = {*self.began, *self.now, *self.addresses} - {name}
-        return sorted(other for other in known if self.shared(name, other))
-
-    def among(self, names: Iterable[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
-        """Those of these nodes that share a machine, machine by machine, in the order given."""
-        left, found = list(names), []
-        while left:
-            machine = [left.pop(0)]
-            for name in machine:  # it grows in the loop: sharing with one of them is sharing with all
-                machine += [other for other in left if self.shared(name, other)]
-                left = [other for other in left if other not in machine]
-            if len(machine) > 1:
-                found.append(tuple(machine))
-        return tuple(found)
-
-
-def machines_of(state: RunState, seen: Observation) -> Machines:
-    """The data on machines in the journal and this reading."""
-    began = state.baseline
-    hosts = {name: host for name, host in seen.hosts.items() if not isinstance(host, Unknown)}
-    return Machines(
-        began={
-            name: (began.machines[name], began.boots[name]) for name in began.machines if name in began.boots
-        }
-        if began
-        else {},
-        now={
-            name: (host.machine_id, host.boot_id)
-            for name, host in hosts.items()
-            if host.machine_id and host.boot_id
-        },
-        addresses={}
-        if isinstance(seen.cluster, Unknown)
-        else {node.name: node.address for node in seen.cluster.nodes},
-    )

@@ -35,6 +35,10 @@ class Moment(Enum):
     AFTER_RECOVERY = "after_recovery"
 
 
+NOT_ABSENT: Final = "absent not possible before 5.0: its effective value is written"
+"""The note of a setting that was absent, and cannot be absent again before Elasticsearch 5."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
     """One cluster setting at one level. None is "absent", which differs from every value."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -111,10 +111,6 @@ class SettingChanged:
     wanted: SettingValue | None
     purpose: Purpose
     event: Literal["setting_changed"] = "setting_changed"
-
-
-NOT_ABSENT: Final = "absent not possible before 5.0: its effective value is written"
-"""The note of a setting that was absent, and cannot be absent again before Elasticsearch 5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,8 @@ class Plan:
         other_versions: for an upgrade, nodes that run another version than the target afterwards.
         fingerprint: `sha256:…` of the plan's inputs. A saved plan is applied only while the fingerprint
             matches.
-        lower_bound_waves: minimum number of waves of any plan; None where planning has not computed it.
+        lower_bound_waves: no plan of this strategy has fewer waves; None where planning has not computed it.
+        lower_bound_reason: why, for people; empty without it.
         holds: what would hold the run now.
         settings_changed: key to (found, wanted); None is "absent".
         max_segments: maximum segments per copy; None for a restart alone.
@@ -106,6 +107,7 @@ class Plan:
     waves: tuple[PlannedWave, ...]
     predicted: Prediction
     lower_bound_waves: int | None = None
+    lower_bound_reason: str = ""
     holds: tuple[Hold, ...] = ()
     steps: tuple[Step, ...] = ()
     settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(

@@ -25,10 +25,11 @@ class Kind(Enum):
 
 
 class Strategy(Enum):
-    """How nodes are grouped into waves. Shard-safe sets come with a later version."""
+    """How nodes are grouped into waves."""
 
     NODE = "node"
     ZONE = "zone"
+    SHARD_SAFE = "shard-safe"
 
 
 class ZeroReplicas(Enum):

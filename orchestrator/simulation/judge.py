@@ -62,7 +62,7 @@ def stop(world: World, node: SimNode) -> None:
     elsewhere = [n for n in others if n.machine != node.machine]
     if len(down) >= world.allowed_down or (world.one_machine and elsewhere):
         world.violated(f"{name} is stopped while {', '.join(down)} is down by us")
-    elif any(n.zone is None or n.zone != node.zone for n in elsewhere):
+    elif not world.across_zones and any(n.zone is None or n.zone != node.zone for n in elsewhere):
         world.violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
     _judge_quorum(world, node, others)
     if replicas_go_anywhere(world) and not world.news(ALLOCATION):

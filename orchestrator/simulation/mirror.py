@@ -6,8 +6,8 @@ have (a pinned index, a reindex) are missing, so the rehearsal compares the hold
 
 from __future__ import annotations
 
+from orchestrator.engine.machines import machines_of
 from orchestrator.engine.state import RunState
-from orchestrator.engine.waves import machines_of
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import HostView, Observation
 from orchestrator.model.policy import Kind, Policy, Strategy
@@ -39,6 +39,7 @@ def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
     world = of_kind(view, seen, policy, seed)
     world.uuid = view.uuid
     world.one_machine = policy.strategy is Strategy.NODE
+    world.across_zones = policy.strategy is Strategy.SHARD_SAFE and policy.zone_attribute is None
     _machines(world, seen)
     for name, node in world.nodes.items():
         if name in seen.hosts:

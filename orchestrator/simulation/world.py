@@ -53,6 +53,7 @@ class World:
 
     Attributes:
         one_machine: nodes that are down at once must be on one machine.
+        across_zones: nodes of several zones may be down at once.
         may_lose_master: its operator accepts that a stop takes the majority of the voters down.
         zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
@@ -76,7 +77,7 @@ class World:
         self.name, self.uuid = name, f"{name}-uuid"
         self.distribution, self.zone_attribute = "elasticsearch", "zone"
         self.allowed_down = allowed_down
-        self.one_machine = self.may_lose_master = False
+        self.one_machine = self.may_lose_master = self.across_zones = False
         self.queues_starts, self.ways = True, Ways()
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}

@@ -38,6 +38,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
             for wave in plan.waves
         ],
         "lower_bound_waves": plan.lower_bound_waves,
+        "lower_bound_reason": plan.lower_bound_reason,
         "holds": [hold_object(hold) for hold in plan.holds],
         "steps": [
             {
@@ -75,7 +76,8 @@ def prediction_object(prediction: Prediction) -> dict[str, float]:
 def plan_text(plan: Plan) -> str:
     """The plan for people: first its holds, then the waves, the settings and every exact step."""
     nodes = sum(len(wave.nodes) for wave in plan.waves)
-    bound = f" (no plan could have fewer than {plan.lower_bound_waves})" if plan.lower_bound_waves else ""
+    fewest, why = plan.lower_bound_waves, plan.lower_bound_reason
+    bound = f" (no plan could have fewer than {fewest}: {why})" if fewest else ""
     span = _predicted(plan.predicted)
     server = f"{product(plan.distribution, plan.kind)} {plan.version}"
     target = f", upgrade to {plan.target_version}" if plan.target_version else ""

@@ -12,9 +12,9 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import COULD_NOT_FINISH, exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
-    NOT_ABSENT,
     Event,
     Hold,
     HoldsCleared,

@@ -184,7 +184,6 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
     ("keys", "message"),
     [
         ("notify: []", "book.yml:2: notify: not in this version"),
-        ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
     ],
 )
 def test_keys_of_a_later_version_are_refused_as_such(
@@ -198,7 +197,6 @@ def test_keys_of_a_later_version_are_refused_as_such(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--strategy shard-safe", "--strategy shard-safe: not in this version"),
         ("--strategy nod", "--strategy nod: unknown; did you mean `node`?"),
         (
             "--max-unavailable 0",

@@ -27,7 +27,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import gated, managed, merged, nights, tuned, upgrading
+from tests.simulation import gated, managed, merged, nights, safe_sets, tuned, upgrading
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -164,17 +164,20 @@ def _chance(seed: int) -> Chance:
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=gates.wanted(
-            paired(
-                replace(
-                    wanted,
-                    hooks=some_moments(seed, wanted.hooks),
-                    overlap_recovery=overlap,
-                    tune=tune,
-                    upgrade=upgrade,
-                    merge=merging.wanted if merging else None,
+        wanted=safe_sets.by_chance(
+            seed,
+            gates.wanted(
+                paired(
+                    replace(
+                        wanted,
+                        hooks=some_moments(seed, wanted.hooks),
+                        overlap_recovery=overlap,
+                        tune=tune,
+                        upgrade=upgrade,
+                        merge=merging.wanted if merging else None,
+                    )
                 )
-            )
+            ),
         ),
         planned=dice.random() < 0.5,
         plan=(
@@ -374,6 +377,7 @@ def world_of(drawn: Chance) -> World:
     world.forced.task_list = drawn.task_list
     world.jitter = drawn.jitter
     world.one_machine = drawn.wanted.strategy is Strategy.NODE
+    world.across_zones = safe_sets.across_zones(drawn.wanted)
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
         made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
         bare = [index for index in (*drawn.shape.indices, *made) if index.replicas == 0]

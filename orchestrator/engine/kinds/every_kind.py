@@ -5,23 +5,26 @@ A missing reading is a hold: unknown is never healthy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.engine.waves import Machines, machines_of
+from orchestrator.engine.machines import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
-from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.cluster import DATA_ROLES, Incarnation, Node, NodeName
 from orchestrator.model.observation import ClusterView, HostView, ServiceState
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import ConfigurationManagement, Strategy
+from orchestrator.model.policy import ConfigurationManagement, Policy, Strategy
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
 _OUT_OF_REACH_SECONDS: Final[Seconds] = 60.0
 """A host that has not answered for this long before the first stop needs a person."""
+
+_THIRD: Final = 3
 
 SHOWN: Final = 5
 """How many names one piece of evidence lists: more would hide the message."""
@@ -183,7 +186,8 @@ def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Findin
 def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
     """The nodes of the wave, and those that are away already, are at most `max_unavailable`.
 
-    Default: one machine with the strategy `node`, no limit with `zone`.
+    Default: one machine with the strategy `node`, no limit with `zone`. With `shard-safe` the largest zone; a
+    third of the nodes and of each tier if there are no zones.
     """
     allowed, wave = question.policy.max_unavailable, question.wave
     away: set[NodeName] = _away(question, view) | set(wave.nodes)
@@ -192,6 +196,28 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
     one_machine = allowed is None and question.policy.strategy is Strategy.NODE
     if one_machine and not away <= set(wave.machine(wave.nodes[0])):
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), one machine allowed"
+    if allowed is None and question.policy.strategy is Strategy.SHARD_SAFE:
+        for what, members, most in usual_budget(question.policy, view):
+            gone = away.intersection(members)
+            if len(gone) > max(most, len(wave.machine(wave.nodes[0]))):
+                yield "wave", f"{len(gone)} of {what} would be away ({some(sorted(gone))}), {most} allowed"
+
+
+def usual_budget(policy: Policy, view: ClusterView) -> Iterator[tuple[str, tuple[NodeName, ...], int]]:
+    """Groups of nodes, with how many `shard-safe` may take down at once without `max_unavailable`.
+
+    The largest zone, as `zone` would. Without zones a third of all nodes and of each tier, at least one.
+    """
+    names = tuple(node.name for node in view.nodes)
+    zones = Counter(zone for node in view.nodes if (zone := node.zone(policy.zone_attribute)) is not None)
+    if zones:
+        yield "the nodes", names, max(zones.values())
+        return
+    yield "the nodes", names, max(1, len(names) // _THIRD)
+    for tier in sorted(DATA_ROLES, key=lambda role: role.value):
+        members = tuple(node.name for node in view.nodes if tier in node.roles)
+        if members:
+            yield f"tier {tier.value}", members, max(1, len(members) // _THIRD)
 
 
 def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine.estimate import PUBLISHED
-from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
+from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import hasten
@@ -15,6 +15,7 @@ from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
 from orchestrator.engine.kinds.riak.timing import usual_restart
+from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
@@ -51,6 +52,7 @@ class KindOfCluster:
         usual: the time of a node where no run has measured it.
         reads_too: parts of the cluster's state that a decision needs besides those of every kind.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
+        bounds: what a set of nodes that are down together must leave, for the search of the largest.
     """
 
     predicates: tuple[Predicate, ...]
@@ -73,6 +75,7 @@ class KindOfCluster:
     usual: Callable[[ClusterView | None, Policy, Reading[SettingsView]], Usual]
     reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
+    bounds: Callable[[Policy, ClusterView], Iterable[Bound]]
 
 
 ELASTICSEARCH: Final = KindOfCluster(
@@ -96,6 +99,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     usual=lambda _view, _policy, _settings: PUBLISHED,
     reads_too=settings.reads_too,
     folded=lambda found, _rules, _question: found,
+    bounds=sets.bounds,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
 
@@ -123,6 +127,7 @@ RIAK: Final = KindOfCluster(
     usual=usual_restart,
     reads_too=hasten.reads_too,
     folded=riak_optimism.folded,
+    bounds=lambda _policy, _view: (),
 )
 """Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""
 

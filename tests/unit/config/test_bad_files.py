@@ -104,7 +104,7 @@ DURATION = "must be a duration with its unit, such as 90s, 10m, 8h or 30d"
 
 PLAYBOOKS = [
     ("strategy: node\n", None, "kind", "is missing"),
-    (KIND + "strategy: rack\n", 2, "strategy", "must be one of node, zone"),
+    (KIND + "strategy: rack\n", 2, "strategy", "must be one of node, zone, shard-safe"),
     (KIND + "max_unavailable: 0\n", 2, "max_unavailable", BUDGET),
     (KIND + "max_unavailable:\n", 2, "max_unavailable", "has no value"),
     (KIND + "max_unavailable: 0%\n", 2, "max_unavailable", BUDGET),
@@ -217,12 +217,11 @@ def test_five_faults_are_shown_and_the_others_counted() -> None:
 
 def test_a_playbook_key_of_a_later_version_is_refused_as_such(subtests: pytest.Subtests) -> None:
     for text, message in [
-        (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
         ("kind: riak\nstrategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         ("kind: riak\nnotify: []\n", "f.yml:2: notify: not in this version"),
         (
-            KIND + "notify: x\nstrategy: shard-safe\n",
+            "kind: riak\nnotify: x\nstrategy: shard-safe\n",
             "f.yml:2: notify: not in this version\nf.yml:3: strategy: shard-safe: not in this version",
         ),
     ]:

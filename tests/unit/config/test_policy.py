@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.playbook import check_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.config.yaml import parse
-from orchestrator.errors import ExitCode, NotInThisVersion, UsageError
+from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.due import Due, DueFor
 from orchestrator.model.policy import (
@@ -266,16 +265,10 @@ def test_wrong_flags_are_refused_by_name(subtests: pytest.Subtests) -> None:
             assert caught.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"strategy": "shard-safe"}, "--strategy shard-safe: not in this version"),
-    ],
-)
-def test_flags_of_a_later_version_are_refused_as_such(flags: dict[str, Any], message: str) -> None:
-    with pytest.raises(NotInThisVersion) as caught:
-        _policy(Overrides(**flags))
-    assert str(caught.value) == message
+def test_sets_of_nodes_have_no_budget_but_the_usual_one() -> None:
+    wanted = _policy(Overrides(strategy="shard-safe"))
+    assert (wanted.strategy, wanted.max_unavailable) == (Strategy.SHARD_SAFE, None)
+    assert _policy(Overrides(strategy="shard-safe", max_unavailable="3")).max_unavailable == 3
 
 
 def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subtests) -> None:

@@ -351,7 +351,7 @@ CLUSTER_FILES = [
 ]  # fmt: skip
 
 PLAYBOOKS = [
-    (BOOK + "strategy: location\n", 2, "strategy", "must be one of node, zone"),
+    (BOOK + "strategy: location\n", 2, "strategy", "must be one of node, zone, shard-safe"),
     (BOOK + "transfer_limit: 0\n", 2, "transfer_limit", "must be at least 1"),
     (BOOK + "transfer_limit: 1001\n", 2, "transfer_limit", "must be at most 1000"),
     (BOOK + "transfer_limit: 99999999999999999999\n", 2, "transfer_limit", "must be at most 1000"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine.waves import Machines
+from orchestrator.engine.machines import Machines
 from orchestrator.model.cluster import NodeName
 
 M, BOOT, LATER = "machine", "boot", "boot-2"

@@ -9,9 +9,9 @@ from typing import Any
 
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave
+from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
-    NOT_ABSENT,
     Event,
     NodeRecovered,
     Record,
@@ -87,6 +87,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "fingerprint",
         "waves",
         "lower_bound_waves",
+        "lower_bound_reason",
         "holds",
         "steps",
         "settings_changed",

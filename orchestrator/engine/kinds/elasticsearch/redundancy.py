@@ -18,7 +18,7 @@ from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
-_ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
+ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
 """The quorum predicate counts votes; the other roles are services of a node to its own clients."""
 
 _SMALLEST_QUORUM: Final = 3
@@ -153,31 +153,31 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every tier and role of the wave's nodes has another member outside the wave."""
     wave = [node for name in question.wave.nodes if (node := view.node(name))]
-    inside = {role for node in wave for role in _served(node.roles)}
+    inside = {role for node in wave for role in served(node.roles)}
     everywhere, in_wave = _members_by_role(view.nodes), _count_by_role(wave)
-    for role in sorted(inside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
+    for role in sorted(inside - ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
         names = ", ".join(sorted(question.wave.nodes))
         yield f"role {role.value}", f"no node outside the wave ({names}) has it"
 
 
-def _served(roles: frozenset[Role]) -> frozenset[Role]:
+def served(roles: frozenset[Role]) -> frozenset[Role]:
     """The services that a node has for others: a voting-only node votes, and can never be elected."""
     return roles - {Role.MASTER} if Role.VOTING_ONLY in roles else roles
 
 
-def _tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
+def tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     """The same, and every tier for a node that is just `data`, as all nodes before 7.10 are."""
-    served = _served(roles)
-    return served | DATA_ROLES if Role.DATA in served else served
+    here = served(roles)
+    return here | DATA_ROLES if Role.DATA in here else here
 
 
 def _count_by_role(nodes: Iterable[Node]) -> Counter[Role]:
     """How many nodes have each role, tiers too. Most have the same roles, so those are counted first."""
     found = Counter[Role]()
     for roles, count in Counter(node.roles for node in nodes).items():
-        for role in _tiers_too(roles):
+        for role in tiers_too(roles):
             found[role] += count
     return found
 

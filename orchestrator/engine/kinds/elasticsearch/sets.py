@@ -1,0 +1,72 @@
+"""What a set of nodes that are down together must leave, as bounds for the search of the largest one.
+
+They are what the predicates about a wave check (`redundancy.py`, `every_kind.py`). Those decide in the end: a
+bound that is too loose makes a wave smaller than it was planned, and never lets one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from orchestrator.engine.kinds.elasticsearch.recovery import counts_as_safe, exempt_from_copies_rule
+from orchestrator.engine.kinds.elasticsearch.redundancy import ROLES_THAT_NEED_NO_MEMBER, served, tiers_too
+from orchestrator.engine.kinds.every_kind import usual_budget
+from orchestrator.engine.largest_safe import Bound
+from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Policy
+
+
+def bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    """Every bound of this cluster."""
+    yield from _of_nodes(policy, view)
+    yield from _of_roles(policy, view)
+    yield from _of_voters(policy, view)
+    yield from _of_shards(policy, view)
+
+
+def _of_nodes(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    everybody = {node.name: 1 for node in view.nodes}
+    if policy.max_unavailable is not None:
+        yield Bound(name="max_unavailable", counts=everybody, most=policy.max_unavailable)
+        return
+    for what, members, most in usual_budget(policy, view):
+        yield Bound(name=what, counts=dict.fromkeys(members, 1), most=most)
+
+
+def _of_roles(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    members: dict[Role, list[NodeName]] = {}
+    in_tier: dict[Role, list[NodeName]] = {}
+    for node in view.nodes:
+        for role in served(node.roles):
+            members.setdefault(role, []).append(node.name)
+        for role in tiers_too(node.roles):
+            in_tier.setdefault(role, []).append(node.name)
+    for role, names in members.items():
+        accepted = role is Role.MASTER and policy.accept_master_outage
+        if role in ROLES_THAT_NEED_NO_MEMBER or accepted:
+            continue
+        yield Bound(name=f"role {role.value}", counts=dict.fromkeys(names, 1), most=len(in_tier[role]) - 1)
+        if role in DATA_ROLES:
+            stay = math.ceil(policy.min_capacity * len(in_tier[role]))
+            everybody = dict.fromkeys(in_tier[role], 1)
+            yield Bound(name=f"tier {role.value}", counts=everybody, most=len(in_tier[role]) - stay)
+
+
+def _of_voters(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    voters = [node.name for node in view.nodes if view.voters and node.node_id in view.voters]
+    if view.voters is None or policy.accept_master_outage:
+        return
+    most = len(voters) - (len(view.voters) // 2 + 1)
+    yield Bound(name="voters", counts=dict.fromkeys(voters, 1), most=most)
+
+
+def _of_shards(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    metadata, least = view.metadata, policy.min_started_copies
+    for shard, copies in view.shards.items():
+        index = metadata.get(shard.index_uuid)
+        if exempt_from_copies_rule(index) or shard.index in policy.accept_red:
+            continue
+        safe = [copy.node for copy in copies if copy.node is not None and counts_as_safe(index, copy)]
+        yield Bound(name=f"shard {shard}", counts=dict.fromkeys(safe, 1), most=len(safe) - least)

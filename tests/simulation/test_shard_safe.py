@@ -1,0 +1,127 @@
+"""`--strategy shard-safe`, run for run: few waves, every shard served, also when it is killed anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.model.event import WaveStarted
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Policy, Strategy, ZeroReplicas
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.play import killed, lives, plan_of, play, policy, run
+from tests.simulation.upgrading import upgrading
+from tests.simulation.zones import lopsided, zoned
+
+NODES = [f"es{number}" for number in range(1, 9)]
+
+
+def _wanted(**changes: object) -> Policy:
+    return policy(**{"strategy": Strategy.SHARD_SAFE, "max_unavailable": None, **changes})
+
+
+def _world(replicas: int = 1) -> World:
+    """Eight nodes in no zone, and 24 indices of one shard: each with copies on neighbours."""
+    world = World(allowed_down=len(NODES))
+    world.across_zones = True
+    for name in NODES:
+        world.add_node(name)
+    for number in range(24):
+        places = [NODES[(number + step) % len(NODES)] for step in range(replicas + 1)]
+        world.add_index(f"logs-{number}", places=places)
+    return world
+
+
+def _waves(simulation: Simulation) -> list[tuple[str, ...]]:
+    return [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+
+
+def _whole(world: World, outcome: Outcome | None) -> None:
+    assert outcome is Outcome.DONE
+    assert world.violations == []
+    assert lives(world) == dict.fromkeys(world.nodes, 2)
+
+
+@pytest.mark.parametrize(("replicas", "most"), [(1, 4), (2, 4)])
+def test_eight_nodes_need_half_as_many_waves(replicas: int, most: int) -> None:
+    world = _world(replicas)
+    master = world.master
+    simulation, state = run(world, wanted=_wanted())
+    _whole(world, state.outcome)
+    waves = _waves(simulation)
+    assert len(waves) <= most, waves
+    assert master not in {name for wave in waves[:-1] for name in wave}, "mastership moves once"
+
+
+def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
+    plan = plan_of(_world(), _wanted())
+    assert plan.lower_bound_waves is not None
+    assert 1 < plan.lower_bound_waves <= len(plan.waves)
+    assert plan.lower_bound_reason.startswith("the nodes: 2 of 8 at once")
+    assert plan_of(_world(), policy()).lower_bound_waves is None
+
+
+def test_a_shard_with_one_replica_never_loses_both() -> None:
+    """With a large budget only the shards bound a wave."""
+    world = _world()
+    simulation, state = run(world, wanted=_wanted(max_unavailable=8, min_capacity=0.1))
+    _whole(world, state.outcome)
+    for wave in _waves(simulation):
+        for index in world.indices.values():
+            for shard in index.shards:
+                assert not set(shard.on_disk) <= set(wave)
+
+
+@pytest.mark.parametrize("world", [zoned(6), lopsided()], ids=["even", "lopsided"])
+def test_where_there_are_zones_a_wave_stays_in_one(world: World) -> None:
+    world.allowed_down = 3
+    simulation, state = run(world, wanted=_wanted(zone_attribute="zone"))
+    _whole(world, state.outcome)
+    for wave in _waves(simulation):
+        assert len({world.nodes[name].zone for name in wave}) == 1, wave  # type: ignore[index]  # names
+
+
+def test_an_index_without_replicas_leaves_the_others() -> None:
+    world = _world()
+    world.add_index("lone", replicas=0, places=["es1"])
+    simulation = Simulation(world)
+    state = play(simulation, simulation.begin(_wanted(begin_anyway=True, zero_replicas=ZeroReplicas.REFUSE)))
+    assert state.outcome is Outcome.HELD
+    assert world.violations == []
+    assert {name for name, life in lives(world).items() if life == 1} == {"es1"}
+
+
+def test_an_upgrade_takes_only_nodes_of_one_rank_together() -> None:
+    world = _world()
+    wanted = upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
+    simulation, state = run(world, wanted=wanted)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+    assert _waves(simulation)[-1] == (world.master,) or len(_waves(simulation)) < len(NODES)
+
+
+def test_killed_anywhere_it_restarts_every_node_once() -> None:
+    at = 1
+    while True:
+        simulation = Simulation(_world())
+        state = simulation.begin(_wanted())
+        simulation.seams.crash_at = len(simulation.seams.passed) + at
+        if not killed(simulation, state):
+            break
+        simulation.world.agenda.advance(5.0)
+        _whole(simulation.world, play(simulation, simulation.resume()).outcome)
+        at += 3
+    assert at > 50
+
+
+def test_what_is_planned_is_what_is_run() -> None:
+    planned = tuple(wave.nodes for wave in plan_of(_world(), _wanted()).waves)
+    simulation, state = run(_world(), wanted=_wanted())
+    assert state.outcome is Outcome.DONE
+    assert tuple(_waves(simulation)) == planned
+    bounded = replace(_wanted(), pause_after=1)
+    simulation, state = run(_world(), wanted=bounded)
+    assert state.outcome is Outcome.PAUSED
+    assert [len(wave) for wave in _waves(simulation)] == [1], "the canary is one node"
