@@ -2,8 +2,8 @@
 
 A configuration management daemon that waits for its next run is not at work. By names of processes, since
 each tool keeps its lock elsewhere and often where only root may look; by the lock of dpkg and rpm for the
-programs that take it under another name. Processes in containers on the machine are seen as well: to wait
-for one of them without need is safe.
+programs that take it under another name. Processes in containers on the machine, with process numbers of
+their own, are passed over: what they install is not on the machine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ _TITLES: Final = ("applying configuration", "client worker")
 """In the title of the process in which a daemon of Puppet or Chef does a run."""
 _WAITS_FOR_SHUTDOWN: Final = "unattended-upgrade-shutdown"
 
+_IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
+"""A line of `/proc/PID/status`, since Linux 4.1: a process with a second number, in a namespace below this one."""
+
 # The class of one letter keeps the line from finding itself. A process may end at any moment.
 SCRIPT: Final = f"""\
 (for one in $(grep -lxE '{"|".join(_NAMES)}' /proc/[0-9]*/comm 2>/dev/null
     grep -la 'Ansiball[Z]_' /proc/[0-9]*/cmdline 2>/dev/null); do
   pid=${{one#/proc/}}; pid=${{pid%%/*}}
   {{ IFS= read -r name <"/proc/$pid/comm"; }} 2>/dev/null || continue
+  grep -qE '{_IN_CONTAINER}' "/proc/$pid/status" 2>/dev/null && continue
   line=$( {{ tr '\\000\\n' '  ' <"/proc/$pid/cmdline"; }} 2>/dev/null | cut -c 1-200)
   echo "$pid $name $line"
 done

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section, read_sections, sections, shell
 
 RUBY = "/opt/puppetlabs/puppet/bin/ruby /opt/puppetlabs/puppet/bin/puppet"
+PRETENDED = "not-"
 CHEF = "/opt/chef/embedded/bin/ruby /usr/bin/chef-client"
 
 
@@ -59,24 +62,46 @@ def _read(script: str = management.SCRIPT, *, by: str = "/bin/sh") -> tuple[str,
     line = shell(sections([("at-work", script)])).replace("/bin/sh", by, 1)
     outcome = LocalConnection({}).run(line, timeout=60.0)
     assert isinstance(outcome, CommandResult)
-    return management.read_at_work(read_sections(outcome.stdout)["at-work"])
+    return management.read_at_work(read_sections(outcome.stdout.replace(PRETENDED, ""))["at-work"])
 
 
 @pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
 @pytest.mark.parametrize(("name", "words"), [("puppet", ["agent", "-t"]), ("chef-client", [])])
 def test_a_real_process_is_found_until_it_ends(tmp_path: Path, name: str, words: list[str], by: str) -> None:
-    program = tmp_path / name
+    script = management.SCRIPT.replace(f"{name}|", f"{PRETENDED}{name}|")
+    assert script != management.SCRIPT
+    with _pretended(tmp_path / f"{PRETENDED}{name}", words) as process:
+        said = f"{name} (process {process.pid})"
+        limit = time.monotonic() + 30
+        while said not in _read(script, by=by):
+            assert time.monotonic() < limit, _read(script, by=by)
+    assert said not in _read(script, by=by)
+
+
+def test_a_process_of_a_container_is_passed_over(tmp_path: Path) -> None:
+    """By the line of its status, here the one that every process has: this one counts as a container's."""
+    script = management.SCRIPT.replace("puppet|", f"{PRETENDED}puppet|")
+    elsewhere = script.replace("^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]", "^NSpid:[[:space:]]+[0-9]+")
+    assert elsewhere != script
+    with _pretended(tmp_path / f"{PRETENDED}puppet", ["agent", "-t"]) as process:
+        said = f"puppet (process {process.pid})"
+        limit = time.monotonic() + 30
+        while said not in _read(script):
+            assert time.monotonic() < limit, _read(script)
+        assert said not in _read(elsewhere)
+
+
+@contextlib.contextmanager
+def _pretended(program: Path, words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process under a name that no other reader of this machine looks for."""
     program.write_text("#!/bin/sh\nread -r line\n")
     program.chmod(0o755)
     with subprocess.Popen([program, *words], stdin=subprocess.PIPE) as process:  # noqa: S603  (its own)
-        said = f"{name} (process {process.pid})"
-        limit = time.monotonic() + 30
-        while said not in _read(by=by):
-            assert time.monotonic() < limit, _read(by=by)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
-    assert said not in _read(by=by)
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 @pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
