@@ -45,6 +45,7 @@ class ClusterReadings:
     settings: Reading[SettingsView] = NOT_READ
     health: Reading[HealthView] = NOT_READ
     recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
+    finished: Reading[tuple[Recovery, ...]] = NOT_READ
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
     upgrade: Reading[UpgradeView] = NOT_READ
@@ -57,6 +58,7 @@ class ClusterReadings:
             settings=self.settings,
             health=self.health,
             recoveries=self.recoveries,
+            finished=self.finished,
             activity=self.activity,
             disks=self.disks,
             upgrade=self.upgrade,

@@ -124,7 +124,9 @@ READS: Final[Mapping[Phase, Reads]] = {
         failures=True,
     ),
     Phase.SETTLED: Reads(
-        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.HOSTS}),
+        look=frozenset(
+            {Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.FINISHED, Look.HOSTS}
+        ),
         hosts=Hosts.ABSENT,
     ),
     Phase.FINISHING: Reads(

@@ -39,7 +39,7 @@ from orchestrator.model.observation import Recovery
 from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Seconds, Unknown
 from orchestrator.model.turn import in_words
 
 ALLOCATION_ATTEMPTS: Final = 5
@@ -185,7 +185,7 @@ def _restless(state: RunState) -> str | None:
 
 
 def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
-    read = situation.seen.recoveries
+    read = situation.seen.finished
     seconds = situation.now - (node.stopped_at if node.stopped_at is not None else node.since)
     if isinstance(read, Unknown):
         return NodeRecovered(node=node.name, seconds=seconds)
@@ -309,10 +309,21 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
         back = [node for node in nodes if node.phase is NodePhase.REJOINED]
         present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
+            if situation.seen.finished is NOT_READ:
+                return Decision(finished=True)
             finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
             displaced = without_a_place(situation) if situation.policy.upgrade is not None else ()
             return finish_with_hooks(situation, back, *displaced, finished)
     return None
+
+
+def fewest_awaited(state: RunState, missing: tuple[ShardCopy, ...]) -> int:
+    """How many copies have to start before any wave can be done: those on their way to its nodes."""
+    if not state.recovering:
+        return len(missing)
+    waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
+    arriving = (sum(copy.node in wave.nodes for copy in missing) for wave in waves)
+    return min((count for count in arriving if count), default=len(missing))
 
 
 def before_the_next(situation: Situation) -> Decision | None:

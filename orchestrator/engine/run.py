@@ -90,6 +90,11 @@ _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
 """The most that the time between two readings counts towards a limit; more is a standstill or slow call."""
 
+_PART_WAITED: Final = 0.1
+_LONGEST_PAUSE: Final[Seconds] = 15.0
+"""While copies recover, a long poll ends the wait. Beside it the state is read at most every 2 s, and less
+and less often: a reading is late by a tenth of the time that was waited, and by 15 s at most."""
+
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
 
@@ -796,7 +801,9 @@ def _recovering(
     if given_up:
         first = given_up[0]
         what += f"; {first.shard} failed {first.failed_attempts} times (ask _cluster/allocation/explain)"
-    return wait(now, what, cluster=CopiesActive(count=active + len(missing)), events=broken)
+    pause = min(max(POLL_SECONDS, _PART_WAITED * (now - state.in_phase.since)), _LONGEST_PAUSE)
+    until = CopiesActive(count=active + recover.fewest_awaited(state, missing))
+    return wait(now, what, seconds=pause, cluster=until, events=broken)
 
 
 def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[Event, ...]) -> Decision:

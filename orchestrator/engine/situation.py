@@ -54,6 +54,7 @@ class Decision:
         holds: why the run does not continue, as of this reading.
         watch: what to listen to until then; None = look again at once.
         hosts: before a stop, the nodes whose hosts the next reading reads; None = as the phase has it.
+        finished: whether the next reading of recoveries includes those that have ended.
     """
 
     events: tuple[Event, ...] = ()
@@ -61,6 +62,7 @@ class Decision:
     holds: tuple[Hold, ...] = ()
     watch: Watch | None = None
     hosts: frozenset[NodeName] | None = None
+    finished: bool = False
 
     @property
     def at_once(self) -> bool:
@@ -237,16 +239,14 @@ def members_awaited(situation: Situation) -> ClusterWatch | None:
 # What to read ------------------------------------
 
 
-def needed(
-    state: RunState, asked: frozenset[NodeName] | None = None
-) -> tuple[frozenset[Look], frozenset[NodeName]]:
+def needed(state: RunState, last: Decision = LOOK_AGAIN) -> tuple[frozenset[Look], frozenset[NodeName]]:
     """What to read for the next decision, and which nodes' hosts: as little as it needs.
 
     A run that has changed nothing and is to end needs no reading: one may take minutes where nothing answers.
 
     Args:
         state: of the run.
-        asked: the nodes whose hosts the last decision asked for, if it did.
+        last: the decision before, which may ask for more.
     """
     if _only_ends(state):
         return frozenset(), frozenset()
@@ -256,7 +256,9 @@ def needed(
         look -= {Look.GATES}
     if state.phase is Phase.FINISHING and (state.unrestored.anything or not state.merging.indices):
         look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later because of that
-    hosts = _hosts_needed(state, reads.hosts, asked)
+    hosts = _hosts_needed(state, reads.hosts, last.hosts)
+    if last.finished and Look.RECOVERIES in look:
+        look |= {Look.FINISHED}
     look |= kind_of(state.begun.policy.kind).reads_too(state)
     if state.begun.policy.upgrade is not None and state.phase is Phase.GATED and not state.waves_begun:
         look |= {Look.UPGRADE}

@@ -30,7 +30,7 @@ _TITLES: Final = ("applying configuration", "client worker")
 _WAITS_FOR_SHUTDOWN: Final = "unattended-upgrade-shutdown"
 
 _IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
-"""A line of `/proc/PID/status`, since Linux 4.1: a process with a second number, in a namespace below this one."""
+"""A line of `/proc/PID/status`, since Linux 4.1: the process has a second number, in a namespace below."""
 
 # The class of one letter keeps the line from finding itself. A process may end at any moment.
 SCRIPT: Final = f"""\

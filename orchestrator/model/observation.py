@@ -337,7 +337,8 @@ class Look(Enum):
     """What to read for the next decision: no more than the decision needs.
 
     HOST_RIGHTS checks the account's rights on each selected host, BULK the indices that a run merges, PACE
-    what limits handoff on Riak, UPGRADE the fitness for an upgrade; MODES adds the upgrade mode to SETTINGS.
+    what limits handoff on Riak, UPGRADE the fitness for an upgrade; MODES adds the upgrade mode to SETTINGS,
+    FINISHED to RECOVERIES those that have ended on nodes that this run restarted.
     """
 
     __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
@@ -355,9 +356,10 @@ class Look(Enum):
     PACE = auto()
     UPGRADE = auto()
     MODES = auto()
+    FINISHED = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES, Look.FINISHED}
 """What a run reads before a stop. The indices that it merges are read separately."""
 
 
@@ -366,8 +368,7 @@ class Observation:
     """The input of a decision.
 
     Attributes:
-        at: when the reading *began*. Later changes may be missing.
-        before: when the previous reading began; None for the first one of a process.
+        at: when the reading *began*: later changes may be missing; `before`: the previous one, if any.
         hosts: by node; a host that was not requested is missing.
         tuning: by node, each host compared with the profile; `gates`: by name; `bulk`: the indices to merge.
         upgrade: the fitness of the cluster; `readiness`: that of each node's host.
@@ -379,6 +380,7 @@ class Observation:
     settings: Reading[SettingsView] = NOT_READ
     health: Reading[HealthView] = NOT_READ
     recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
+    finished: Reading[tuple[Recovery, ...]] = NOT_READ
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
     hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.daemons import Daemons
 from orchestrator.engine.progress import IN_HAND
-from orchestrator.engine.situation import needed
+from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
 from orchestrator.engine.state import STANDSTILL_SECONDS, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
@@ -78,7 +78,7 @@ class Lookout:
     def observe(
         self,
         state: RunState,
-        hosts: frozenset[NodeName] | None = None,
+        last: Decision = LOOK_AGAIN,
         *,
         unwanted: Callable[[], bool] = lambda: False,
     ) -> Observation | None:
@@ -86,7 +86,7 @@ class Lookout:
 
         Args:
             state: of the run.
-            hosts: the nodes whose hosts the last decision needs, if any.
+            last: the decision before, which may ask for more.
             unwanted: whether the next decision no longer needs this reading.
 
         Returns:
@@ -95,7 +95,7 @@ class Lookout:
         """
         at, before = self._clock.now(), self._before
         self._before = at
-        look, nodes = needed(state, hosts)
+        look, nodes = needed(state, last)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
         reboot = state.begun.policy.reboot
         ready = partial(self._ready, state, look, at)

@@ -111,7 +111,7 @@ class Loop:
         self._unwritten: list[Event] = []
         self._journal_is_ours = True
         self._busy: set[NodeName] = set()
-        self._hosts: frozenset[NodeName] | None = None
+        self._last = Decision()
 
     def run(self) -> RunState:
         """Continue until the run has ended. Returns its last state.
@@ -129,7 +129,7 @@ class Loop:
         while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
-                observation = self._lookout.observe(self.state, self._hosts, unwanted=self._asked_more)
+                observation = self._lookout.observe(self.state, self._last, unwanted=self._asked_more)
                 self._heed()  # a reading may take long: after a signal during it no stop is sent
                 if observation is not None:
                     self.turn(observation)
@@ -232,7 +232,7 @@ class Loop:
     def turn(self, observation: Observation) -> None:
         """One decision and its actions."""
         decision = decide(self.state, observation, self._ports.clock.now())
-        self._hosts = decision.hosts
+        self._last = decision
         if not self._commit(decision):
             return
         self._ports.reporter.waiting(self.state, decision)

@@ -347,6 +347,7 @@ def _parts(read: ClusterReadings, look: Collection[Look]) -> ClusterReadings:
         settings=read.settings if Look.SETTINGS in look else NOT_READ,
         health=read.health if Look.HEALTH in look else NOT_READ,
         recoveries=read.recoveries if Look.RECOVERIES in look else NOT_READ,
+        finished=read.finished if Look.FINISHED in look else NOT_READ,
         activity=read.activity if Look.ACTIVITY in look else NOT_READ,
         disks=read.disks if Look.DISKS in look else NOT_READ,
         upgrade=read.upgrade if Look.UPGRADE in look else NOT_READ,

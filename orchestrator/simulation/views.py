@@ -49,7 +49,8 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
         cluster=cluster(world) if Look.CLUSTER in look else NOT_READ,
         settings=_settings(world) if Look.SETTINGS in look else NOT_READ,
         health=health(world, settled=settled) if Look.HEALTH in look else NOT_READ,
-        recoveries=recoveries(world) if Look.RECOVERIES in look else NOT_READ,
+        recoveries=recoveries(world, done=False) if Look.RECOVERIES in look else NOT_READ,
+        finished=recoveries(world, done=True) if Look.FINISHED in look else NOT_READ,
         activity=_activity(world) if Look.ACTIVITY in look else NOT_READ,
         disks=_disks(world) if Look.DISKS in look else NOT_READ,
         upgrade=world.fitness if Look.UPGRADE in look else NOT_READ,
@@ -230,9 +231,10 @@ def _counted(world: World) -> tuple[Mapping[CopyState, int], Health]:
     return world.counted[1:]
 
 
-def recoveries(world: World) -> tuple[Recovery, ...]:
-    """The latest recovery of each copy. A running one has copied in proportion to the time passed."""
-    return tuple([_recovery(recovery, world.agenda.now) for recovery in world.recoveries])
+def recoveries(world: World, *, done: bool) -> tuple[Recovery, ...]:
+    """The latest recoveries that have ended, or those that run: they have copied by the time passed."""
+    now = world.agenda.now
+    return tuple([_recovery(recovery, now) for recovery in world.recoveries if recovery.done is done])
 
 
 def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:

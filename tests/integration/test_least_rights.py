@@ -40,6 +40,7 @@ from orchestrator.stores.elasticsearch.act import request_for
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
+from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
 from orchestrator.stores.elasticsearch.request import Request
 from tests.integration.hostlab.docker import run
 from tests.integration.hostlab.hosts import wait_until
@@ -87,7 +88,7 @@ READS: Mapping[str, Request] = {
     "recoveries": calls.recoveries(DIALECT, active_only=True),
     "tasks": calls.tasks(),
     "merge_pools": calls.merge_pools(),
-    "merges": calls.merges(),
+    "merges": calls.tasks(MERGE_ACTIONS, detailed="true"),
     "task": calls.task("none:1", patience=1.0),
     "disks": calls.disks(DIALECT),
     "data_paths": calls.data_paths(),

@@ -142,7 +142,7 @@ def _putting_back(by: Callable[[Any], Any]) -> tuple[Swap, ...]:
 def _acting_first(_: Any) -> Any:
     def turn(self: Loop, observation: Observation) -> None:
         decision = decide(self.state, observation, self._ports.clock.now())
-        self._hosts = decision.hosts
+        self._last = decision
         outcomes = self._executor.perform(decision.actions)
         if not self._commit(decision):
             return

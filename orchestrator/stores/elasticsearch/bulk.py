@@ -24,7 +24,12 @@ from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.parse_bulk import BulkState, parse_bulk_index, parse_bulk_state
 from orchestrator.stores.elasticsearch.parse_cluster import parse_index_uuids
-from orchestrator.stores.elasticsearch.parse_merges import RunningMerge, named_otherwise, parse_merges
+from orchestrator.stores.elasticsearch.parse_merges import (
+    MERGE_ACTIONS,
+    RunningMerge,
+    named_otherwise,
+    parse_merges,
+)
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.resolve import parse_names
 
@@ -45,7 +50,7 @@ def merges_of(
         dialect: that of a version with a task list.
         indices: names by uuid.
     """
-    read = body_of(client, calls.merges())
+    read = body_of(client, calls.tasks(MERGE_ACTIONS, detailed="true"))
     running = read if isinstance(read, Unknown) else parse_merges(read[0])
     if isinstance(running, Unknown):
         return running

@@ -20,7 +20,6 @@ from orchestrator.stores.elasticsearch.parse import (
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
-from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
 from orchestrator.stores.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
 from orchestrator.stores.elasticsearch.patience import LANGUID
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
@@ -122,6 +121,12 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
     fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
     return _state(dialect, limits, metrics, filtered(*dict.fromkeys(fields)))
+
+
+def state_uuid(limits: Limits, dialect: Dialect) -> Request:
+    """The id of the master's current state (2.0): while it is the same, so is everything in the state."""
+    wait = {dialect.master_timeout: seconds(limits.elected_master)}
+    return get("/_cluster/state/version", params=wait | filtered("state_uuid"))
 
 
 def _state(
@@ -269,20 +274,15 @@ def recoveries(dialect: Dialect, *, active_only: bool) -> Request:
     return get(f"/{dialect.recovery_call}", params=only | filtered(*RECOVERY_FIELDS))
 
 
-def tasks() -> Request:
+def tasks(actions: str = TASK_ACTIONS, **more: str) -> Request:
     """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
-    return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
+    return get("/_tasks", params={"actions": actions, "timeout": "5s"} | more)
 
 
 def merge_pools() -> Request:
     """Before 2.3, which lists no tasks: the thread pools that force-merges run in."""
     fields = (f"nodes.*.thread_pool.{name}" for name in MERGE_POOLS)
     return get("/_nodes/stats/thread_pool", params={"timeout": "5s"} | filtered("nodes.*.name", *fields))
-
-
-def merges() -> Request:
-    """Force-merges and their targets. Unfiltered: an empty answer must differ from a missing one."""
-    return get("/_tasks", params={"actions": MERGE_ACTIONS, "detailed": "true", "timeout": "5s"})
 
 
 def task(task_id: str, *, patience: Seconds) -> Request:

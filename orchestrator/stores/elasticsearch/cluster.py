@@ -42,7 +42,7 @@ class ElasticsearchCluster:
         self._restarted: frozenset[NodeName] = frozenset()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the requested parts. Finished recoveries are listed only for nodes that were once avoided."""
+        """Read the requested parts. Finished recoveries are those of nodes that were once avoided."""
         return self._observer.observe(look, restarted=self._restarted)
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:

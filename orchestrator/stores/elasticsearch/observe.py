@@ -2,10 +2,12 @@
 
 | part | calls |
 |---|---|
-| CLUSTER | 1; after the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
-| SETTINGS | 1 |
+| CLUSTER | 1 small one while the master's state stays the same, else 1 more of the size of the cluster; after
+  the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
+| SETTINGS | 1; none beside CLUSTER while the master's state stays the same |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
+| FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
 | ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
 | DISKS | 1 beside SETTINGS, else 2 |
 | UPGRADE | 4, and 1 for each snapshot repository |
@@ -15,7 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.model.cluster import NodeName
@@ -60,8 +62,26 @@ from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What was read of the master's state. It stays true while the state has the same id.
+
+    Attributes:
+        state_uuid: this id.
+        snapshots: in progress; `NOT_READ` if that part was not asked for.
+        settings: read after the state, at the earliest of this id; `NOT_READ` if they were not asked for.
+    """
+
+    state_uuid: str
+    cluster: ClusterView
+    snapshots: Reading[tuple[str, ...]]
+    settings: Reading[SettingsView] = NOT_READ
+
+
 class Observer:
     """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
+
+    A state that has not changed is not read again either, nor are the settings in it.
 
     Args:
         client: the way to it.
@@ -76,14 +96,14 @@ class Observer:
         self._patience = Patience()
         self._present: frozenset[str] = frozenset()
         self._master: str | None = None
+        self._kept: _Kept | None = None
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
         """Read the requested parts.
 
         Args:
             look: the parts; parts about hosts are ignored.
-            restarted: nodes whose finished recoveries are needed too. They make the answer many times larger,
-                so without such nodes only recoveries in progress are read.
+            restarted: nodes whose finished recoveries are needed too, if any are.
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
@@ -93,6 +113,7 @@ class Observer:
                 settings=unknown if Look.SETTINGS in look else NOT_READ,
                 health=unknown if Look.HEALTH in look else NOT_READ,
                 recoveries=unknown if Look.RECOVERIES in look else NOT_READ,
+                finished=unknown if Look.FINISHED in look else NOT_READ,
                 activity=unknown if Look.ACTIVITY in look else NOT_READ,
                 disks=unknown if Look.DISKS in look else NOT_READ,
                 upgrade=unknown if Look.UPGRADE in look else NOT_READ,
@@ -106,12 +127,12 @@ class Observer:
             cluster, snapshots = self._cluster(dialect, with_snapshots=beside and Look.ACTIVITY in look)
             found = replace(found, cluster=cluster)
         if Look.SETTINGS in look:
-            settings = self._settings(dialect)
+            settings = self._settings_beside(dialect) if Look.CLUSTER in look else self._settings(dialect)
             if Look.MODES in look and not isinstance(settings, Unknown):
                 settings = with_modes(self._client, dialect, settings)
             found = replace(found, settings=settings)
         if Look.RECOVERIES in look:
-            found = replace(found, recoveries=self._recoveries(dialect, restarted))
+            found = self._with_recoveries(found, dialect, restarted, finished=Look.FINISHED in look)
         if Look.ACTIVITY in look:
             if not beside:
                 snapshots = self._snapshots(dialect)
@@ -141,6 +162,17 @@ class Observer:
     def _cluster(
         self, dialect: Dialect, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
+        kept, self._kept = self._kept, None
+        if kept is not None and not (with_snapshots and kept.snapshots is NOT_READ):
+            read = self._body(calls.state_uuid(self._client.limits, dialect))
+            if not isinstance(read, Unknown) and read[0] == {"state_uuid": kept.state_uuid}:
+                self._kept = kept
+                return kept.cluster, kept.snapshots
+        return self._whole_cluster(dialect, with_snapshots=with_snapshots)
+
+    def _whole_cluster(
+        self, dialect: Dialect, *, with_snapshots: bool
+    ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
         read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
         if isinstance(read, Unknown):
             return read, read
@@ -148,7 +180,7 @@ class Observer:
         server = self._client.server()
         if isinstance(server, Fault):
             return Unknown(reason=server.reason), Unknown(reason=server.reason)
-        self._meet(body, dialect)
+        complete = self._meet(body, dialect)
         view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
         if not isinstance(view, Unknown):
             self._uuids = {index.name: index.uuid for index in view.indices}
@@ -163,23 +195,27 @@ class Observer:
             spoken = self._client.dialect()
             if isinstance(spoken, Fault):  # a node of another version has joined
                 view = Unknown(reason=spoken.reason)
-        return view, parse_snapshots(body) if with_snapshots else NOT_READ
+        snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
+        match body:
+            case {"state_uuid": str(uuid)} if complete and not isinstance(view, Unknown):
+                self._kept = _Kept(state_uuid=uuid, cluster=view, snapshots=snapshots)
+        return view, snapshots
 
-    def _meet(self, state: Any, dialect: Dialect) -> None:
-        """Read the facts of nodes that are new or were restarted.
+    def _meet(self, state: Any, dialect: Dialect) -> bool:
+        """Read the facts of nodes that are new or were restarted. Returns whether all facts are known.
 
         These answers are later than the state. If a node restarted in between, its new start time would be
         taken for the old process. So an incarnation is compared by its ephemeral id first.
         """
         new = unfamiliar(state, self._lives)
         if not new:
-            return
+            return True
         read = self._body(calls.lives(new, dialect))
         if isinstance(read, Unknown):
-            return  # the parser of the state reports its missing facts
+            return False  # the parser of the state reports its missing facts
         lives = reading("nodes", lambda: parse_lives(read[0], roles_listed=dialect.roles_in_nodes))
         if isinstance(lives, Unknown):
-            return
+            return False
         members: dict[NodeName, Member] = {}
         names: dict[str, NodeName] = {}
         for node_id, life in lives.items():
@@ -196,6 +232,7 @@ class Observer:
             self._client.call(names)
         self._client.learn(members)
         self._weigh(state)
+        return not unfamiliar(state, self._lives)
 
     def _weigh(self, state: Any) -> None:
         """Read the memory of nodes whose recovery rate depends on it; unread memory counts as the largest."""
@@ -211,6 +248,15 @@ class Observer:
         found = read if isinstance(read, Unknown) else reading("memory", lambda: parse_memory(read[0]))
         if not isinstance(found, Unknown):
             self._memory |= {wanted[node_id]: size for node_id, size in found.items() if node_id in wanted}
+
+    def _settings_beside(self, dialect: Dialect) -> Reading[SettingsView]:
+        """The settings, just after the state was read or found to be the same."""
+        kept = self._kept
+        if kept is not None and not isinstance(kept.settings, Unknown):
+            return kept.settings
+        settings = self._settings(dialect)
+        self._kept = None if kept is None else replace(kept, settings=settings)
+        return settings
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
         read = self._body(calls.settings(dialect, self._client.limits))
@@ -241,6 +287,16 @@ class Observer:
             return None
         version = parse_version(life.server.version)
         return rate_of(life.roles, life.rate, self._memory.get(ephemeral), version=version)
+
+    def _with_recoveries(
+        self, found: ClusterReadings, dialect: Dialect, restarted: Collection[NodeName], *, finished: bool
+    ) -> ClusterReadings:
+        read = self._recoveries(dialect, restarted if finished else ())
+        if isinstance(read, Unknown):
+            return replace(found, recoveries=read, finished=read if finished else NOT_READ)
+        done = tuple(recovery for recovery in read if recovery.done)
+        running = tuple(recovery for recovery in read if not recovery.done)
+        return replace(found, recoveries=running, finished=done if finished else NOT_READ)
 
     def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
         read = self._body(calls.recoveries(dialect, active_only=not restarted))

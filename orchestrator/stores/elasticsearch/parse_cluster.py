@@ -30,6 +30,7 @@ STATE_FIELDS: Final = (
     "cluster_name",
     "cluster_uuid",
     "version",
+    "state_uuid",
     "master_node",
     "nodes.*.name",
     "nodes.*.ephemeral_id",

@@ -12,10 +12,12 @@ from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Record
 from orchestrator.model.observation import (
+    EVERYTHING,
     Activity,
     ClusterView,
     HealthView,
     LeaseView,
+    Look,
     Observation,
     SettingsView,
 )
@@ -36,7 +38,7 @@ def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **
     """The question before the first stop of a wave."""
     world = world or cluster(6)
     state = Simulation(world).begin(policy(zone_attribute="zone", **changes))
-    read = views.readings(world)
+    read = views.readings(world, EVERYTHING | {Look.FINISHED})
     view = cluster_of(read.cluster)
     state = evolve(state, Record(run="run-1", sequence=9, at=world.agenda.now, event=baseline_of(view, {})))
     seen = Observation(
@@ -45,6 +47,7 @@ def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **
         settings=read.settings,
         health=read.health,
         recoveries=read.recoveries,
+        finished=read.finished,
         activity=read.activity,
         disks=read.disks,
         hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},

@@ -9,7 +9,7 @@ from orchestrator.engine.run import decide
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
-from orchestrator.model.observation import LeaseView, Observation
+from orchestrator.model.observation import EVERYTHING, LeaseView, Look, Observation
 from orchestrator.model.policy import Selection
 from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Simulation
@@ -25,13 +25,14 @@ ES2 = NodeName("es2")
 def read(simulation: Simulation) -> Observation:
     """Everything, as it is now."""
     world = simulation.world
-    read = views.readings(world)
+    read = views.readings(world, EVERYTHING | {Look.FINISHED})
     return Observation(
         at=world.agenda.now,
         cluster=read.cluster,
         settings=read.settings,
         health=read.health,
         recoveries=read.recoveries,
+        finished=read.finished,
         activity=read.activity,
         disks=read.disks,
         hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},

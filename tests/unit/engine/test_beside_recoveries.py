@@ -17,7 +17,7 @@ from orchestrator.engine.recover import (
     is_back_alone,
     makes_room,
 )
-from orchestrator.engine.situation import Decision, Situation
+from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -30,9 +30,10 @@ from orchestrator.model.event import (
     TakenDown,
     WaveFinished,
 )
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
+from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.turn import Owed, Work
 from tests.simulation.overlapping import overlapped, slow
 from tests.states import state_with
@@ -217,6 +218,17 @@ def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest
             events = _events(finish_recovered(_beside(phase, wave=Wave(number=2, nodes=(ES3,))), missing))
             assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
             assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+
+
+def test_what_has_ended_is_read_before_a_wave_is_done() -> None:
+    """It is many times larger than what runs, and needed only for the figures."""
+    beside = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES3,)))
+    unread = replace(beside, seen=replace(beside.seen, finished=NOT_READ))
+    decision = finish_recovered(unread, ())
+    assert decision == Decision(finished=True)
+    assert Look.FINISHED in needed(unread.state, decision)[0]
+    assert Look.FINISHED not in needed(unread.state)[0]
+    assert finish_recovered(replace(beside, seen=replace(beside.seen, finished=Unknown(reason="no"))), ())
 
 
 @pytest.mark.parametrize(("target", "finished"), [(ES3, True), (ES2, False)])

@@ -1,0 +1,172 @@
+"""A cluster state that has not changed is not read again, nor are the settings in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from tests.fakes.clock import ManualClock
+from tests.fakes.scripted_http import ScriptedServer, node, reply
+
+VERSION = "/_cluster/state/version"
+STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
+WITH_SNAPSHOTS = f"{STATE},customs"
+SETTINGS = "/_cluster/settings"
+LIVES = "/_nodes/id-es1/jvm,http,settings,plugins"
+BOTH = (Look.CLUSTER, Look.SETTINGS)
+
+
+def _state(version: int, uuid: str | None) -> dict[str, Any]:
+    return {
+        "cluster_name": "prod",
+        "cluster_uuid": "u",
+        "version": version,
+        **({} if uuid is None else {"state_uuid": uuid}),
+        "master_node": "id-es1",
+        "nodes": {
+            "id-es1": {
+                "name": "es1",
+                "ephemeral_id": "life-es1",
+                "transport_address": "127.0.0.1:9300",
+                "roles": ["master", "data"],
+                "version": "9.1.0",
+                "attributes": {},
+            }
+        },
+        "metadata": {
+            "cluster_uuid": "u",
+            "cluster_coordination": {"last_committed_config": ["id-es1"], "voting_config_exclusions": []},
+            "indices": {},
+        },
+        "routing_table": {"indices": {}},
+    }
+
+
+def _settings(limit: str) -> dict[str, Any]:
+    limits = {"indices.recovery.max_bytes_per_sec": limit}
+    return {"persistent": limits, "transient": {}, "defaults": {"cluster.routing.rebalance.enable": "all"}}
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    life = {
+        "name": "es1",
+        "version": "9.1.0",
+        "roles": ["master", "data"],
+        "jvm": {"start_time_in_millis": 1},
+        "settings": {},
+    }
+    with ScriptedServer() as running:
+        running.on("/_nodes/_local/http", reply(node("es1")))
+        running.on("/_nodes/http", reply(node("es1")))
+        running.on(LIVES, reply({"nodes": {"id-es1": life}}))
+        for path in (STATE, WITH_SNAPSHOTS):
+            running.on(path, reply(_state(7, "seven")))
+        running.on(VERSION, reply({"state_uuid": "seven"}))
+        running.on(SETTINGS, reply(_settings("40mb")))
+        running.on("/_tasks", reply({"nodes": {}}))
+        yield running
+
+
+@pytest.fixture
+def port(server: ScriptedServer) -> Iterator[ElasticsearchCluster]:
+    made = ElasticsearchCluster(ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock()))
+    yield made
+    made.close()
+
+
+def _version_and_limit(read: ClusterReadings) -> tuple[int, object]:
+    assert not isinstance(read.cluster, Unknown), read.cluster
+    assert not isinstance(read.settings, Unknown), read.settings
+    return read.cluster.state_version, read.settings.effective("indices.recovery.max_bytes_per_sec")
+
+
+def _counted(server: ScriptedServer) -> tuple[int, int, int]:
+    """So many small questions, whole states and readings of the settings."""
+    paths = server.paths()
+    return paths.count(VERSION), paths.count(STATE), paths.count(SETTINGS)
+
+
+def test_the_same_state_is_asked_for_its_id_alone(server: ScriptedServer, port: ElasticsearchCluster) -> None:
+    for _ in range(3):
+        assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
+    assert _counted(server) == (2, 1, 1)
+
+
+def test_another_state_is_read_whole_with_its_settings(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    port.observe(BOTH)
+    server.on(VERSION, reply({"state_uuid": "eight"}))
+    server.on(STATE, reply(_state(8, "eight")))
+    server.on(SETTINGS, reply(_settings("80mb")))
+    for _ in range(2):
+        assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
+    assert _counted(server) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "answer", [reply({}), reply({"state_uuid": None}), reply([]), reply({"error": "x"}, status=403)]
+)
+def test_an_id_that_is_not_told_is_no_proof(
+    server: ScriptedServer, port: ElasticsearchCluster, answer: Any
+) -> None:
+    server.on(VERSION, answer)
+    for _ in range(3):
+        port.observe(BOTH)
+    assert _counted(server)[1:] == (3, 3)
+
+
+def test_a_server_without_ids_is_not_asked_for_one(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    server.on(STATE, reply(_state(7, None)))
+    for _ in range(3):
+        port.observe(BOTH)
+    assert _counted(server) == (0, 3, 3)
+
+
+def test_settings_alone_are_always_read(server: ScriptedServer, port: ElasticsearchCluster) -> None:
+    port.observe(BOTH)
+    server.on(SETTINGS, reply(_settings("80mb")))
+    read = port.observe([Look.SETTINGS]).settings
+    assert not isinstance(read, Unknown)
+    assert read.effective("indices.recovery.max_bytes_per_sec") == "80mb"
+
+
+def test_settings_that_could_not_be_read_are_read_again(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    server.on(SETTINGS, reply({"error": "x"}, status=403))
+    assert isinstance(port.observe(BOTH).settings, Unknown)
+    server.on(SETTINGS, reply(_settings("40mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
+
+
+def test_a_state_read_without_snapshots_does_not_tell_them(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    port.observe(BOTH)
+    for _ in range(2):
+        assert not isinstance(port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
+    assert server.paths().count(WITH_SNAPSHOTS) == 1
+
+
+def test_a_state_with_facts_that_are_missing_is_read_again(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    life = server.answers[LIVES][0]
+    server.on(LIVES, reply({"error": "x"}, status=403))
+    port.observe(BOTH)
+    server.on(LIVES, life)
+    read = port.observe(BOTH).cluster
+    assert not isinstance(read, Unknown)
+    assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
