@@ -8,6 +8,7 @@ searchable snapshot waits for its node.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
@@ -30,7 +31,7 @@ from orchestrator.simulation.deciders import (
     version_allows,
     zone_has_room,
 )
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimRecovery, SimShard
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
 MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
@@ -56,8 +57,9 @@ def reroute(world: Ground) -> None:
         return
     crowd = None
     for index, shard in shards_of(world):
-        for copy in sorted(shard.copies, key=_unassigned_since):
-            if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
+        waiting = [copy for copy in shard.copies if copy.state is CopyState.UNASSIGNED]
+        for copy in sorted(waiting, key=_unassigned_since):
+            if copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
             if not enabled(world, index, copy):
                 shard.never = shard.never or copy.from_snapshot is not None
@@ -105,19 +107,25 @@ def _assign_replica(
         return None
     taken = {other.node for other in shard.copies}
     limit = count_of(world, CONCURRENT_RECOVERIES, 2)
-    free = [
-        name
-        for name in data_nodes(world)
-        if name not in taken
-        and zone_has_room(world, index, shard, world.nodes[name])
-        and version_allows(world, shard, world.nodes[name])
-    ]
-    returning = [name for name in free if name in shard.on_disk]
+
+    def free(among: Iterable[SimNode]) -> list[NodeName]:
+        return [
+            node.name
+            for node in among
+            if node.joined
+            and node.holds_data
+            and node.name not in taken
+            and zone_has_room(world, index, shard, node)
+            and version_allows(world, shard, node)
+        ]
+
+    known = [world.nodes[name] for name in crowd.in_order(shard.on_disk)]
+    returning = free(known)
     place = next((name for name in returning if crowd.arriving[name] < limit), None)
     if place is None and not returning:
         if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay * world.ways.delays:
             return None  # `left` has scheduled a reroute for the end of the delay
-        candidate = crowd.emptiest(shard, free)
+        candidate = crowd.emptiest(shard, free(world.nodes.values()))
         place = candidate if candidate and crowd.arriving[candidate] < limit else None
     if place is not None:
         _begin_replica(world, index, shard, copy, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -141,8 +141,10 @@ class Crowd:
     world: Ground
     arriving: Counter[NodeName] = field(default_factory=Counter)
     held: Counter[NodeName] = field(default_factory=Counter)
+    places: dict[NodeName, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.places = {name: place for place, name in enumerate(self.world.nodes)}
         for _, shard in shards_of(self.world):
             for copy in shard.copies:
                 if copy.node is not None:
@@ -154,6 +156,10 @@ class Crowd:
         taken = {copy.node for copy in shard.copies}
         free = [name for name in among if name not in taken]
         return min(free, key=lambda name: (self.held[name], name)) if free else None
+
+    def in_order(self, names: Iterable[NodeName]) -> list[NodeName]:
+        """Those of the names that are nodes, in the world's order."""
+        return sorted((name for name in names if name in self.places), key=self.places.__getitem__)
 
     def took(self, place: NodeName) -> None:
         """One more copy is on its way to that node."""
