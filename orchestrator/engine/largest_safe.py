@@ -3,9 +3,11 @@
 A shard, a tier or the voters bound how many of the nodes that hold them may be away at once. So a set is safe
 if it takes no more from each `Bound` than it allows. The units are spread over as few safe sets as possible:
 each in turn goes into the first set that has room. This is done in several orders, and the best is taken.
+Where that may not be the fewest, one more order is searched: that of the sets, changed again and again.
 
-The orders do not depend on which units are left. So when the first set is done, the same rule gives the rest
-of the same sets: a plan does not grow while it is carried out.
+No order depends on which units are left; the last one is an order of all nodes that are in a bound. So when
+the first set is done, the same rule gives the rest of the same sets: a plan does not grow while it is carried
+out.
 
 Pairs that exclude each other (most, with one replica) are bits of a number: whether a unit fits into a set is
 one operation. Only bounds of two and more are counted.
@@ -29,6 +31,8 @@ STEPS: Final = 200_000
 ORDERS: Final = 12
 """Orders that are tried, if the steps suffice."""
 
+IMPROVING: Final = 30_000
+"""Placements that may be tried for the order that is searched."""
 
 _NAMED: Final = 3
 """Units that the reason of a lower bound names."""
@@ -68,13 +72,14 @@ class Sets:
 
     def __init__(self, units: Sequence[Unit], bounds: Iterable[Bound]) -> None:
         self._units = tuple(units)
+        self._bounds = tuple(bounds)
         place = {name: number for number, unit in enumerate(self._units) for name in unit}
         self._excludes = [0] * len(self._units)
         self._counted: list[list[tuple[int, int]]] = [[] for _ in self._units]
         self._most: list[int] = []
         self._named: list[tuple[str, int, int]] = []
         self._degree = [0] * len(self._units)
-        for bound in bounds:
+        for bound in self._bounds:
             self._bound(bound, place)
 
     def _bound(self, bound: Bound, place: Mapping[NodeName, int]) -> None:
@@ -104,6 +109,12 @@ class Sets:
 
     def fewest(self, *, seed: int = 0) -> tuple[tuple[Unit, ...], ...]:
         """All units in as few sets as were found, the first one first; deterministic for a seed."""
+        best = self._best(seed)
+        if len(best) > self.at_least()[0]:
+            best = min(best, self._fill(self._searched(seed))[0], key=len)
+        return tuple(tuple(self._units[number] for number in sorted(one.units)) for one in best)
+
+    def _best(self, seed: int) -> list[_Set]:
         best: list[_Set] | None = None
         left = STEPS
         for order in self._orders(seed):
@@ -113,7 +124,31 @@ class Sets:
             left -= steps
             if best is None or len(found) < len(best):
                 best = found
-        return tuple(tuple(self._units[number] for number in sorted(one.units)) for one in best or [])
+        return best or []
+
+    def _searched(self, seed: int) -> list[int]:
+        """The units in the order that is found for all nodes, whichever of them are left."""
+        names = sorted({name for bound in self._bounds for name in bound.counts})
+        order = Sets([(name,) for name in names], self._bounds).improved(seed)
+        place = {names[number]: at for at, number in enumerate(order)}
+        first = [min(place.get(name, len(place)) for name in unit) for unit in self._units]
+        return sorted(range(len(first)), key=first.__getitem__)
+
+    def improved(self, seed: int) -> list[int]:
+        """The numbers of the units in an order that gives fewer sets, if one was found.
+
+        The sets are turned round or shuffled and filled again, often. The units of one set follow one another
+        and fit together, so the sets never become more.
+        """
+        best = now = self._best(seed)
+        least, left, turn = self.at_least()[0], IMPROVING, 0
+        while left > 0 and len(best) > least:
+            turn += 1
+            now, steps = self._fill(number for one in _turned(now, turn, seed) for number in one)
+            left -= steps
+            if len(now) < len(best):
+                best = now
+        return [number for one in best for number in one.units]
 
     def _orders(self, seed: int) -> Iterator[list[int]]:
         numbers = range(len(self._units))
@@ -175,3 +210,19 @@ class Sets:
                     common &= self._excludes[number]
             best = max(best, clique, key=len)
         return best
+
+
+def _turned(sets: Sequence[_Set], turn: int, seed: int) -> list[list[int]]:
+    """The units of each set, shuffled; the sets by size, twice reversed, or shuffled too, turn by turn."""
+
+    def drawn(number: int) -> int:
+        return zlib.crc32(f"{seed} {turn} {number}".encode())
+
+    units = [sorted(one.units, key=drawn) for one in sets]
+    match turn % 4:
+        case 0:
+            return sorted(units, key=lambda one: drawn(one[0]))
+        case 1:
+            return sorted(units, key=len, reverse=True)
+        case _:
+            return units[::-1]
