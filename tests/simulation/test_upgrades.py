@@ -106,7 +106,7 @@ def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
         node.disk.fails = 1
     simulation, state = run(world, wanted=upgrading())
     assert state.outcome is Outcome.FAILED
-    assert "install step 0 on es" in state.message
+    assert "install step 1 on es" in state.message
     assert all(node.joined for node in world.nodes.values())
     assert world.settings() == ({}, {})
     for _ in world.nodes:
@@ -166,7 +166,7 @@ def test_a_step_past_its_limit_is_left_alone_with_its_node() -> None:
     world.nodes[ES1].disk.seconds = 5000.0
     simulation, state = run(world, wanted=upgrading(deadlines=Deadlines(install=600.0)))
     assert state.outcome is Outcome.FAILED, state.message
-    assert "install step 0" in state.message
+    assert "install step 1" in state.message
     assert not any(isinstance(one, StartNode) and one.node == ES1 for one in simulation.hosts.sent)
     assert world.violations == []
     world.agenda.advance(5000.0)
