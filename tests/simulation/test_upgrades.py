@@ -21,6 +21,7 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
+from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
 from tests.simulation.upgrading import TARGET, upgrading
@@ -98,6 +99,37 @@ def test_what_is_on_the_disk_already_is_not_installed_again() -> None:
     assert _versions(world) == {TARGET}
     assert _sent(simulation, "es1") == ["stop", "install", "start"]
     assert _steps(world) == {"installed 0": 2, "installed 1": 2}
+
+
+def _last_lines(simulation: Simulation, state: RunState) -> str:
+    events = [record.event for record in simulation.journal.records]
+    outcome = state.outcome or Outcome.NOT_RESTORED
+    return "\n".join(summary_lines(summary(state, outcome, events, simulation.journal.records[-1].at)))
+
+
+def test_the_last_lines_name_the_version_and_who_still_needs_it() -> None:
+    world = cluster(3)
+    for node in world.nodes.values():
+        node.disk.fails = 1
+    said = _last_lines(*run(world, wanted=upgrading()))
+    assert f"0 of 3 nodes upgraded to {TARGET}" in said
+    assert f"  not upgraded to {TARGET}: es" in said
+    assert "repair the cause, then continue: orchestrate resume" in said
+    said = _last_lines(*run(cluster(3), wanted=upgrading()))
+    assert f"3 of 3 nodes upgraded to {TARGET}" in said
+    assert "not upgraded" not in said
+
+
+def test_a_run_that_no_repair_helps_is_not_to_be_resumed() -> None:
+    """The target of a run stays what it is: only a new run can have another one."""
+    world = cluster(3)
+    world.nodes[ES2].version = "99.0.0"
+    simulation, state = run(world, wanted=upgrading())
+    assert state.outcome is Outcome.HELD
+    said = _last_lines(simulation, state)
+    assert "held by no_node_is_newer" in said
+    assert "another version is another run: orchestrate upgrade" in said
+    assert "orchestrate resume" not in said
 
 
 def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
