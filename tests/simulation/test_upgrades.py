@@ -21,6 +21,7 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
+from orchestrator.view.progress import half_done
 from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
@@ -111,7 +112,9 @@ def test_the_last_lines_name_the_version_and_who_still_needs_it() -> None:
     world = cluster(3)
     for node in world.nodes.values():
         node.disk.fails = 1
-    said = _last_lines(*run(world, wanted=upgrading()))
+    simulation, state = run(world, wanted=upgrading())
+    said = _last_lines(simulation, state)
+    assert half_done(state) == "0 of 3 nodes restarted and an unfinished install on es2"
     assert f"0 of 3 nodes upgraded to {TARGET}" in said
     assert f"  not upgraded to {TARGET}: es" in said
     assert "repair the cause, then continue: orchestrate resume" in said
