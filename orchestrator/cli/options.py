@@ -139,7 +139,8 @@ class Selection:
         str | None,
         typer.Option(
             "--strategy",
-            help="How nodes are grouped into waves: `node` or `zone` (awareness zone). "
+            help="How nodes are grouped into waves: `node`, `zone` (awareness zone), or `shard-safe` "
+            "(sets of nodes that no shard needs together). "
             "Default: that of the playbook, or `node`.",
             metavar="STRATEGY",
         ),
@@ -196,7 +197,8 @@ class Selection:
         bool,
         typer.Option(
             "--begin-anyway",
-            help="Skip nodes that the plan holds, restart the others, and exit 3 with the list.",
+            help="Skip nodes that the plan holds, restart the others, and exit 3 with the list. "
+            "Not for an upgrade.",
         ),
     ] = False
     disable_predicate: DisablePredicate = None

@@ -23,8 +23,8 @@ from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name
 from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.summary import hold_object
 from orchestrator.view.text import counted, duration, one_line, size, visible
 
 _REQUESTS: Final[Mapping[Request, str]] = {

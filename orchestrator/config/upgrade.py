@@ -119,7 +119,8 @@ def upgrade_to(target: str, spec: UpgradeSpec | None, playbook: str) -> Upgrade:
     if spec is None:
         raise UsageError(
             f"{playbook}: `upgrade.install` is missing: it lists the commands that install a version on a "
-            f"host. An example: {_EXAMPLE}"
+            "host. Write it into a playbook of your own, and name that with --playbook. An example: "
+            f"{_EXAMPLE}"
         )
     return Upgrade(
         target=target,

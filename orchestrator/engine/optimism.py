@@ -40,7 +40,6 @@ from orchestrator.model.observation import (
     Level,
     Observation,
     ServiceState,
-    SettingsView,
     SettingValue,
 )
 from orchestrator.model.reading import Instant, Unknown
@@ -204,9 +203,7 @@ class OptimisticWorld:
                 layers[change.level].pop(change.key, None)
             else:
                 layers[change.level][change.key] = change.wanted
-        changed = SettingsView(
-            persistent=layers[Level.PERSISTENT], transient=layers[Level.TRANSIENT], files=settings.files
-        )
+        changed = replace(settings, persistent=layers[Level.PERSISTENT], transient=layers[Level.TRANSIENT])
         return replace(self, seen=replace(self.seen, settings=changed))
 
     def _replicas(self, view: ClusterView, action: SetReplicas) -> OptimisticWorld:

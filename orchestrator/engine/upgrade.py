@@ -23,7 +23,7 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.model.turn import VERSION, Installing, Work
+from orchestrator.model.turn import VERSION, Installing, Work, step_name
 from orchestrator.model.upgrade import InstallState, InstallView, Upgrade
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 
@@ -84,9 +84,9 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
     )
     failure = next((one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None)
     if failure is not None and not (failure.in_doubt or failure.passes):
-        return Install(flip=f"install step {number} on {node.name}: {failure.reason}")
+        return Install(flip=f"{step_name(number)} on {node.name}: {failure.reason}")
     if failure is not None and situation.fails_too_long(failure.action):
-        return Install(flip=f"install step {number} on {node.name}: {failure.reason}", overdue=True)
+        return Install(flip=f"{step_name(number)} on {node.name}: {failure.reason}", overdue=True)
     if failure is not None and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return Install()
     return Install(actions=(action,))
@@ -164,7 +164,7 @@ def _is_recorded(host: HostView, sent: Installing) -> bool:
 
 def _step(node: NodeProgress) -> str:
     number = node.install.number if node.install is not None else 0
-    return f"install step {number} on {node.name}"
+    return f"{step_name(number)} on {node.name}"
 
 
 def barring_start(situation: Situation, node: NodeProgress) -> str | None:

@@ -75,6 +75,11 @@ def command(action: RunInstall, settings: HostSettings) -> str:
     return f"{sudo.prefix(settings.sudo)}sh -c {shlex.quote(line)}" if _by_sudo(action, settings) else line
 
 
+def plain_line(run: str, node: NodeName, target: str) -> str:
+    """The line of a step as a host runs it, behind sudo or not."""
+    return f"sh -c {shlex.quote(f'exec </dev/null; {for_target(run, node, target)}')}"
+
+
 def for_target(line: str, node: NodeName, target: str) -> str:
     """A command line of the playbook for a node and a version."""
     return line.replace("{version}", target).replace("{node}", node)
@@ -115,8 +120,7 @@ def _running(settings: HostSettings) -> str:
 
 def _recorded(action: RunInstall, settings: HostSettings) -> str:
     """The line that runs a step and records it; it inherits `$record` and `$ticket`."""
-    step = for_target(action.step.run, action.node, action.target)
-    line = f"exec </dev/null; {step}"
+    line = plain_line(action.step.run, action.node, action.target)
     behind = sudo.prefix(settings.sudo) if _by_sudo(action, settings) else ""
     installed = ""
     if action.installed is not None:
@@ -129,7 +133,7 @@ if /bin/sh -c {shlex.quote(inner)} </dev/null >"$record.out" 2>&1; then keep fou
 keep() {{ echo "$ticket $1" >"$record.new" && mv -f "$record.new" "$record"; }}
 : >"$record.out"
 keep running || exit 1
-{installed}{behind}sh -c {shlex.quote(line)} >"$record.out" 2>&1
+{installed}{behind}{line} >"$record.out" 2>&1
 code=$?
 keep "$code"
 exit "$code"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from orchestrator.hosts import installing, script
+from orchestrator.hosts import installing, script, sudo
 from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 
 VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
-_FREE, _KEYSTORE = "free", "keystore"
+_FREE, _KEYSTORE, _NEVER_ASKS = "free", "keystore", "never-asks"
 _FREE_SCRIPT: Final = "df -Pk / /usr /var 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1"
 _KEYSTORE_SCRIPT: Final = r"""
 {
@@ -59,25 +60,55 @@ def ask(
     found = connect(node)
     if isinstance(found, Unreachable):
         return Unknown(reason=f"host of {node}: {found.reason}", passes=found.passes)
-    outcome = found[1].run(readiness_script(node, upgrade), timeout=limit(upgrade))
+    script, how = readiness_script(node, upgrade, found[0].sudo), found[0].sudo
+    outcome = found[1].run(script, timeout=limit(upgrade))
     if not isinstance(outcome, CommandResult):
         return Unknown(reason=f"host of {node}: {outcome.reason}", passes=True)
-    return read_readiness(redact(outcome.stdout), node, upgrade)
+    return read_readiness(redact(outcome.stdout), node, upgrade, how)
 
 
-def readiness_script(node: NodeName, upgrade: Upgrade) -> str:
-    """The command line that asks a host; it changes nothing there."""
+def readiness_script(node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF) -> str:
+    """The command line that asks a host; it changes nothing there. `how` is how its steps become root.
+
+    A sudo with a password is not asked: the password would have to be sent for each question.
+    """
     parts = [(_FREE, _FREE_SCRIPT), (_KEYSTORE, f"( {_KEYSTORE_SCRIPT}\n)")]
+    for number in _by_sudo(upgrade, how):
+        line = installing.plain_line(upgrade.install[number].run, node, upgrade.target)
+        parts.append((f"root-{number}", f"( {sudo.IS_ROOT} || {sudo.probe(how, line)}\n) 2>&1"))
+    if _by_sudo(upgrade, how):
+        parts.append((_NEVER_ASKS, f"( {sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}\n) >/dev/null 2>&1"))
     for number, line in enumerate(upgrade.verify):
         asked = installing.for_target(line, node, upgrade.target)
         parts.append((f"verify-{number}", f"( {script.limited(asked, VERIFY_SECONDS)}\n) 2>&1"))
     return script.shell(script.sections(parts))
 
 
-def read_readiness(output: str, node: NodeName, upgrade: Upgrade) -> Reading[HostReadiness]:
+def _by_sudo(upgrade: Upgrade, how: Sudo) -> tuple[int, ...]:
+    """The steps that run as root by a sudo without a password."""
+    asked = how in (Sudo.AUTO, Sudo.PASSWORDLESS)
+    return tuple(number for number, step in enumerate(upgrade.install) if asked and step.as_root)
+
+
+def _refused(answers: Mapping[str, Section], upgrade: Upgrade, how: Sudo) -> Iterator[str]:
+    """The first step that sudo refuses to run as root: the others need the same rights."""
+    never = answers.get(_NEVER_ASKS)
+    for number in _by_sudo(upgrade, how):
+        answer = answers.get(f"root-{number}")
+        never_asks = never is not None and never.exit == 0
+        if answer is None or sudo.allows(how, answer.exit, answer.text, never_asks=never_asks):
+            continue
+        said = sudo.refusal(answer.text) or "sudo does not allow it without a password"
+        yield f"{step_name(number)} may not run as root: {said} ({sudo.PAGE}#install-steps-of-an-upgrade)"
+        return
+
+
+def read_readiness(
+    output: str, node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF
+) -> Reading[HostReadiness]:
     """Read the answers to `readiness_script`; `Unknown` if one of them was cut off."""
     answers = script.read_sections(output)
-    failed = []
+    failed = list(_refused(answers, upgrade, how))
     for number, line in enumerate(upgrade.verify):
         answer = answers.get(f"verify-{number}")
         if answer is None:

@@ -32,5 +32,10 @@ def withheld(allocation_while_down: str, *, by_flags: bool) -> tuple[str, str]:
 
 
 def disables(key: str, value: SettingValue | None) -> bool:
-    """Whether this value of a setting of `DISABLING` disables allocation in whole or in part."""
-    return value is not None and (value != "all" if key == ALLOCATION else value not in _OFF)
+    """Whether this value of a setting of `DISABLING` disables allocation in whole or in part.
+
+    Servers read `enable` in any case, and Elasticsearch 5 shows its default as `ALL` (seen on 5.6.16).
+    """
+    if value is None or key != ALLOCATION:
+        return value is not None and value not in _OFF
+    return not isinstance(value, str) or value.lower() != "all"

@@ -36,13 +36,19 @@ class Owed:
     number: int = 0
 
     def __str__(self) -> str:
+        if self.work is Work.INSTALL:
+            return step_name(self.number)
         name = _NUMBERED.get(self.work)
         return f"{name} {self.number}" if name else str(self.work.value)
 
 
+def step_name(number: int) -> str:
+    """An install step for people, who count from one as in `step 1 of 2`."""
+    return f"install step {number + 1}"
+
+
 _NUMBERED: Final = {
     Work.HOOK: "hook while_stopped",
-    Work.INSTALL: "install step",
     Work.UNDO: "hook after_recovery",
 }
 

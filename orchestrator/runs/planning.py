@@ -146,6 +146,8 @@ class Preparation:
         if not done:
             return None
         all_again = "all" if self.loaded is None else "the nodes that now need a restart"
+        if (upgrade := self.started.policy.upgrade) is not None:
+            all_again = f"those that do not run {upgrade.target}: steps that others still need are left out"
         return (
             f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` "
             f"continues with the others; this run starts again with {all_again}"

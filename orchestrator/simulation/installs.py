@@ -22,7 +22,7 @@ def view(node: SimNode) -> InstallView | None:
     disk = node.disk
     if disk.state is None:
         return None
-    return InstallView(ticket=disk.ticket, state=disk.state, said=f"step {disk.number} {disk.state.value}")
+    return InstallView(ticket=disk.ticket, state=disk.state, said=f"the simulation says: {disk.state.value}")
 
 
 def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:

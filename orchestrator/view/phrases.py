@@ -133,6 +133,19 @@ def holds_in_words(holds: tuple[Hold, ...]) -> str:
     return f"{counted(len(holds), 'hold')}: {names}{more}"
 
 
+def hold_object(hold: Hold) -> dict[str, object]:
+    """A hold as a JSON object."""
+    return {
+        "predicate": hold.predicate,
+        "subject": hold.subject,
+        "evidence": hold.evidence,
+        "count": hold.count,
+        "subjects": list(hold.subjects),
+        "also": list(hold.also),
+        "reasons": list(hold.reasons),
+    }
+
+
 def hold_sentence(hold: Hold) -> str:
     """A hold for people: the predicate's public name, its subject, the evidence."""
     # Evidence ends with the remedy, so it is cut later than other foreign text.

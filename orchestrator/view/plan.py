@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.kinds.riak.settings import is_timer
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import Plan, Prediction, Step
 from orchestrator.model.policy import Kind
-from orchestrator.view.phrases import hold_sentence, product
-from orchestrator.view.summary import hold_object
+from orchestrator.view.phrases import hold_object, hold_sentence, product
 from orchestrator.view.text import counted, duration, listed, one_line, setting, size, table, visible
 from orchestrator.view.upgrade_words import versions_after
 
@@ -105,17 +106,29 @@ def _predicted(prediction: Prediction) -> str:
     return f"likely {likely} (between {low} and {high})"
 
 
+_NEVER_PASS: Final = {
+    kind: frozenset(rule.name for rule in rules if not rule.passes_with_time)
+    for kind, rules in ((Kind.ELASTICSEARCH, PREDICATES), (Kind.RIAK, RIAK_PREDICATES))
+}
+"""By kind, the predicates that only the operator can help: a run that has changed nothing ends at once."""
+
+
 def _holds(plan: Plan) -> list[str]:
     if not plan.holds:
         return ["No hold: every predicate passes now."]
     holds = counted(len(plan.holds), "hold")
-    waits = "The run waits for these conditions to clear. Conditions that waiting cannot clear end the run."
-    head = f"HELD, as of now: {holds}. {waits}"
-    return [head, *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
+    lasting = [hold.predicate for hold in plan.holds if hold.predicate in _NEVER_PASS[plan.kind]]
+    then = "The run waits for these conditions to clear. Conditions that waiting cannot clear end the run."
+    if lasting:
+        run = "a run" if plan.target_version else "without --begin-anyway a run"
+        then = f"Waiting cannot clear {listed(lasting)}: {run} ends at once, with code 3."
+    return [f"HELD, as of now: {holds}. {then}", *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
 
 
 def _waves(plan: Plan) -> list[str]:
     if not plan.waves:
+        if plan.holds and plan.owed:
+            return ["No waves: the run ends before the first."]
         return ["No waves: no node is " + ("selected." if plan.max_segments is None else "restarted.")]
     rows = [
         (

@@ -16,6 +16,7 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import HealthView, Look, Recovery
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
+from orchestrator.model.turn import VERSION
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
 from orchestrator.view.phrases import awaited
@@ -84,11 +85,15 @@ def half_done(state: RunState) -> str:
     """The finished part of a run's work; empty if all or nothing is finished."""
     due = [one for one in state.merging.indices.values() if one.due]
     merged = sum(one.ended for one in due)
-    if not (state.unfinished or state.merging.unfinished) or not (state.recovered or merged):
+    partly = [node.name for node in state.nodes.values() if node.installs and VERSION in node.owed]
+    begun = state.recovered or merged or partly
+    if not (state.unfinished or state.merging.unfinished) or not begun:
         return ""
     parts = [f"{merged} of {counted(len(due), 'index', 'indices')} merged"] if due else []
     if state.nodes:
         parts.append(f"{state.recovered} of {counted(len(state.nodes), 'node')} restarted")
+    if partly:
+        parts.append(f"an unfinished install on {listed(partly)}")
     return " and ".join(parts)
 
 

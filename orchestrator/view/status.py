@@ -12,11 +12,12 @@ from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
-from orchestrator.view.phrases import OUTCOMES, hold_sentence
+from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
 from orchestrator.view.reporters import Fresh, record_line
-from orchestrator.view.summary import hold_object, merge_object
+from orchestrator.view.summary import merge_object
 from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
+from orchestrator.view.upgrade_words import work_of
 
 _LEFT_SHOWN = 20
 """Maximum of items that are not restored; JSON has all."""
@@ -46,7 +47,7 @@ def status_text(
     last = records[-1].at if records else state.in_phase.since
     kind = state.begun.policy.kind
     lines = [
-        f"run {state.run} on {state.begun.cluster}: {_where(state)}",
+        f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
         f"  began {_began(state, records, now)}",
         f"  last event {duration(now - last)} ago{_alive(state, alive)}",
         f"  nodes: {_nodes(state)}",
@@ -114,6 +115,11 @@ def status_object(
         "message": state.message,
         **({"merges": [merge_object(one) for one in merges]} if (merges := _merges(state)) else {}),
     }
+
+
+def _task(state: RunState) -> str:
+    """What an upgrade is to install; empty for any other run."""
+    return f", {work_of(state.begun.policy)}" if state.begun.policy.upgrade is not None else ""
 
 
 def _began(state: RunState, records: Sequence[Record], now: Instant) -> str:

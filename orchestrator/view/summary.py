@@ -30,7 +30,8 @@ from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.phrases import OUTCOMES, hold_sentence
+from orchestrator.model.turn import VERSION
+from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import not_put_back
 from orchestrator.view.text import counted, duration, listed, one_line, size
 
@@ -58,6 +59,8 @@ class Summary:
         kind: kind of cluster, which has its own words.
         simulated: the run is a rehearsal, which cannot be resumed.
         no_longer_absent: settings that were absent and cannot be absent again, with the value written.
+        target: the version that an upgrade installs; empty for any other run.
+        not_upgraded: nodes that still need it, or a step of it.
     """
 
     run: str
@@ -83,6 +86,8 @@ class Summary:
     kind: Kind = Kind.ELASTICSEARCH
     simulated: bool = False
     no_longer_absent: tuple[str, ...] = ()
+    target: str = ""
+    not_upgraded: tuple[NodeName, ...] = ()
 
 
 def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
@@ -123,6 +128,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
         kind=state.begun.policy.kind,
+        target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
+        not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         no_longer_absent=tuple(
             dict.fromkeys(
                 f"{event.key} = {event.value}"
@@ -215,19 +222,6 @@ def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
     }
 
 
-def hold_object(hold: Hold) -> dict[str, object]:
-    """A hold as a JSON object."""
-    return {
-        "predicate": hold.predicate,
-        "subject": hold.subject,
-        "evidence": hold.evidence,
-        "count": hold.count,
-        "subjects": list(hold.subjects),
-        "also": list(hold.also),
-        "reasons": list(hold.reasons),
-    }
-
-
 _NOT_SEEN: Final = {
     Kind.ELASTICSEARCH: "their copies not seen to be back yet",
     Kind.RIAK: "not seen to be done with handoff yet",
@@ -252,7 +246,9 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
     if end.unserved and not end.repairs:
         lines.append(f"  restarted, and their after_recovery hooks are not done: {listed(end.unserved)}")
-    if untouched and not end.repairs:
+    if end.target and end.not_upgraded and not end.repairs:
+        lines.append(f"  not upgraded to {end.target}: {listed(end.not_upgraded)}")
+    elif untouched and not end.repairs:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT RESTORED: {item}" for item in end.left]
@@ -268,8 +264,16 @@ def summary_lines(end: Summary) -> list[str]:
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
         first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
-        lines.append(f"  {there or f'{first}continue: '}orchestrate resume {run}{retry}")
+        first = "repair the cause, then " if end.outcome is Outcome.FAILED else first
+        if end.target and any(hold.predicate in _OF_THE_TARGET for hold in end.holds):
+            lines.append("  another version is another run: orchestrate upgrade, with another --to")
+        else:
+            lines.append(f"  {there or f'{first}continue: '}orchestrate resume {run}{retry}")
     return lines
+
+
+_OF_THE_TARGET: Final = frozenset({"no_node_is_newer", "upgrade_path_is_supported"})
+"""Predicates that only another version can meet: a run keeps its own, so that it cannot be resumed."""
 
 
 def _merges_left(end: Summary) -> bool:
@@ -284,10 +288,11 @@ def _how_many(end: Summary) -> str:
     if end.merges and not (end.restarted or end.failed or end.pending):
         return f"no node was to be restarted; {duration(end.seconds)}, {ending}"
     total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")
+    turned = f"upgraded to {end.target}" if end.target else "restarted"
     if end.resumed:
-        done = f"{len(end.restarted)} of {total} restarted, {end.restarted_now} of them in this attempt"
+        done = f"{len(end.restarted)} of {total} {turned}, {end.restarted_now} of them in this attempt"
         return f"{done}, which took {duration(end.seconds)}; {ending}"
-    return f"{len(end.restarted)} of {total} restarted in {duration(end.seconds)}, {ending}"
+    return f"{len(end.restarted)} of {total} {turned} in {duration(end.seconds)}, {ending}"
 
 
 BY_OPERATIONS: Final = (

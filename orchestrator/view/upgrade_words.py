@@ -9,6 +9,7 @@ from orchestrator.engine.progress import NodeProgress
 from orchestrator.model.action import RunInstall
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
+from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeEvent, UpgradeMissed
 from orchestrator.view.text import listed, one_line
@@ -27,7 +28,7 @@ def upgrade_sentence(event: UpgradeEvent) -> str:
     match event:
         case InstallEnded(node=node, number=number, state=state, said=said):
             printed = f": {one_line(said, 200)}" if said.strip() and state is not InstallState.FOUND else ""
-            return f"{node}: install step {number + 1} {_ENDS[state]}{printed}"
+            return f"{node}: {step_name(number)} {_ENDS[state]}{printed}"
         case Upgraded(node=node, version=version, by_others=by_others):
             how = "; no install step of this run has run" if by_others else ""
             return f"{node}: runs {version} now{how}"
@@ -44,14 +45,14 @@ def upgrade_sentence(event: UpgradeEvent) -> str:
 def install_sentence(action: RunInstall) -> str:
     """The verb, in the imperative."""
     command = action.step.run.replace("{version}", action.target).replace("{node}", action.node)
-    return f"{action.node}: begin install step {action.number + 1}: {one_line(command, 120)}"
+    return f"{action.node}: begin {step_name(action.number)}: {one_line(command, 120)}"
 
 
 def install_awaited(node: NodeProgress, policy: Policy) -> str | None:
     """What a node waits for while an install step runs: `to finish install step 1 of 2`; None without one."""
     if node.install is None or policy.upgrade is None:
         return None
-    return f"to finish install step {node.install.number + 1} of {len(policy.upgrade.install)}"
+    return f"to finish {step_name(node.install.number)} of {len(policy.upgrade.install)}"
 
 
 def work_of(policy: Policy) -> str:

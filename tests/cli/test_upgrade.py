@@ -155,6 +155,16 @@ def test_a_node_that_is_newer_holds(plans: Plans, cluster: SmallCluster) -> None
     assert "es2" in newer["evidence"]
 
 
+def test_a_plan_says_that_waiting_does_not_help(
+    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.upgrade("es2", "8.19.9")
+    assert run(["plan", "--cluster", files.cluster, "--to", "8.19.5"]) == ExitCode.HELD
+    said = capsys.readouterr().out
+    assert "Waiting cannot clear no_node_is_newer: a run ends at once, with code 3.\n" in said
+    assert "No waves: the run ends before the first.\n" in said
+
+
 def test_a_saved_plan_keeps_the_upgrade(
     files: Files, cluster: SmallCluster, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

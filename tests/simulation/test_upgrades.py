@@ -21,6 +21,8 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
+from orchestrator.view.progress import half_done
+from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
 from tests.simulation.upgrading import TARGET, upgrading
@@ -100,13 +102,46 @@ def test_what_is_on_the_disk_already_is_not_installed_again() -> None:
     assert _steps(world) == {"installed 0": 2, "installed 1": 2}
 
 
+def _last_lines(simulation: Simulation, state: RunState) -> str:
+    events = [record.event for record in simulation.journal.records]
+    outcome = state.outcome or Outcome.NOT_RESTORED
+    return "\n".join(summary_lines(summary(state, outcome, events, simulation.journal.records[-1].at)))
+
+
+def test_the_last_lines_name_the_version_and_who_still_needs_it() -> None:
+    world = cluster(3)
+    for node in world.nodes.values():
+        node.disk.fails = 1
+    simulation, state = run(world, wanted=upgrading())
+    said = _last_lines(simulation, state)
+    assert half_done(state) == "0 of 3 nodes restarted and an unfinished install on es2"
+    assert f"0 of 3 nodes upgraded to {TARGET}" in said
+    assert f"  not upgraded to {TARGET}: es" in said
+    assert "repair the cause, then continue: orchestrate resume" in said
+    said = _last_lines(*run(cluster(3), wanted=upgrading()))
+    assert f"3 of 3 nodes upgraded to {TARGET}" in said
+    assert "not upgraded" not in said
+
+
+def test_a_run_that_no_repair_helps_is_not_to_be_resumed() -> None:
+    """The target of a run stays what it is: only a new run can have another one."""
+    world = cluster(3)
+    world.nodes[ES2].version = "99.0.0"
+    simulation, state = run(world, wanted=upgrading())
+    assert state.outcome is Outcome.HELD
+    said = _last_lines(simulation, state)
+    assert "held by no_node_is_newer" in said
+    assert "another version is another run: orchestrate upgrade" in said
+    assert "orchestrate resume" not in said
+
+
 def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
     world = cluster(3)
     for node in world.nodes.values():
         node.disk.fails = 1
     simulation, state = run(world, wanted=upgrading())
     assert state.outcome is Outcome.FAILED
-    assert "install step 0 on es" in state.message
+    assert "install step 1 on es" in state.message
     assert all(node.joined for node in world.nodes.values())
     assert world.settings() == ({}, {})
     for _ in world.nodes:
@@ -166,7 +201,7 @@ def test_a_step_past_its_limit_is_left_alone_with_its_node() -> None:
     world.nodes[ES1].disk.seconds = 5000.0
     simulation, state = run(world, wanted=upgrading(deadlines=Deadlines(install=600.0)))
     assert state.outcome is Outcome.FAILED, state.message
-    assert "install step 0" in state.message
+    assert "install step 1" in state.message
     assert not any(isinstance(one, StartNode) and one.node == ES1 for one in simulation.hosts.sent)
     assert world.violations == []
     world.agenda.advance(5000.0)

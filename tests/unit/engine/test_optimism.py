@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.optimism import OptimisticWorld
-from orchestrator.model.action import SetReplicas, StartNode, StopNode
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
+from orchestrator.model.observation import ClusterView, Level, SettingsView
 from tests.benchmarks.plan_size import Size, observation
 
 SEEN = observation(Size(nodes=9, copies=60))
@@ -47,3 +47,13 @@ def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> 
         assert carried.moving.keys() == fresh.moving.keys()
         here = {node: set(copies.values()) for node, copies in carried.routing.by_node.items() if copies}
         assert here == {node: set(copies.values()) for node, copies in fresh.routing.by_node.items()}
+
+
+def test_a_written_setting_changes_no_rule_of_settings() -> None:
+    """Before Elasticsearch 5 nothing becomes absent again, and before 1 flags disable allocation."""
+    for resets, flags in ((True, False), (False, False), (False, True)):
+        found = SettingsView(files={"a": "1"}, resets=resets, allocation_flags=flags)
+        change = SettingChange(level=Level.PERSISTENT, key="a", found=None, wanted="2")
+        world = OptimisticWorld(seen=replace(SEEN, settings=found))
+        after = world.after(WriteSettings(changes=(change,), purpose=Purpose.PUT_BACK)).seen.settings
+        assert after == replace(found, persistent={"a": "2"})

@@ -551,6 +551,17 @@ def test_primaries_that_are_being_restored_are_not_red() -> None:
     assert "cluster_not_red" in holding(restored(CopyState.INITIALIZING, "NODE_LEFT"))
 
 
+def test_the_default_of_allocation_may_be_in_capitals() -> None:
+    """Elasticsearch 5 shows it as `ALL` (seen on 5.6.16), and takes every value in any case."""
+    asked, enable = question(), "cluster.routing.allocation.enable"
+    for value, holds_it in (("ALL", False), ("All", False), ("NONE", True), ("PRIMARIES", True)):
+        default = replace(settings_of(asked), files={enable: value})
+        written = replace(settings_of(asked), persistent={enable: value})
+        held = ["no_other_maintenance"] if holds_it else []
+        assert holding(seeing(asked, settings=default)) == held, value
+        assert holding(seeing(asked, settings=written)) == held, value
+
+
 def test_an_exclusion_holds_only_while_it_is_about_a_member() -> None:
     """An exclusion of a node that has left is a leftover: that node is empty and away."""
     excluded = "cluster.routing.allocation.exclude."
@@ -714,6 +725,7 @@ def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtes
     for own, replicas, held in [
         (None, 1, []),
         ("all", 1, []),
+        ("ALL", 1, []),
         ("none", 1, ["no_other_maintenance"]),
         ("primaries", 1, ["no_other_maintenance"]),
         ("new_primaries", 1, ["no_other_maintenance"]),

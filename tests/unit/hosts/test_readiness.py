@@ -13,6 +13,7 @@ from orchestrator.hosts import readiness
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import sections, shell
+from orchestrator.hosts.settings import Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
@@ -109,3 +110,31 @@ def test_an_answer_that_is_cut_off_says_nothing() -> None:
     assert isinstance(readiness.read_readiness("", ES1, upgrade), Unknown)
     found = readiness.read_readiness("", ES1, _upgrade())
     assert found == HostReadiness(failed=(), keystore_password=None, free_bytes=None)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path, shell: str) -> None:
+    upgrade = _upgrade()
+    allowed = tmp_path / "allowed"
+    fake = tmp_path / "sudo"
+    fake.write_text(
+        f'#!/bin/sh\n[ -e {allowed} ] || {{ echo "sudo: a password is required" >&2; exit 1; }}\n'
+    )
+    fake.chmod(0o755)
+
+    def asked() -> Reading[HostReadiness]:
+        line = readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS).replace("/bin/sh", shell, 1)
+        line = line.replace('[ "$(id -u)" = 0 ]', "false")
+        outcome = LocalConnection({"PATH": f"{tmp_path}:/usr/bin:/bin"}).run(line, timeout=100.0)
+        assert isinstance(outcome, CommandResult), outcome
+        return readiness.read_readiness(outcome.stdout, ES1, upgrade, Sudo.PASSWORDLESS)
+
+    where = "docs/how-to/least-rights.md#install-steps-of-an-upgrade"
+    refused = asked()
+    assert isinstance(refused, HostReadiness)
+    (why,) = refused.failed
+    assert why == f"install step 1 may not run as root: sudo: a password is required ({where})"
+    allowed.touch()
+    found = asked()
+    assert isinstance(found, HostReadiness)
+    assert found.failed == ()

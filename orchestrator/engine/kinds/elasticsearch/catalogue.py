@@ -161,7 +161,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="hosts_can_install",
-        why="A package or plugin that is missing on one host is best missed before the first stop.",
+        why="A package or plugin that is missing on one host must be found before the first stop.",
         check=upgrading.hosts_can_install,
         lasting=upgrading.hosts_that_never_can,
         own_reasons=True,

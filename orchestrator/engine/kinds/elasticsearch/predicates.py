@@ -48,7 +48,7 @@ def _indices_that_would_not_return(question: Question, view: ClusterView) -> Ite
     """An index's own `allocation.enable` overrides the cluster's: restoring that does not help the index."""
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for index in (view.metadata[uuid] for uuid in sorted(here) if uuid in view.metadata):
-        own = index.allocation_enable
+        own = index.allocation_enable and index.allocation_enable.lower()
         returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
         if not returns:
             why = f"its index.routing.allocation.enable is {own}: its copies would not come back"

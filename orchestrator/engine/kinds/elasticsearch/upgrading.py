@@ -244,7 +244,7 @@ def _asked(question: Question) -> Iterator[tuple[NodeName, Reading[HostReadiness
 
 @_beforehand
 def hosts_can_install(question: Question, _upgrade: Upgrade, _view: ClusterView) -> Iterator[Finding]:
-    """Every `upgrade.verify` line of the playbook succeeds on every host."""
+    """Every `upgrade.verify` line of the playbook succeeds on every host, and sudo allows its steps."""
     for name, ready in _asked(question):
         failed = (ready.reason,) if isinstance(ready, Unknown) else ready.failed
         yield from ((f"host of {name}", why) for why in failed)
