@@ -170,6 +170,7 @@ class Sets:
                 if self._fits(number, one):
                     break
             else:
+                steps += 1
                 one = _Set()
                 sets.append(one)
             one.bits |= 1 << number
