@@ -440,6 +440,9 @@ def next_wave(
     # A node that came back without its turn goes after its like: the disturbance may be over then.
     if any(returns.values()):
         present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
+    # One that was left half installed goes first, once: no second one is stopped for the same cause.
+    half = {node.name for node in waiting if node.installs and node.returns <= 1}
+    present = tuple(sorted(present, key=lambda node: node.name not in half)) if half else present
     choice = Choice(
         number=state.waves_begun + 1,
         pending=tuple(node.name for node in present) or pending[:1],

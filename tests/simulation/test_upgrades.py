@@ -149,6 +149,22 @@ def test_a_step_that_fails_ends_the_run_with_its_node_up() -> None:
     _upgraded(simulation, state)
 
 
+def test_a_half_installed_node_is_the_next_one() -> None:
+    """While the cause is still there, no second node is stopped for it."""
+    world = cluster(3)
+    for node in world.nodes.values():
+        node.disk.fails = 3
+    simulation, state = run(world, wanted=upgrading())
+    first = next(node.name for node in state.nodes.values() if node.installs)
+    for _ in range(2):
+        state = play(simulation, simulation.resume())
+        assert f"install step 1 on {first}" in state.message
+    assert {node.name for node in state.nodes.values() if node.installs} == {first}
+    for node in world.nodes.values():
+        node.disk.fails = 0
+    _upgraded(simulation, play(simulation, simulation.resume()))
+
+
 @pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED, How.LATE])
 def test_a_step_in_doubt_runs_once(how: How) -> None:
     simulation, state = run(
