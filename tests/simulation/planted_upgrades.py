@@ -253,7 +253,7 @@ def a_machine_is_half_upgraded() -> str | None:
 
 @_shown
 def a_late_stop_without_a_journal() -> str | None:
-    """It takes a node down that comes back as it was, and one of whose shards has its primary on an upgrade."""
+    """It takes a node down that comes back as it was; a shard of it has its primary on an upgraded node."""
     full = Mishap(what=DiskFull(seconds=600.0), after=9.0, verb="restore_allocation", nth=3)
     trips = (
         Trip(verb="set_allocation", how=How.LOST, first=3, late=11.3),
