@@ -97,7 +97,7 @@ def _next_step(view: ClusterView, found: tuple[int, ...]) -> str:
     known = ROLLING_FROM.get(view.distribution, {})
     lowest = known.get(found[0] + 1)
     if found[0] >= max(known, default=0):
-        return f"this program knows no way from {found[0]}.x to another major version"
+        return f"no way from {found[0]}.x to another major version is known"
     if lowest is None:
         return "across major versions it is possible from 5.6 on; before, with the whole cluster down"
     if found[:2] < lowest:
