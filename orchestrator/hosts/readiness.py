@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts import installing, script
@@ -62,7 +63,10 @@ def ask(
     outcome = found[1].run(readiness_script(node, upgrade), timeout=limit(upgrade))
     if not isinstance(outcome, CommandResult):
         return Unknown(reason=f"host of {node}: {outcome.reason}", passes=True)
-    return read_readiness(redact(outcome.stdout), node, upgrade)
+    read = read_readiness(outcome.stdout, node, upgrade)
+    if isinstance(read, Unknown):
+        return read
+    return replace(read, failed=tuple(redact(line) for line in read.failed))
 
 
 def readiness_script(node: NodeName, upgrade: Upgrade) -> str:
