@@ -605,7 +605,7 @@ def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
     """Every predicate passed at the last reading: record what the wave takes down, and stop it."""
     steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
     stops = [StopNode(node=name) for name in wave.nodes]
-    taken = situation.kind.taken(view, wave)
+    taken = situation.kind.taken(situation.state, view, wave)
     events: tuple[Event, ...] = (
         *recover.overlap_evidence(situation, wave),
         *gates_passed(situation.policy, situation.seen),

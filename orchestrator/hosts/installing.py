@@ -8,7 +8,8 @@ lock, was lost: it was killed, or its machine went down.
 
 A start is refused at once while a step runs, and so is another step. A ticket is begun once: sent again, it
 begins nothing. Neither does one that arrives after a later one of the same run and node was begun: its
-connection was lost, and its step has run under another ticket, or is not wanted any more.
+connection was lost, and its step has run under another ticket, or is not wanted any more. Nor one that
+arrives after the node was started. All this is asked under the lock.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 from orchestrator.hosts import exclusion, script, services, sudo
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Connection, Outcome, Unreachable
+from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, RunInstall
@@ -31,20 +33,35 @@ HOLDER: Final = "install"
 BEGIN_SECONDS: Final[Seconds] = 20.0
 """How long the beginning of a step is waited for."""
 _FOREVER: Final[Seconds] = 10 * 365 * 24 * 3600.0
+_RUNNING_SECONDS: Final = 10
+"""The limit of the question whether the service runs, which no start may wait for."""
 _LOOK_SECONDS: Final = 60
 """The limit of `installed`: it reads the disk."""
 _TAIL_BYTES: Final = 1500
 _NOT_BEGUN: Final = "not begun:"
+_RUNS: Final = f"{_NOT_BEGUN} its service runs"
+
+_READ: Final = """\
+read_record() {
+    line=''
+    { read -r line <"$record"; } 2>/dev/null
+    code=${line##* } of=${line% *}
+    [ "$of" = "$ticket" ]
+}
+"""
+"""What it records last, in `$of` and `$code`: a node's name, and so a ticket, may have spaces."""
+
+_IS_NEW: Final = f"""\
+{_READ}if read_record; then echo 'it was begun before'; exit 0; fi
+if [ "${{of%/*/*}}" = "${{ticket%/*/*}}" ] && [ "${{ticket##*/}}" -lt "${{of##*/}}" ]; then
+    echo '{_NOT_BEGUN} a later install step was begun'; exit 1
+fi
+"""
+"""Asked again under the lock: whoever was suspended in between is late."""
 
 _BEGIN: Final = """\
 record=$lock.install
-read_record() {{ code='' of=''; {{ read -r of code <"$record"; }} 2>/dev/null; [ "$of" = "$ticket" ]; }}
-if read_record; then echo 'it was begun before'; exit 0; fi
-if [ "${{of%/*/*}}" = "${{ticket%/*/*}}" ] && [ "${{ticket##*/}}" -lt "${{of##*/}}" ]; then
-    echo '{not_begun} a later install step was begun'; exit 1
-fi
-if {running}; then echo '{not_begun} its service runs'; exit 1; fi
-{password}said=$record.begin
+{is_new}{password}said=$record.begin
 command -v setsid >/dev/null && apart=setsid || apart=nohup
 {feed}$apart /bin/sh -c {runner} install "$ticket" "$record" >"$said" 2>&1 <{stdin} 9>&- &
 runner=$!
@@ -64,9 +81,11 @@ echo 'no sign of it yet'; exit 3
 
 _LOOK: Final = f"""\
 find_lock && [ -f "$lock.install" ] || exit 0
-read_record() {{ code='' of=''; {{ read -r of code <"$lock.install"; }} 2>/dev/null; [ "$code" = running ]; }}
-# A step keeps its exit code before it gives the lock back: without a holder, the record is read again.
-if read_record && ! {{ holder && [ "$held_by" = {HOLDER} ]; }} && read_record; then code=lost; fi"""
+record=$lock.install ticket=''
+{_READ}
+is_lost() {{ read_record; [ "$code" = running ] && ! {{ holder && [ "$held_by" = {HOLDER} ]; }}; }}
+# A step keeps its exit code before it gives the lock back, and writes the holder again once it is at work.
+if is_lost && {{ sleep 0.2 2>/dev/null || sleep 1; }} && is_lost; then code=lost; fi"""
 
 
 def command(action: RunInstall, settings: HostSettings) -> str:
@@ -81,8 +100,8 @@ def plain_line(run: str, node: NodeName, target: str) -> str:
 
 
 def for_target(line: str, node: NodeName, target: str) -> str:
-    """A command line of the playbook for a node and a version."""
-    return line.replace("{version}", target).replace("{node}", node)
+    """A command line of the playbook for a node and a version; the shell never executes the name."""
+    return for_node(line.replace("{version}", target), node)
 
 
 def stdin(action: RunInstall, settings: HostSettings) -> str | None:
@@ -100,7 +119,7 @@ def begin_script(action: RunInstall, settings: HostSettings) -> str:
         settings, HOLDER, _recorded(action, settings), limit=_FOREVER, patience=0, needs_lock=True
     )
     body = _BEGIN.format(
-        running=_running(settings),
+        is_new=_IS_NEW,
         not_begun=_NOT_BEGUN,
         # A shell's variable and a builtin: the password is in no argument list.
         password="IFS= read -r password\n" if fed else "",
@@ -112,14 +131,9 @@ def begin_script(action: RunInstall, settings: HostSettings) -> str:
     return "\n".join((exclusion.with_lock(settings), f"ticket={shlex.quote(action.ticket)}", body))
 
 
-def _running(settings: HostSettings) -> str:
-    """A shell line that succeeds if the service certainly runs."""
-    manager = services.manager(settings)
-    return "false" if manager.excludes else services.running_command(settings)
-
-
 def _recorded(action: RunInstall, settings: HostSettings) -> str:
-    """The line that runs a step and records it; it inherits `$record` and `$ticket`."""
+    """The line that runs a step and records it, under the lock; it inherits `$record` and `$ticket`."""
+    running = script.limited(services.running_command(settings), _RUNNING_SECONDS)
     line = plain_line(action.step.run, action.node, action.target)
     behind = sudo.prefix(settings.sudo) if _by_sudo(action, settings) else ""
     installed = ""
@@ -130,6 +144,11 @@ def _recorded(action: RunInstall, settings: HostSettings) -> str:
 if /bin/sh -c {shlex.quote(inner)} </dev/null >"$record.out" 2>&1; then keep found; exit 0; fi
 """
     return f"""\
+{_IS_NEW}/bin/sh -c {shlex.quote(running)} </dev/null >/dev/null 2>&1
+case $? in
+    0) echo '{_RUNS}'; exit 1 ;;
+    {script.TIMEOUT_EXIT}) echo '{_NOT_BEGUN} its service does not say whether it runs'; exit 1 ;;
+esac
 keep() {{ echo "$ticket $1" >"$record.new" && mv -f "$record.new" "$record"; }}
 : >"$record.out"
 keep running || exit 1
@@ -159,7 +178,8 @@ def _came_of(outcome: Outcome) -> ActionResult:
     if outcome.exit == 0:
         return Done(output=said)
     if _NOT_BEGUN in said or exclusion.was_not_run(said):
-        return Refused(reason=said, passes=exclusion.held_by(said) is not None)
+        # A node that has come up by itself is seen by the next reading.
+        return Refused(reason=said, passes=_RUNS in said or exclusion.held_by(said) is not None)
     return InDoubt(reason=failure_of(outcome) or said)
 
 
@@ -180,7 +200,7 @@ def read_record(answer: Section | None) -> InstallView | None:
     if answer is None or not answer.text.strip():
         return None
     first, _, said = answer.text.partition("\n")
-    ticket, _, code = first.strip().partition(" ")
+    ticket, _, code = first.strip().rpartition(" ")
     said = said.strip()
     match code:
         case "running":

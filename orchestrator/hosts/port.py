@@ -273,7 +273,8 @@ class Hosts:
         refused += [survey.barred] if survey.barred else []
         shown = not refused or view.service is not ServiceState.RUNNING
         detail = "; ".join([*refused, *([view.detail] if shown else [])])
-        return replace(view, detail=self._redact(detail))
+        step = view.install and replace(view.install, said=self._redact(view.install.said))
+        return replace(view, detail=self._redact(detail), install=step)
 
     def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts import installing, script, sudo
@@ -64,7 +65,10 @@ def ask(
     outcome = found[1].run(script, timeout=limit(upgrade))
     if not isinstance(outcome, CommandResult):
         return Unknown(reason=f"host of {node}: {outcome.reason}", passes=True)
-    return read_readiness(redact(outcome.stdout), node, upgrade, how)
+    read = read_readiness(outcome.stdout, node, upgrade, how)
+    if isinstance(read, Unknown):
+        return read
+    return replace(read, failed=tuple(redact(line) for line in read.failed))
 
 
 def readiness_script(node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF) -> str:

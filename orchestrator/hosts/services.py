@@ -63,8 +63,11 @@ def status_command(settings: HostSettings) -> str:
 
 
 def running_command(settings: HostSettings) -> str:
-    """A shell line that succeeds if the service runs, and prints nothing; for init scripts and commands."""
+    """A shell line that succeeds if the service runs, and prints nothing."""
     line, wording = status_command(settings), settings.service.wording
+    runs = manager(settings).runs
+    if runs is not None:
+        return f"{line} | grep -E -x -e {shlex.quote(runs)} >/dev/null"
     if wording is None:
         return f"{{ {line}; }} >/dev/null 2>&1"
     if _decides(settings):

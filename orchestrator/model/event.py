@@ -302,7 +302,7 @@ class IndexTaken:
 
     Attributes:
         filters: its allocation filters, as one text; a different text later means that they changed.
-        started: pairs of a shard's number and its number of started copies in the whole cluster.
+        started: pairs of a shard's number and its number of started copies, or that an upgrade has displaced.
         open: since 7.2, closed indices have copies too. An index closed or opened later is not compared.
     """
 

@@ -70,7 +70,10 @@ class SmallCluster(ScriptedServer):
         nodes = {node: {"name": name, "settings": {"node.name": name}} for node, name in self.nodes.items()}
         self.on("/_cluster/state/metadata", reply({"cluster_name": "lab", "metadata": {"indices": {}}}))
         self.on("/_nodes/settings", reply({"nodes": nodes}))
-        self.on("/_migration/deprecations", reply({"cluster_settings": []}))
+        self.on(
+            "/_migration/deprecations",
+            reply({"cluster_settings": [], "node_settings": [], "index_settings": {}}),
+        )
         self.on("/_snapshot", reply({}))
 
     def reborn(self, *names: str) -> None:

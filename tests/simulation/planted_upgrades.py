@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from orchestrator.engine import fold, limits, node, succession, upgrade
 from orchestrator.engine.fold import replay
+from orchestrator.engine.kinds.elasticsearch import recovery
 from orchestrator.engine.limits import Limit
 from orchestrator.engine.node import Move
 from orchestrator.engine.progress import NodeProgress
@@ -29,12 +30,14 @@ from orchestrator.model.upgrade_event import InstallEnded, Upgraded
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import guard
 from orchestrator.simulation import beginning, installs, mishaps
-from orchestrator.simulation.mishaps import HostCutOff, Mishap
+from orchestrator.simulation.mishaps import DiskFull, HostCutOff, How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
+from tests.simulation.chance import chance
 from tests.simulation.planting import Defect, Swap, always, in_the_table, of_kind
 from tests.simulation.play import cluster, killed, play, run
 from tests.simulation.upgrading import TARGET, upgrading
+from tests.simulation.wide import Life
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 
@@ -248,6 +251,20 @@ def a_machine_is_half_upgraded() -> str | None:
     return _lapse(*run(world, wanted=upgrading(reboot=True, max_unavailable=None)))
 
 
+@_shown
+def a_late_stop_without_a_journal() -> str | None:
+    """It takes a node down that comes back as it was; a shard of it has its primary on an upgraded node."""
+    full = Mishap(what=DiskFull(seconds=600.0), after=9.0, verb="restore_allocation", nth=3)
+    trips = (
+        Trip(verb="set_allocation", how=How.LOST, first=3, late=11.3),
+        Trip(verb="stop", how=How.LOST, first=4, late=15.9),
+        Trip(verb="restore_allocation", how=How.REFUSED),
+        Trip(verb="stop", how=How.LATE, first=3, late=70.0),
+    )
+    Life(replace(chance(800425), plan=(full,), trips=trips, crashes=(), jitter=0.0)).live()
+    return None
+
+
 # Defects ------------------------------------
 
 
@@ -450,6 +467,12 @@ UPGRADES: Final[tuple[Defect, ...]] = (
         says="an upgrade is done while a copy that it took down is on its way",
         seed=72,
         swaps=(Swap(owner=fold, name="_not_waited_for", by=_forgetting_displaced),),
+    ),
+    Defect(
+        name="forgets what a late stop displaced",
+        says="an upgrade is done while a copy is on its way that a stop of ours took down without a journal",
+        scenario=a_late_stop_without_a_journal,
+        swaps=(Swap(owner=recovery, name="_displaced", by=always(())),),
     ),
     Defect(
         name="waits for a node that came up beside its step",

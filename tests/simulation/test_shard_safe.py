@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.model.cluster import Role
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Strategy, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import killed, lives, plan_of, play, policy, run
-from tests.simulation.upgrading import upgrading
+from tests.simulation.upgrading import upgrading, wanted
 from tests.simulation.zones import lopsided, zoned
 
 NODES = [f"es{number}" for number in range(1, 9)]
@@ -95,11 +96,54 @@ def test_an_index_without_replicas_leaves_the_others() -> None:
 
 def test_an_upgrade_takes_only_nodes_of_one_rank_together() -> None:
     world = _world()
-    wanted = upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
-    simulation, state = run(world, wanted=wanted)
+    policy_of = upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
+    simulation, state = run(world, wanted=policy_of)
     assert state.outcome is Outcome.DONE, state.message
     assert world.violations == []
     assert _waves(simulation)[-1] == (world.master,) or len(_waves(simulation)) < len(NODES)
+
+
+def _with_voters() -> World:
+    """Four nodes of data, neighbours in pairs, and three voters without any; es5 is the master."""
+    world = World(allowed_down=len(NODES))
+    world.across_zones = True
+    for name in NODES[:7]:
+        votes = name > "es4"
+        world.add_node(name, roles=frozenset({Role.MASTER} if votes else {Role.DATA}))
+    for number in range(4):
+        world.add_index(f"logs-{number}", places=[NODES[number], NODES[(number + 1) % 4]])
+    return world
+
+
+def _planned(world: World, **changes: object) -> list[set[str]]:
+    plan = plan_of(world, _wanted(**{"max_unavailable": 8, "min_capacity": 0.1, **changes}))
+    assert plan.holds == ()
+    return [set(wave.nodes) for wave in plan.waves]
+
+
+def test_the_set_with_the_elected_master_is_the_last() -> None:
+    """It holds no data here, so it would have room in the first one."""
+    waves = _planned(_with_voters())
+    assert ["es5" in wave for wave in waves] == [*([False] * (len(waves) - 1)), True]
+
+
+def test_an_upgrade_mixes_no_ranks_in_a_set() -> None:
+    """Data goes before voters: no node may join a master that is newer than it could be."""
+    restarted, upgraded = _planned(_with_voters()), _planned(_with_voters(), upgrade=wanted())
+    data = {"es1", "es2", "es3", "es4"}
+    assert any(wave & data and wave - data for wave in restarted)
+    assert [bool(wave & data) for wave in upgraded] == sorted(
+        (bool(w & data) for w in upgraded), reverse=True
+    )
+    assert not any(wave & data and wave - data for wave in upgraded)
+
+
+def test_the_sets_of_each_zone_are_counted_apart() -> None:
+    world = zoned(6)
+    world.allowed_down = 3
+    plan = plan_of(world, _wanted(zone_attribute="zone"))
+    assert plan.lower_bound_waves == len(plan.waves)
+    assert "zones, one after the other" in plan.lower_bound_reason
 
 
 def test_killed_anywhere_it_restarts_every_node_once() -> None:

@@ -60,7 +60,7 @@ class KindOfCluster:
     withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
     is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
-    taken: Callable[[ClusterView, Wave], tuple[IndexTaken, ...]]
+    taken: Callable[[RunState, ClusterView, Wave], tuple[IndexTaken, ...]]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
     unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
     red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
@@ -112,7 +112,7 @@ RIAK: Final = KindOfCluster(
         *riak_settings.limit_changes(state, found, policy),
         *hasten.timer_changes(state, found, policy),
     ),
-    taken=lambda _view, _wave: (),
+    taken=lambda _state, _view, _wave: (),
     missing=lambda _state, _view: (),
     unplaced=lambda _state, _view: (),
     red=lambda _state, _view: ((), ()),

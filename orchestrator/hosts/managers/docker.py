@@ -30,6 +30,7 @@ class Docker(ServiceManager):
     program = DOCKER
     excludes = True
     exact = True
+    runs = r"(running|restarting|paused)\|.*"
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """A stop with the time that the container gets to end."""

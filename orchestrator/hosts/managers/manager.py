@@ -93,6 +93,8 @@ class ServiceManager(ABC):
         queues: whether it accepts a job and answers at once, and keeps two jobs of a service apart.
         excludes: whether it never runs two verbs of a service at once.
         exact: whether its answer about a service changes exactly when the state does.
+        runs: a regular expression of `grep -E` for a line of `status` of a service that runs, or is on its
+            way up or down; None if the exit code of `status` tells, or the wording of the settings.
     """
 
     program: Program | None = None
@@ -100,6 +102,7 @@ class ServiceManager(ABC):
     queues: bool = False
     excludes: bool = False
     exact: bool = False
+    runs: str | None = None
 
     @abstractmethod
     def verb(self, settings: HostSettings, verb: Verb) -> str:

@@ -44,6 +44,7 @@ class Systemd(ServiceManager):
     queues = True
     excludes = True
     exact = True
+    runs = "ActiveState=(active|reloading|refreshing|activating|deactivating)|Job=[1-9][0-9]*"
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
         """Without `--` before the unit: deployed sudoers files have the line word for word."""

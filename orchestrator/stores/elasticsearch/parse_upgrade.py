@@ -45,7 +45,9 @@ def parse_deprecations(body: Any) -> Reading[tuple[Deprecation, ...]]:
 
     def parse() -> tuple[Deprecation, ...]:
         found: list[Deprecation] = []
-        for part, value in mapping(body, "the answer").items():
+        if lacking := [part for part in _PARTS if part not in mapping(body, "the answer")]:
+            raise Malformed(f"{', '.join(lacking)} is absent")
+        for part, value in body.items():
             named = value if isinstance(value, dict) else {part.replace("_", " "): value}
             for subject, listed in named.items():
                 found += [
@@ -53,13 +55,13 @@ def parse_deprecations(body: Any) -> Reading[tuple[Deprecation, ...]]:
                     for one in items(listed, part)
                     if text(within(one, "level"), f"{part}.level").lower() == _CRITICAL
                 ]
-        if not mapping(body, "the answer"):
-            raise Malformed("no part is listed")
         return tuple(found)
 
     return reading("deprecations", parse)
 
 
+_PARTS: Final = ("cluster_settings", "node_settings", "index_settings")
+"""What every version lists, from 5.6 on: without a part nothing is known of it."""
 _KINDS: Final = {
     "index_settings": "index",
     "data_streams": "data stream",
@@ -145,10 +147,10 @@ def version_of(version_id: int) -> str:
     Raises:
         Malformed: it is no id of a version.
     """
-    if version_id & _OPENSEARCH_BIT:
-        return _dotted(version_id ^ _OPENSEARCH_BIT)
     if version_id <= 0:
         raise Malformed(f"a version has the id {version_id}")
+    if version_id & _OPENSEARCH_BIT:
+        return _dotted(version_id ^ _OPENSEARCH_BIT)
     if version_id >= _FIRST_INDEX_VERSION:
         return str(version_id // _MAJOR)
     return _dotted(version_id)

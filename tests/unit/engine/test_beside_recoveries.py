@@ -70,7 +70,7 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
     copies = tuple(
         replace(copy, state=CopyState.INITIALIZING) if copy is arriving else copy for copy in view.copies
     )
-    taken = situation.kind.taken(view, Wave(number=1, nodes=(node,)))
+    taken = situation.kind.taken(situation.state, view, Wave(number=1, nodes=(node,)))
     after = situation.after(TakenDown(number=1, indices=taken))
     return replace(after, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
 
@@ -86,7 +86,7 @@ def test_of_spare_copies_those_on_the_waves_nodes_are_awaited(
     assert view is not None
     shard = next(copy.shard for copy in view.copies if copy.node == ES2)
     state = situation.after(
-        TakenDown(number=1, indices=situation.kind.taken(view, Wave(number=1, nodes=(ES2,))))
+        TakenDown(number=1, indices=situation.kind.taken(situation.state, view, Wave(number=1, nodes=(ES2,))))
     ).state
     others = tuple(copy for copy in view.copies if copy.shard != shard)
     here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
@@ -106,7 +106,7 @@ def test_a_reopened_indexs_copy_hides_none_that_the_wave_took() -> None:
     view = situation.view
     assert view is not None
     shard = next(copy.shard for copy in view.copies if copy.node == ES2)
-    taken = situation.kind.taken(view, Wave(number=1, nodes=(ES2,)))
+    taken = situation.kind.taken(situation.state, view, Wave(number=1, nodes=(ES2,)))
     state = situation.after(TakenDown(number=1, indices=taken)).state
     here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
     away = [
@@ -126,7 +126,7 @@ def test_an_unassigned_copy_on_a_returned_node_is_awaited() -> None:
     view = situation.view
     assert view is not None
     shard = next(copy.shard for copy in view.copies if copy.node == ES2)
-    taken = situation.kind.taken(view, Wave(number=1, nodes=(ES2,)))
+    taken = situation.kind.taken(situation.state, view, Wave(number=1, nodes=(ES2,)))
     state = situation.after(TakenDown(number=1, indices=taken)).state
     holders = tuple(
         ShardCopy(shard=shard, primary=not at, state=CopyState.STARTED, node=node.name)

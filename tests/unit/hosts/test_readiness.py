@@ -6,14 +6,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from orchestrator.hosts import readiness
-from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connection import CommandResult, Connection, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import sections, shell
-from orchestrator.hosts.settings import Sudo
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
@@ -138,3 +140,49 @@ def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path,
     found = asked()
     assert isinstance(found, HostReadiness)
     assert found.failed == ()
+
+
+class _Answers:
+    """A connection on which every command ends so."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def run(self, *_: object, **__: object) -> Outcome:
+        return self._outcome
+
+
+def _came_of(outcome: Outcome, *verify: str) -> Reading[HostReadiness]:
+    settings = HostSettings(node=ES1, address="localhost", service=ServiceSettings())
+    found = cast("tuple[HostSettings, Connection]", (settings, _Answers(outcome)))
+    return readiness.ask(lambda _: found, ES1, _upgrade(*verify), Redactor(["hunter22"]))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Lost(reason="connection lost", timed_out=False, output="@@orchestrate-begin free\n9\n"),
+        Unreachable(trouble=Trouble.SETTINGS, reason="no route"),
+    ],
+    ids=["lost", "not reached"],
+)
+def test_a_host_that_does_not_answer_is_not_ready(outcome: Outcome) -> None:
+    read = _came_of(outcome)
+    assert isinstance(read, Unknown)
+    assert outcome.reason in read.reason  # type: ignore[union-attr]  # neither ran to its end
+
+
+def test_no_secret_is_shown_of_a_verify_line_or_its_answer() -> None:
+    said = sections_of({"verify-0": (1, "401 for https://ops:hunter22@mirror")})
+    read = _came_of(CommandResult(exit=0, stdout=said), "curl -u ops:hunter22 https://mirror")
+    assert isinstance(read, HostReadiness)
+    assert read.failed
+    assert "hunter22" not in str(read)
+
+
+def sections_of(answers: dict[str, tuple[int, str]]) -> str:
+    """The output of a script of sections."""
+    return "".join(
+        f"@@orchestrate-begin {name}\n{text}\n@@orchestrate-end {name} {code}\n"
+        for name, (code, text) in answers.items()
+    )

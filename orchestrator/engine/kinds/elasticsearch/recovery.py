@@ -58,12 +58,17 @@ def counted(copies: list[ShardCopy]) -> tuple[MissingCopy, ...]:
     )
 
 
-def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
-    """The shards with a started copy on the wave, with their started copies in the whole cluster."""
-    shards = dict.fromkeys(copy.shard for copy in view.on(wave.nodes) if copy.started)
+def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
+    """The shards with a started copy on the wave, with their started copies in the whole cluster.
+
+    In an upgrade also shards that have lost a copy since the run began, which only a node on the target can
+    hold: a stop of the run may have taken it down that was done late, while no journal could be written.
+    """
+    displaced = Counter(copy.shard for copy in _displaced(state, view))
+    shards = {*displaced, *(copy.shard for copy in view.on(wave.nodes) if copy.started)}
     by_index: dict[str, list[tuple[int, int]]] = {}
     for shard in sorted(shards):
-        started = sum(copy.started for copy in view.shards[shard])
+        started = sum(copy.started for copy in view.shards[shard]) + displaced[shard]
         by_index.setdefault(shard.index_uuid, []).append((shard.number, started))
     metadata = view.metadata
     return tuple(
@@ -78,6 +83,16 @@ def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
         for uuid, started in by_index.items()
         if uuid in metadata
     )
+
+
+def _displaced(state: RunState, view: ClusterView) -> Iterator[ShardCopy]:
+    """Replicas that were lost in an upgrade, are in no wave's account, and have no place before the next."""
+    if state.begun.policy.upgrade is None:
+        return
+    for copy in missing_beyond_baseline(state, view):
+        lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
+        if lost and not _has_a_place(state.begun.policy, view, copy.shard):
+            yield copy
 
 
 def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:

@@ -21,7 +21,7 @@ from orchestrator.model.remembered import for_the_same_objects
 ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
 """The quorum predicate counts votes; the other roles are services of a node to its own clients."""
 
-_SMALLEST_QUORUM: Final = 3
+SMALLEST_QUORUM: Final = 3
 """Voters below which losing one stops the cluster (2 of 2 and 1 of 1 are needed)."""
 
 
@@ -118,7 +118,7 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
     if view.voting_by_count:
         yield from _masters_by_count(question, len(view.voters), lost)
         return
-    if len(view.voters) < _SMALLEST_QUORUM:
+    if len(view.voters) < SMALLEST_QUORUM:
         if not question.policy.accept_master_outage:
             yield (
                 f"node {lost[0]}",
@@ -140,9 +140,9 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
     if 2 * minimum <= voters:
         yield MINIMUM_MASTERS, f"is {minimum}, below a majority of {voters}: set it to {voters // 2 + 1}"
     elif voters - len(lost) < minimum and not (
-        voters < _SMALLEST_QUORUM and question.policy.accept_master_outage
+        voters < SMALLEST_QUORUM and question.policy.accept_master_outage
     ):
-        accept = " (`accept: {master_outage: true}`)" if voters < _SMALLEST_QUORUM else ""
+        accept = " (`accept: {master_outage: true}`)" if voters < SMALLEST_QUORUM else ""
         left = voters - len(lost)
         yield (
             f"node {lost[0]}",

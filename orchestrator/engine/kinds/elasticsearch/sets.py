@@ -10,7 +10,12 @@ import math
 from collections.abc import Iterator
 
 from orchestrator.engine.kinds.elasticsearch.recovery import counts_as_safe, exempt_from_copies_rule
-from orchestrator.engine.kinds.elasticsearch.redundancy import ROLES_THAT_NEED_NO_MEMBER, served, tiers_too
+from orchestrator.engine.kinds.elasticsearch.redundancy import (
+    ROLES_THAT_NEED_NO_MEMBER,
+    SMALLEST_QUORUM,
+    served,
+    tiers_too,
+)
 from orchestrator.engine.kinds.every_kind import usual_budget
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
@@ -55,9 +60,9 @@ def _of_roles(policy: Policy, view: ClusterView) -> Iterator[Bound]:
 
 
 def _of_voters(policy: Policy, view: ClusterView) -> Iterator[Bound]:
-    voters = [node.name for node in view.nodes if view.voters and node.node_id in view.voters]
-    if view.voters is None or policy.accept_master_outage:
+    if view.voters is None or (policy.accept_master_outage and len(view.voters) < SMALLEST_QUORUM):
         return
+    voters = [node.name for node in view.nodes if node.node_id in view.voters]
     most = len(voters) - (len(view.voters) // 2 + 1)
     yield Bound(name="voters", counts=dict.fromkeys(voters, 1), most=most)
 

@@ -92,7 +92,12 @@ def upgrade_path_is_supported(_question: Question, upgrade: Upgrade, view: Clust
 
 def _next_step(view: ClusterView, found: tuple[int, ...]) -> str:
     """The first upgrade on the way, for people."""
-    lowest = ROLLING_FROM.get(view.distribution, {}).get(found[0] + 1)
+    if not found:
+        return "its version is not understood"
+    known = ROLLING_FROM.get(view.distribution, {})
+    lowest = known.get(found[0] + 1)
+    if found[0] >= max(known, default=0):
+        return f"no way from {found[0]}.x to another major version is known"
     if lowest is None:
         return "across major versions it is possible from 5.6 on; before, with the whole cluster down"
     if found[:2] < lowest:
@@ -138,11 +143,11 @@ def indices_open_in_target(
     if not _changes_major(upgrade, view):
         return
     major = _generation(numbers(upgrade.target)[0], view.distribution)
+    reads_old = view.distribution == "elasticsearch" and major >= _READS_OLD
     old = sorted(
         name
         for name, version in found.created.items()
-        if _of_index(version, view.distribution)
-        < major - 1 - (major >= _READS_OLD and name in found.read_only)
+        if _of_index(version, view.distribution) < major - 1 - (reads_old and name in found.read_only)
     )
     if old:
         oldest = min((found.created[name] for name in old), key=numbers)
@@ -206,7 +211,7 @@ def settings_known_to_target(
     _question: Question, upgrade: Upgrade, view: ClusterView, found: UpgradeView
 ) -> Iterator[Finding]:
     """No node has a setting in its files that the target refuses at its start."""
-    lowest = min((numbers(node.version)[0] for node in view.nodes), default=0)
+    lowest = min(((numbers(node.version) or (0,))[0] for node in view.nodes), default=0)
     removed = [
         name
         for major, names in REMOVED.get(view.distribution, {}).items()
@@ -272,6 +277,8 @@ def keystores_need_no_password(node: NodeName, ready: HostReadiness) -> Iterator
 @_of_hosts
 def disk_space_for_install(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
     """Every host has room for the package beside the old one."""
-    if ready.free_bytes is not None and ready.free_bytes < FREE_BYTES:
+    if ready.free_bytes is None:
+        yield f"host of {node}", "the free space on /, /usr and /var was not read (`df -Pk`)"
+    elif ready.free_bytes < FREE_BYTES:
         free, needed = ready.free_bytes / (1 << 30), FREE_BYTES >> 30
         yield f"host of {node}", f"{free:.1f} GiB are free on /, /usr or /var, {needed} GiB are needed"

@@ -1,0 +1,94 @@
+"""Copies that an upgrade has lost without a wave's account: with which wave they are waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch.recovery import missing_of_waves, taken_by
+from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
+from orchestrator.model.event import Record, TakenDown
+from orchestrator.model.observation import ClusterView, MissingCopy
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import InstallStep, Upgrade
+from tests.simulation.play import cluster
+from tests.states import state_with
+from tests.unit.engine.asking import question
+
+TO_92 = Upgrade(target="9.2.0", install=(InstallStep(run="install {version}"),))
+OLD, WAVE = "9.1.0", Wave(number=2, nodes=(NodeName("es1"),))
+
+
+def _lost(reason: str = "NODE_LEFT", **changes: object) -> tuple[RunState, ClusterView]:
+    """The replica of a shard is away that es1 had, whose primary is on a node with the target."""
+    asked = question(cluster(3), **{"upgrade": TO_92, **changes})
+    view = asked.observation.cluster
+    assert not isinstance(view, Unknown)
+    shard = next(copy.shard for copy in view.copies if copy.node == "es1" and not copy.primary)
+    primary = view.primary(shard)
+    assert primary is not None
+    away = ShardCopy(shard=shard, primary=False, state=CopyState.UNASSIGNED, unassigned_reason=reason)
+    nodes = tuple(
+        replace(node, version=TO_92.target if node.name == primary.node else OLD) for node in view.nodes
+    )
+    others = tuple(copy for copy in view.copies if copy.shard != shard)
+    return asked.state, replace(view, nodes=nodes, copies=(*others, primary, away))
+
+
+def _counted(state: RunState, view: ClusterView) -> dict[tuple[str, int], int]:
+    return {(one.index, n): count for one in taken_by(state, view, WAVE) for n, count in one.started}
+
+
+def _away(view: ClusterView) -> ShardCopy:
+    return next(copy for copy in view.copies if not copy.started)
+
+
+def test_a_lost_copy_without_a_place_is_the_next_waves() -> None:
+    """Its node was stopped late, came back as it was, and the shard has its primary on an upgraded one."""
+    state, view = _lost()
+    shard = _away(view).shard
+    assert _counted(state, view)[shard.index, shard.number] == 2
+    taken = TakenDown(number=2, indices=taken_by(state, view, WAVE))
+    after = evolve(state_with(state, wave=WAVE), Record(run="run-1", sequence=10, at=1.0, event=taken))
+    assert missing_of_waves(after, view) == (), "nobody waits for what no node can hold"
+    upgraded = replace(view, nodes=tuple(replace(node, version=TO_92.target) for node in view.nodes))
+    assert [copy.shard for copy in missing_of_waves(after, upgraded)] == [shard]
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [("NODE_LEFT", {"upgrade": None}), ("REPLICA_ADDED", {})],
+    ids=["a restart", "a copy that never had a node"],
+)
+def test_what_no_upgrade_has_lost_is_no_waves(reason: str, changes: dict[str, object]) -> None:
+    state, view = _lost(reason, **changes)
+    shard = _away(view).shard
+    assert _counted(state, view).get((shard.index, shard.number)) is None
+
+
+def test_what_was_missing_before_is_no_waves() -> None:
+    state, view = _lost()
+    shard = _away(view).shard
+    gone = MissingCopy(
+        index=shard.index,
+        index_uuid=shard.index_uuid,
+        number=shard.number,
+        primary=False,
+        reason="NODE_LEFT",
+        count=1,
+    )
+    assert state.baseline is not None
+    before = state_with(state, baseline=replace(state.baseline, missing=(gone,)))
+    assert _counted(before, view).get((shard.index, shard.number)) is None
+
+
+def test_a_lost_copy_with_a_place_holds_the_wave_instead() -> None:
+    """`no_worse_than_baseline` does; whoever disables it waits for none of these copies."""
+    state, view = _lost()
+    shard = _away(view).shard
+    old = replace(view, nodes=tuple(replace(node, version=OLD) for node in view.nodes))
+    assert _counted(state, old).get((shard.index, shard.number)) is None
