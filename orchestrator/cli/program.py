@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import re
 import sys
@@ -35,6 +36,8 @@ _LONG_WORD: Final = re.compile(r"(\S{300})\S{300,}")
 """A word that fills the screen: its beginning is enough to find it."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
+_BETWEEN_COLLECTIONS: Final = 100_000
+"""New objects between two searches for cycles. A reading of a cluster makes as many, and has no cycles."""
 HELP: Final = ("--help",)
 """Arguments that are used if there are none."""
 
@@ -176,6 +179,7 @@ def run_heeding(arguments: Sequence[str], came: list[int]) -> int:
     Returns:
         The exit code. Standard output is flushed.
     """
+    gc.set_threshold(_BETWEEN_COLLECTIONS)
     try:
         EARLY.keep(came)
         code = _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED) if came else run(arguments)

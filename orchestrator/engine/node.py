@@ -26,7 +26,7 @@ from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
@@ -164,20 +164,15 @@ def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
     """
     nodes, view = situation.state.nodes, situation.view
     awake = nodes.of(Mark.AWAKE)
-    reborn = _reborn(nodes.of(_PENDING), view.lives) if view else ()
+    reborn = _reborn(nodes.of(_PENDING), view.members) if view else ()
     return nodes.in_order({node.name: node for node in (*awake, *reborn)}.values()) if reborn else awake
 
 
 @for_the_same_objects
-def _reborn(
-    waiting: tuple[NodeProgress, ...], lives: Mapping[NodeName, Incarnation]
-) -> tuple[NodeProgress, ...]:
+def _reborn(waiting: tuple[NodeProgress, ...], members: Mapping[NodeName, Node]) -> tuple[NodeProgress, ...]:
     """The nodes that live another life than the last accounted for."""
-    return tuple(
-        node
-        for node in waiting
-        if (life := lives.get(node.name)) is not None and life is not node.life and life != node.life
-    )
+    here = [(node, members[node.name].incarnation) for node in waiting if node.name in members]
+    return tuple([node for node, life in here if life is not node.life and life != node.life])
 
 
 def next_to(move: Move, situation: Situation) -> tuple[NodeProgress, ...]:

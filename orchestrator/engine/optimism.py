@@ -101,7 +101,7 @@ class OptimisticWorld:
                 assert_never(action)
 
     def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
-        return replace(self, seen=replace(self.seen, cluster=view.changed({}, **changes)))
+        return replace(self, seen=replace(self.seen, cluster=view.changed({}, None, **changes)))
 
     def in_reach(self) -> OptimisticWorld:
         """The world in which every host answers and reports its boot."""
@@ -157,11 +157,12 @@ class OptimisticWorld:
         member = view.node(name)
         if member is None:
             return self
-        nodes = tuple(node for node in view.nodes if node.name != name)
-        # Each of Riak's nodes can be the claimant.
-        eligible = next((node.name for node in nodes if node.master_eligible or view.riak), None)
-        master = eligible if view.master == name else view.master
-        after = view.changed(_without(view, name), nodes=nodes, master=master)
+        members, master = dict(view.members), view.master
+        del members[name]
+        if master == name:  # each of Riak's nodes can be the claimant
+            eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
+            master = next(eligible, None)
+        after = view.changed(_without(view, name), members, master=master)
         world = replace(self, seen=replace(self.seen, cluster=after))
         return replace(world, asleep={**self.asleep, name: member}).service(name, ServiceState.STOPPED)
 
@@ -176,16 +177,20 @@ class OptimisticWorld:
             version=step.target if step else member.version,
             plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
         )
+        table = view.routing.table
         back = {
             shard: tuple(
-                replace(copy, state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
-                for copy in view.shards[shard]
+                [
+                    _in_state(copy, CopyState.STARTED, primary=copy.primary) if copy.node == name else copy
+                    for copy in table[shard]
+                ]
             )
-            for shard in {copy.shard for copy in view.on((name,))}
+            for shard in view.routing.on(name)
         }
-        nodes = (*view.nodes, reborn)
-        riak = just_back(replace(view, nodes=nodes), name, self.seen.settings)
-        after = view.changed(back, nodes=nodes, riak=riak)
+        members = {**view.members, name: reborn}
+        after = view.changed(back, members)
+        if view.riak is not None:
+            after = after.changed({}, riak=just_back(after, name, self.seen.settings))
         world = replace(self, seen=replace(self.seen, cluster=after))
         asleep = {other: node for other, node in self.asleep.items() if other != name}
         return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
@@ -274,17 +279,34 @@ def _without(view: ClusterView, name: NodeName) -> dict[ShardId, tuple[ShardCopy
     The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
     with it.
     """
-    changed = {}
-    for gone in view.on((name,)):
-        copies = view.shards[gone.shard]
+    changed, table = {}, view.routing.table
+    for shard, gone in view.routing.on(name).items():
+        copies = table[shard]
         others = (copy for copy in reversed(copies) if copy.node != name and copy.started)
         heir = next(others, None) if gone.primary else None
-        changed[gone.shard] = tuple(
-            replace(copy, primary=True)
-            if copy is heir
-            else replace(copy, state=CopyState.UNASSIGNED, primary=copy.primary and heir is None)
-            if copy.node == name
-            else copy
-            for copy in copies
+        changed[shard] = tuple(
+            [
+                _in_state(copy, copy.state, primary=True)
+                if copy is heir
+                else _in_state(copy, CopyState.UNASSIGNED, primary=copy.primary and heir is None)
+                if copy.node == name
+                else copy
+                for copy in copies
+            ]
         )
     return changed
+
+
+def _in_state(copy: ShardCopy, state: CopyState, *, primary: bool) -> ShardCopy:
+    """The copy in this state; one that has started moves nowhere. `replace` would take twice as long."""
+    return ShardCopy(
+        shard=copy.shard,
+        primary=primary,
+        state=state,
+        node=copy.node,
+        relocating_to=None if state is CopyState.STARTED else copy.relocating_to,
+        allocation_id=copy.allocation_id,
+        unassigned_reason=copy.unassigned_reason,
+        failed_attempts=copy.failed_attempts,
+        from_snapshot=copy.from_snapshot,
+    )

@@ -195,7 +195,8 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         if len(parts) == 1:
             (part,) = parts
             if part not in self._listed:
-                self._listed[part] = self.in_order(self._parts.get(part, {}).values())
+                found = self._parts.get(part, {})
+                self._listed[part] = tuple(map(found.__getitem__, sorted(found, key=self._place.__getitem__)))
             return self._listed[part]
         found = {name: node for part in parts for name, node in self._parts.get(part, {}).items()}
         return self.in_order(found.values())

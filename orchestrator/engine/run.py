@@ -199,7 +199,7 @@ def _not_listed(
     baseline: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
 ) -> tuple[NodeName, ...]:
     """Members of the baseline, and nodes of the run, that the master does not list."""
-    return tuple(sorted({*baseline, *ours} - present.keys()))
+    return tuple(sorted({name for names in (baseline, ours) for name in names if name not in present}))
 
 
 # What goes before the phase ------------------------------------
@@ -553,8 +553,8 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
     if state.wave != wave:
         members = [node for name in wave.nodes if (node := situation.member(name))]
         lives = {node.name: node.incarnation for node in members}
-        hosts = situation.hosts
-        boots = {n: boot for n in wave.nodes if n in hosts and (boot := hosts[n].boot_id)}
+        hosts = {name: situation.seen.host(name) for name in wave.nodes}
+        boots = {n: h.boot_id for n, h in hosts.items() if not isinstance(h, Unknown) and h.boot_id}
         events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
     due = [
         RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)

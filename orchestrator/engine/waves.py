@@ -6,93 +6,24 @@ about a wave (`Predicate.about_wave`): no other candidate and no smaller wave he
 
 from __future__ import annotations
 
-import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
+from orchestrator.engine.order import in_order, rank
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role, Zone
+from orchestrator.model.cluster import Node, NodeName, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
+from orchestrator.model.policy import Kind, Policy, Strategy, Wave
 from orchestrator.model.remembered import for_the_same_objects
-
-_TIERS: Final = (
-    Role.DATA_FROZEN,
-    Role.DATA_COLD,
-    Role.DATA_WARM,
-    Role.DATA_HOT,
-    Role.DATA_CONTENT,
-    Role.DATA,
-)
-"""From the tier whose copies move least to the tier that serves most; the generic `data` role last."""
-
-_MASTER: Final = 3
-"""The place of the elected master, after all other members."""
 
 _AWAY: Final = 4
 """The place of a node that is no member now, after the elected master."""
-
-
-def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
-    """The place of a node in the order: tiers of data, then no data and no vote, then voters, master last.
-
-    It is Elastic's order for rolling upgrades. The elected master goes last: mastership moves once in a run.
-    """
-    group, tier = _place(node.roles)
-    return (_MASTER if node.name == master else group, tier, node.name)
-
-
-@cache
-def _place(roles: frozenset[Role]) -> tuple[int, int]:
-    """Few sets of roles are different, and many nodes are put in order for every wave."""
-    group = 2 if Role.MASTER in roles else 0 if roles & DATA_ROLES else 1
-    # A node of several tiers goes with the last of them.
-    return group, max((place for place, role in enumerate(_TIERS) if role in roles), default=-1)
-
-
-def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
-    """Nodes in the order in which a run restarts them."""
-    return tuple(sorted(nodes, key=lambda node: rank(node, master)))
-
-
-def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:
-    """The members that a selection matches, in order."""
-
-    def means(node: Node) -> bool:
-        if selection.only and not any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.only):
-            return False
-        if any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.exclude):
-            return False
-        if selection.zone is not None and node.zone(zone_attribute) != selection.zone:
-            return False
-        if selection.started_before is not None:
-            started = node.incarnation.started_at_ms
-            return started is not None and started / 1000 < selection.started_before
-        return True
-
-    return in_order(tuple(node for node in view.nodes if means(node)), view.master)
-
-
-def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:
-    """The nodes with an unknown start time: it is unclear whether `started_before` selects them."""
-    if selection.started_before is None:
-        return ()
-    whatever = selected(view, replace(selection, started_before=None), zone_attribute)
-    return tuple(node.name for node in whatever if node.incarnation.started_at_ms is None)
-
-
-def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
-    """Names and globs of a selection that match no member: a typing error never counts as "none"."""
-    names = [node.name for node in view.nodes]
-    wanted = (*selection.only, *selection.exclude)
-    return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
 
 
 Ask = Callable[[Wave], tuple[Hold, ...]]
@@ -129,7 +60,7 @@ class Choice:
     def units(self) -> tuple[Unit, ...]:
         """The pending nodes, grouped by machine; a machine goes when its last node would."""
         if not self.machines:
-            return tuple((name,) for name in self.pending)
+            return tuple(zip(self.pending, strict=True))  # each one alone
         machine = {name: each for each in self.machines for name in each}
         place = {name: number for number, name in enumerate(self.pending)}
         units = {tuple(sorted(set(machine.get(n, (n,))) & set(place), key=place.__getitem__)) for n in place}
@@ -436,13 +367,17 @@ def next_wave(
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)
-    returns = {node.name: node.returns for node in waiting}
-    # A node that came back without its turn goes after its like: the disturbance may be over then.
-    if any(returns.values()):
-        present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
-    # One that was left half installed goes first, once: no second one is stopped for the same cause.
+    returns = {node.name: node.returns for node in waiting if node.returns}
+    # A node that came back without its turn goes after its like: the disturbance may be over then. One that
+    # was left half installed goes first, once: no second one is stopped for the same cause.
     half = {node.name for node in waiting if node.installs and node.returns <= 1}
-    present = tuple(sorted(present, key=lambda node: node.name not in half)) if half else present
+    if returns or half:
+
+        def place(node: Node) -> tuple[bool, tuple[int, ...], int]:
+            like = rank(node, view.master)[:2] if returns else ()
+            return node.name not in half, like, returns.get(node.name, 0)
+
+        present = tuple(sorted(present, key=place))
     choice = Choice(
         number=state.waves_begun + 1,
         pending=tuple(node.name for node in present) or pending[:1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 NodeName = NewType("NodeName", str)
 """A node's own name: its identity across restarts (node ids survive too, but people type names)."""
@@ -122,6 +122,9 @@ class CopyState(Enum):
     UNASSIGNED = "UNASSIGNED"
 
 
+_SERVING: Final = (CopyState.STARTED, CopyState.RELOCATING)
+
+
 class ShardId(NamedTuple):
     """A shard of an index. The uuid distinguishes an index from a later one of the same name.
 
@@ -162,7 +165,7 @@ class ShardCopy:
     @property
     def started(self) -> bool:
         """Whether the copy serves requests. A `RELOCATING` source does."""
-        return self.state in (CopyState.STARTED, CopyState.RELOCATING)
+        return self.state in _SERVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

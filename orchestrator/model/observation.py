@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 
-from orchestrator.model.cluster import Health, Incarnation, Index, Node, NodeName, ShardCopy, ShardId
-from orchestrator.model.copies import Copies
+from orchestrator.model.cluster import Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.copies import ByShard, Copies
 from orchestrator.model.gate import GateView
 from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -16,6 +16,7 @@ from orchestrator.model.riak import RiakView
 from orchestrator.model.tuning import HostTuning
 from orchestrator.model.upgrade import HostReadiness, InstallView, UpgradeView
 
+Members = Mapping[NodeName, Node]
 SettingValue = str | tuple[str, ...]
 """A flat setting as the cluster returns it; a list stays a list."""
 
@@ -74,11 +75,6 @@ class ClusterView:
         return {node.name: node for node in self.nodes}
 
     @cached_property
-    def lives(self) -> Mapping[NodeName, Incarnation]:
-        """The life of each node."""
-        return {node.name: node.incarnation for node in self.nodes}
-
-    @cached_property
     def metadata(self) -> Mapping[str, Index]:
         """The indices by uuid, since a name can be reused."""
         return {index.uuid: index for index in self.indices}
@@ -100,12 +96,12 @@ class ClusterView:
             yield from self.routing.on(name).values()
 
     @property
-    def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
+    def shards(self) -> ByShard:
         """The routing table by shard."""
         return self.routing.by_shard
 
     @property
-    def moving(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
+    def moving(self) -> ByShard:
         """The shards with a copy that is moving or initializing, with all their copies."""
         return self.routing.moving
 
@@ -118,10 +114,15 @@ class ClusterView:
         """The cluster state as it will be when every initializing copy has started."""
         return self.changed(self.routing.arrived)
 
-    def changed(self, shards: Mapping[ShardId, tuple[ShardCopy, ...]], **fields: object) -> ClusterView:
-        """This view with these copies of some shards, and these values of other fields."""
+    def changed(self, shards: ByShard, members: Members | None = None, **fields: object) -> ClusterView:
+        """This view with these copies of some shards, these members, and these values of other fields."""
         copies = self.routing.changed(shards) if shards else self.routing
+        fields |= {} if members is None else {"nodes": tuple(members.values())}
         after: ClusterView = replace(self, copies=copies, **fields)  # type: ignore[arg-type]  # by keyword
+        if "indices" not in fields:
+            vars(after)["metadata"] = self.metadata
+        if members is not None or "nodes" not in fields:
+            vars(after)["members"] = self.members if members is None else members
         return after
 
 
@@ -198,8 +199,7 @@ class Recovery:
 
     Attributes:
         source: None when it recovers from its own disk.
-        bytes_total: total size, including reused bytes.
-        bytes_reused: already on disk.
+        bytes_total: total size, including `bytes_reused`: already on disk.
         bytes_copied: copied over the network so far.
     """
 

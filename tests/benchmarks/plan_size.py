@@ -1,202 +1,115 @@
-"""What a plan costs by the size of the cluster: `python -m tests.benchmarks.plan_size 30x2000 100x10000`.
+"""What `orchestrate plan` costs by the size of the cluster: `python -m tests.benchmarks.plan_size 100x10000`.
 
-A cluster of three zones, two copies a shard, nodes with data and three voters, as the program has it once the
-answers are parsed. Prints seconds of CPU and the largest memory of a process that makes one plan, and how
-they grow. Figures, no assertions.
+The command runs in a process of its own and asks a cluster that is played on loopback (`large_cluster`).
+Only the machines of the nodes are not asked: all are as they should be. Beside the costs of the whole process
+stands the CPU after its first question, without that of the network. Figures, no assertions.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import json
+import os
 import resource
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from unittest.mock import patch
 
-from orchestrator.engine.plan import make_plan
-from orchestrator.merging import decide
-from orchestrator.model.action import action_name
-from orchestrator.model.cluster import (
-    CopyState,
-    Health,
-    Incarnation,
-    Index,
-    Node,
-    NodeName,
-    Role,
-    ShardCopy,
-    ShardId,
-)
-from orchestrator.model.event import RunStarted
-from orchestrator.model.observation import (
-    Activity,
-    ClusterView,
-    Disk,
-    HealthView,
-    HostView,
-    Observation,
-    ServiceState,
-    SettingsView,
-)
-from orchestrator.model.policy import Awareness, Kind, Policy, Strategy
+from orchestrator.hosts.port import Hosts
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.policy import Strategy
+from orchestrator.stores.elasticsearch import connection, transport
 from orchestrator.view.text import table
+from tests.benchmarks.large_cluster import NAME, Size, played, size
 
-SIZES: Final = ("30x2000", "100x10000", "300x30000")
-ZONES: Final = "abc"
-SHARDS_AN_INDEX: Final = 5
-VERSION: Final = "9.1.0"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """So many nodes, and so many copies of shards."""
-
-    nodes: int
-    copies: int
-
-    def __str__(self) -> str:
-        return f"{self.nodes} x {self.copies}"
+SIZES: Final = ("30x2000", "100x10000", "300x30000", "1000x100000", "5000x1000000")
+MEASURE: Final = "--measure"
+_RUNNING: Final = HostView(service=ServiceState.RUNNING, detail="running", boot_id="b", may_control=True)
 
 
-def size(text: str) -> Size:
-    """`NODESxCOPIES`.
+def measured(arguments: Sequence[str], result: Path) -> None:
+    """Run the command here, and write down what it cost."""
+    reading, began = [0.0], [0.0]
 
-    Raises:
-        ValueError: it is not of that form.
-    """
-    nodes, _, copies = text.partition("x")
-    return Size(nodes=int(nodes), copies=int(copies))
+    def running(_: Hosts, nodes: Collection[NodeName], **__: Any) -> Mapping[NodeName, HostView]:
+        return dict.fromkeys(nodes, _RUNNING)
+
+    def counting(*options: Any) -> Any:
+        class Counted(transport.limited_node(*options)):  # type: ignore[misc]  # made by a function
+            def perform_request(self, *asked: Any, **more: Any) -> Any:
+                before = time.process_time()
+                began[0] = began[0] or before
+                answer = super().perform_request(*asked, **more)
+                reading[0] += time.process_time() - before
+                return answer
+
+        return Counted
+
+    from orchestrator.cli.program import run_heeding  # noqa: PLC0415  (loaded by the one process that is measured)
+
+    wall = time.monotonic()
+    with patch.object(Hosts, "observe", running), patch.object(connection, "limited_node", counting):
+        code = run_heeding(arguments, [])
+    spent = time.process_time()
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    figures = {
+        "exit": code,
+        "wall": time.monotonic() - wall,
+        "cpu": spent,
+        "after": spent - began[0] - reading[0],
+        "mb": own.ru_maxrss / 1024,
+    }
+    result.write_text(json.dumps(figures), encoding="utf-8")
 
 
-def _name(number: int) -> NodeName:
-    return NodeName(f"es{number:04}")
-
-
-def _nodes(wanted: Size) -> Iterator[Node]:
-    for number in range(wanted.nodes):
-        roles = {Role.DATA, Role.MASTER} if number < len(ZONES) else {Role.DATA}
-        yield Node(
-            name=_name(number),
-            node_id=f"id-{number}",
-            incarnation=Incarnation(ephemeral_id=f"life-{number}", started_at_ms=1_700_000_000_000 + number),
-            roles=frozenset(roles),
-            version=VERSION,
-            address=f"10.0.{number // 250}.{number % 250 + 1}",
-            attributes={"zone": ZONES[number % len(ZONES)]},
+def _plan(folder: Path, url: str, wanted: Size, strategy: Strategy) -> dict[str, float]:
+    cluster, result, output = (folder / name for name in ("large.yml", "result.json", "plan.json"))
+    hosts = {"connect": "local", "sudo": False, "service": {"manager": "systemd"}}
+    document = {"kind": "elasticsearch", "name": NAME, "endpoints": [url], "hosts": hosts}
+    cluster.write_text(json.dumps({**document, "expect": {"nodes": wanted.nodes}}), encoding="utf-8")
+    plan = ["plan", "--cluster", str(cluster), "--strategy", strategy.value, "--output", "json"]
+    command = [sys.executable, "-m", "tests.benchmarks.plan_size", MEASURE, str(result), *plan]
+    with output.open("wb") as written:
+        subprocess.run(  # noqa: S603  (the program under test)
+            [*command, "--state", f"sqlite:///{folder / 'state.db'}"],
+            check=True,
+            stdout=written,
+            env={**os.environ, "HOME": str(folder)},
         )
-
-
-def _copies(wanted: Size) -> Iterator[ShardCopy]:
-    """Two of each shard in two zones, spread evenly."""
-    whole = wanted.nodes - wanted.nodes % len(ZONES)  # as many in each zone
-    for number in range(wanted.copies // 2):
-        index, shard = divmod(number, SHARDS_AN_INDEX)
-        place = ShardId(index=f"logs-{index:06}", index_uuid=f"uuid-{index}", number=shard)
-        step = 1 + 3 * (number // whole % (whole // 3))
-        for primary, at in ((True, number), (False, number + step)):
-            yield ShardCopy(
-                shard=place,
-                primary=primary,
-                state=CopyState.STARTED,
-                node=_name(at % whole),
-                allocation_id=f"{number}-{primary}",
-            )
-
-
-def observation(wanted: Size) -> Observation:
-    """A healthy cluster of that size, everything read."""
-    nodes, copies = tuple(_nodes(wanted)), tuple(_copies(wanted))
-    in_sync: dict[str, dict[int, frozenset[str]]] = {}
-    names = {copy.shard.index_uuid: copy.shard.index for copy in copies}
-    for copy in copies:
-        known = in_sync.setdefault(copy.shard.index_uuid, {})
-        known[copy.shard.number] = known.get(copy.shard.number, frozenset()) | {str(copy.allocation_id)}
-    view = ClusterView(
-        name="large",
-        uuid="u",
-        version=VERSION,
-        distribution="elasticsearch",
-        state_version=1,
-        master=_name(0),
-        nodes=nodes,
-        indices=tuple(Index(name=names[each], uuid=each, in_sync=in_sync[each]) for each in names),
-        copies=copies,
-        voters=frozenset(node.node_id for node in nodes if node.master_eligible),
-    )
-    running = HostView(service=ServiceState.RUNNING, detail="running", boot_id="b", may_control=True)
-    health = HealthView(
-        status=Health.GREEN,
-        settled=True,
-        nodes=wanted.nodes,
-        active_shards=len(copies),
-        initializing_shards=0,
-        relocating_shards=0,
-        unassigned_shards=0,
-        pending_tasks=0,
-        oldest_task=0.0,
-    )
-    return Observation(
-        at=0.0,
-        cluster=view,
-        settings=SettingsView(),
-        health=health,
-        recoveries=(),
-        activity=Activity(),
-        disks={node.name: Disk(used_share=0.5, over_low=False, over_high=False) for node in nodes},
-        hosts={node.name: running for node in nodes},
-    )
-
-
-def _measured(wanted: Size, strategy: Strategy) -> tuple[int, float, float]:
-    """Waves, seconds of CPU, and MB of memory at most."""
-    seen = observation(wanted)
-    assert isinstance(seen.cluster, ClusterView)
-    policy = Policy(
-        kind=Kind.ELASTICSEARCH,
-        cluster="large",
-        strategy=strategy,
-        max_unavailable=1 if strategy is Strategy.NODE else None,
-        zone_attribute="zone",
-        awareness=Awareness(attributes=("zone",)),
-        expect_nodes=wanted.nodes,
-    )
-    started = RunStarted(
-        cluster="large",
-        cluster_uuid="u",
-        version=VERSION,
-        distribution="elasticsearch",
-        policy=policy,
-        nodes=tuple(node.name for node in seen.cluster.nodes),
-        operator="bench",
-        host="here",
-        addresses={node.name: node.address for node in seen.cluster.nodes},
-    )
-    began = time.process_time()
-    plan = make_plan(started, seen, decide=decide, describe=action_name, times={})
-    spent = time.process_time() - began
-    assert not plan.holds, plan.holds
-    assert {name for wave in plan.waves for name in wave.nodes} == {*started.nodes}
-    return len(plan.waves), spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    made = json.loads(output.read_text(encoding="utf-8").splitlines()[0])
+    assert not made["holds"], made["holds"]
+    figures: dict[str, float] = json.loads(result.read_text(encoding="utf-8"))
+    return figures | {"waves": len(made["waves"])}
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure each size, in a process of its own."""
+    """Measure each size with each strategy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", default=SIZES, help="such as 100x10000: nodes and copies")
-    rows = []
-    for wanted in map(size, parser.parse_args(words).sizes):
-        for strategy in (Strategy.NODE, Strategy.ZONE):
-            with multiprocessing.get_context("spawn").Pool(1) as alone:
-                waves, spent, memory = alone.apply(_measured, (wanted, strategy))
-            a_copy = 1e6 * spent / wanted.copies
-            figures = (f"{waves}", f"{spent:.2f}", f"{a_copy:.0f}", f"{memory:.0f}")
-            rows.append((str(wanted), strategy.value, *figures))
-            print(*rows[-1], flush=True)  # noqa: T201  (a program's output)
-    head = ("nodes x copies", "strategy", "waves", "CPU s", "µs a copy", "MB")
+    parser.add_argument("--strategy", nargs="*", default=[each.value for each in Strategy])
+    options, rows = parser.parse_args(words), []
+    for wanted in map(size, options.sizes):
+        with TemporaryDirectory(prefix="orchestrate-bench-") as folder, played(wanted) as url:
+            for strategy in map(Strategy, options.strategy):
+                cost = _plan(Path(folder), url, wanted, strategy)
+                a_copy = f"{1e6 * cost['after'] / wanted.copies:.0f}"
+                seconds = (f"{cost[key]:.2f}" for key in ("wall", "cpu", "after"))
+                rows.append(
+                    (str(wanted), strategy.value, f"{cost['waves']}", *seconds, a_copy, f"{cost['mb']:.0f}")
+                )
+                print(*rows[-1], flush=True)  # noqa: T201  (a program's output)
+    head = ("nodes x copies", "strategy", "waves", "wall s", "CPU s", "after the answers", "µs a copy", "MB")
     print("", *table(head, rows, numbers=range(2, len(head))), sep="\n")  # noqa: T201  (the same)
 
 
 if __name__ == "__main__":
-    main()
+    if MEASURE in sys.argv[1:2]:
+        measured(sys.argv[3:], Path(sys.argv[2]))
+    else:
+        main()

@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.engine.largest_safe import Sets, Unit
 from orchestrator.view.text import table
 from tests import layouts
-from tests.benchmarks.plan_size import Size, size
+from tests.benchmarks.large_cluster import Size, size
 from tests.optimum import optimum, total
 
 SIZES: Final = ("10x20", "10x50", "30x20", "30x50", "100x50", "300x50", "1000x20")

@@ -141,15 +141,16 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     for node in question.state.nodes_in(NodePhase.FAILED):
         yield f"node {node.name}", f"failed in this run: {node.failure}"
     expected = question.policy.expect_nodes
-    if expected is not None and len(present.keys() | question.state.done_without) < expected:
+    if expected is not None and len(present) + len(question.state.done_without - present.keys()) < expected:
         yield "nodes", f"{len(present)} present, {expected} expected"
 
 
 @for_the_same_objects
 def _going(hosts: Mapping[NodeName, Reading[HostView]]) -> tuple[tuple[NodeName, str], ...]:
     """The hosts on which the service is not running, with what they say of it."""
-    read = ((name, host) for name, host in hosts.items() if not isinstance(host, Unknown))
-    return tuple((name, host.detail) for name, host in read if host.service in _GOING)
+    runs = ServiceState.RUNNING  # nearly all of them
+    read = [(name, host) for name, host in hosts.items() if not isinstance(host, Unknown)]
+    return tuple((n, host.detail) for n, host in read if host.service is not runs and host.service in _GOING)
 
 
 def _away(question: Question, view: ClusterView) -> set[NodeName]:

@@ -124,9 +124,9 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
 
 
 def state_uuid(limits: Limits, dialect: Dialect) -> Request:
-    """The id of the master's current state (2.0): while it is the same, so is everything in the state."""
+    """The id of the master's current state (2.0), and the master: while both are the same, all of it is."""
     wait = {dialect.master_timeout: seconds(limits.elected_master)}
-    return get("/_cluster/state/version", params=wait | filtered("state_uuid"))
+    return get("/_cluster/state/version,master_node", params=wait | filtered("state_uuid", "master_node"))
 
 
 def _state(

@@ -167,6 +167,12 @@ class ElasticsearchClient:
             self._spoken, self._refused = spoken, False
         return spoken
 
+    @property
+    def spoken(self) -> Dialect | None:
+        """The dialect of all nodes that were known at the last look; None before the first."""
+        with self._lock:
+            return self._spoken
+
     def dialect_to_write(self) -> Dialect | Fault:
         """As `dialect`, but the last accepted one if a node of another version has joined since.
 

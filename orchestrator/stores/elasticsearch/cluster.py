@@ -66,7 +66,7 @@ class ElasticsearchCluster:
         """
         if isinstance(action, ForceHandoff):
             return f"({_NOT_OURS})"
-        dialect = self._client.dialect()
+        dialect = self._client.spoken or self._client.dialect()
         spoken = NEWEST if isinstance(dialect, Fault) else dialect
         return "; then ".join(map(str, requests_for(action, spoken)))
 

@@ -64,15 +64,15 @@ from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What was read of the master's state. It stays true while the state has the same id.
+    """What was read of the master's state. It stays true while the state has the same id and master.
 
     Attributes:
-        state_uuid: this id.
+        state: this id, and the id of the master: a state that has only lost its master keeps its own.
         snapshots: in progress; `NOT_READ` if that part was not asked for.
         settings: read after the state, at the earliest of this id; `NOT_READ` if they were not asked for.
     """
 
-    state_uuid: str
+    state: Mapping[str, object]
     cluster: ClusterView
     snapshots: Reading[tuple[str, ...]]
     settings: Reading[SettingsView] = NOT_READ
@@ -165,7 +165,7 @@ class Observer:
         kept, self._kept = self._kept, None
         if kept is not None and not (with_snapshots and kept.snapshots is NOT_READ):
             read = self._body(calls.state_uuid(self._client.limits, dialect))
-            if not isinstance(read, Unknown) and read[0] == {"state_uuid": kept.state_uuid}:
+            if not isinstance(read, Unknown) and read[0] == kept.state:
                 self._kept = kept
                 return kept.cluster, kept.snapshots
         return self._whole_cluster(dialect, with_snapshots=with_snapshots)
@@ -197,8 +197,9 @@ class Observer:
                 view = Unknown(reason=spoken.reason)
         snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
         match body:
-            case {"state_uuid": str(uuid)} if complete and not isinstance(view, Unknown):
-                self._kept = _Kept(state_uuid=uuid, cluster=view, snapshots=snapshots)
+            case {"state_uuid": str(), "master_node": str()} if complete and not isinstance(view, Unknown):
+                state = {key: body[key] for key in ("state_uuid", "master_node")}
+                self._kept = _Kept(state=state, cluster=view, snapshots=snapshots)
         return view, snapshots
 
     def _meet(self, state: Any, dialect: Dialect) -> bool:

@@ -7,7 +7,7 @@ part is absent, the whole reading is unknown.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
@@ -60,8 +60,12 @@ STATE_FIELDS: Final = (
     "routing_table.indices.*.shards.*.unassigned_info.failed_attempts",
 )
 """The filter of the cluster state. Without it, mappings and features are nearly all of the answer."""
+_STATES: Final = {state.value: state for state in CopyState}
+_UNASSIGNED: Final = CopyState.UNASSIGNED
+_RELOCATING: Final = CopyState.RELOCATING
 _SNAPSHOT_STORES: Final = frozenset({"snapshot", "remote_snapshot"})
 """`index.store.type` of searchable snapshots: Elasticsearch 7.10 and later; OpenSearch 2.4 and later."""
+_AS_TEXT: Final = json.JSONEncoder(sort_keys=True)
 _ABSENT: Final = frozenset({"", "_absent_"})
 """The value in an exclusion for a name or an id that is unknown to the server."""
 
@@ -86,7 +90,8 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
     )
     if not nodes:
         raise Malformed("no node is listed")
-    names = [node.name for node in nodes.values()]
+    places = {node_id: node.name for node_id, node in nodes.items()}
+    names = list(places.values())
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise Malformed(f"several nodes are called {', '.join(twice)}: names must be unique")
@@ -108,10 +113,10 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
         version=min((node.version for node in nodes.values()), key=_version_order),
         distribution=distribution,
         state_version=number(within(body, "version"), "version"),
-        master=_place(master_id, nodes, "the master"),
+        master=_place(master_id, places, "the master"),
         nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
         indices=tuple(indices.values()),
-        copies=tuple(_copies(body, indices, nodes)),
+        copies=tuple(_copies(body, indices, places)),
         voters=_eligible(nodes) if counted else _voters(coordination),
         voting_by_count=counted,
         voting_exclusions=() if counted else _exclusions(coordination),
@@ -175,9 +180,6 @@ def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
         raise Malformed(f"{where}.state is {state}")
     auto_expand = settings.get("auto_expand_replicas")
     require = mapping(given(within(settings, "routing", "allocation", "require"), {}), f"{where}: require")
-    in_sync = (
-        mapping(value.get("in_sync_allocations"), f"{where}.in_sync_allocations") if in_sync_listed else None
-    )
     return Index(
         name=name,
         uuid=text(settings.get("uuid"), f"{where}: uuid"),
@@ -188,16 +190,15 @@ def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
         filters=_filters(within(settings, "routing", "allocation")),
         allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
         searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
-        in_sync=None
-        if in_sync is None
-        else {
-            number(shard, f"{where}.in_sync_allocations"): frozenset(
-                text(copy, f"{where}.in_sync_allocations")
-                for copy in items(copies, f"{where}.in_sync_allocations")
-            )
-            for shard, copies in in_sync.items()
-        },
+        in_sync=_in_sync(value, f"{where}.in_sync_allocations") if in_sync_listed else None,
     )
+
+
+def _in_sync(index: dict[str, Any], where: str) -> dict[int, frozenset[str]]:
+    return {
+        number(shard, where): frozenset([text(copy, where) for copy in items(copies, where)])
+        for shard, copies in mapping(index.get("in_sync_allocations"), where).items()
+    }
 
 
 def _filters(allocation: Any) -> str:
@@ -207,67 +208,67 @@ def _filters(allocation: Any) -> str:
         if isinstance(allocation, dict)
         else {}
     )
-    return json.dumps(given_, sort_keys=True) if given_ else ""
+    return _AS_TEXT.encode(given_) if given_ else ""
 
 
 def _first_text(*values: Any) -> str | None:
-    return next((value for value in values if isinstance(value, str) and value), None)
+    for value in values:
+        if isinstance(value, str) and value:
+            return value
+    return None
 
 
-def _copies(body: Any, indices: Mapping[str, Index], nodes: Mapping[str, Node]) -> list[ShardCopy]:
+def _copies(body: Any, indices: Mapping[str, Index], places: Mapping[str, NodeName]) -> Iterator[ShardCopy]:
     table = mapping(given(within(body, "routing_table", "indices"), {}), "routing_table.indices")
     if strangers := sorted(set(table) - set(indices)):
         raise Malformed(f"index {strangers[0]} has a routing but no metadata")
     # Closed indices have routing since 7.2, open indices always.
     if unrouted := sorted(name for name, index in indices.items() if index.open and name not in table):
         raise Malformed(f"index {unrouted[0]} has metadata but no routing")
-    found: list[ShardCopy] = []
     for name, value in table.items():
-        where = f"routing_table.indices.{name}"
-        shards = mapping(within(value, "shards"), f"{where}.shards")
-        for number_text, copies in shards.items():
-            shard = ShardId(
-                index=name, index_uuid=indices[name].uuid, number=number(number_text, f"{where}.shards")
-            )
-            found += [_copy(shard, copy, nodes) for copy in items(copies, f"{where}.shards.{number_text}")]
-    return found
+        where, uuid = f"routing_table.indices.{name}.shards", indices[name].uuid
+        for number_text, copies in mapping(within(value, "shards"), where).items():
+            shard = ShardId(index=name, index_uuid=uuid, number=number(number_text, where))
+            what = f"a copy of {shard}"
+            for copy in items(copies, f"{where}.{number_text}"):
+                yield _copy(shard, mapping(copy, what), places, what)
 
 
-def _copy(shard: ShardId, value: Any, nodes: Mapping[str, Node]) -> ShardCopy:
-    where = f"a copy of {shard}"
-    copy = mapping(value, where)
-    primary = copy.get("primary")
+def _copy(shard: ShardId, copy: dict[str, Any], places: Mapping[str, NodeName], where: str) -> ShardCopy:
+    """One copy. Every step counts: a large cluster has a million of them."""
+    primary, known_as, node = copy.get("primary"), copy.get("state"), _place(copy.get("node"), places, where)
     if not isinstance(primary, bool):
         raise Malformed(f"{where} does not say whether it is the primary")
-    try:
-        state = CopyState(copy.get("state"))
-    except ValueError as error:
-        raise Malformed(f"{where} is in state {copy.get('state')!r}") from error
-    node = _place(copy.get("node"), nodes, where)
-    if (node is None) is not (state is CopyState.UNASSIGNED):
+    state = _STATES.get(known_as) if isinstance(known_as, str) else None
+    if state is None:
+        raise Malformed(f"{where} is in state {known_as!r}")
+    if (node is None) is not (state is _UNASSIGNED):
         raise Malformed(f"{where} is {state.value} on {node}")
-    unassigned = mapping(copy.get("unassigned_info", {}), f"{where}: unassigned_info")
+    reason, attempts = None, 0
+    if "unassigned_info" in copy:
+        unassigned = mapping(copy["unassigned_info"], f"{where}: unassigned_info")
+        reason = _first_text(unassigned.get("reason"))
+        attempts = number(unassigned.get("failed_attempts", 0), f"{where}: failed_attempts")
     return ShardCopy(
         shard=shard,
         primary=primary,
         state=state,
         node=node,
-        relocating_to=_place(copy.get("relocating_node"), nodes, where)
-        if state is CopyState.RELOCATING
-        else None,
+        relocating_to=_place(copy.get("relocating_node"), places, where) if state is _RELOCATING else None,
         allocation_id=_first_text(within(copy, "allocation_id", "id")),
-        unassigned_reason=_first_text(unassigned.get("reason")),
-        failed_attempts=number(unassigned.get("failed_attempts", 0), f"{where}: failed_attempts"),
-        from_snapshot=within(copy, "recovery_source", "type") == "SNAPSHOT",
+        unassigned_reason=reason,
+        failed_attempts=attempts,
+        from_snapshot="recovery_source" in copy and within(copy, "recovery_source", "type") == "SNAPSHOT",
     )
 
 
-def _place(node_id: Any, nodes: Mapping[str, Node], where: str) -> NodeName | None:
+def _place(node_id: Any, places: Mapping[str, NodeName], where: str) -> NodeName | None:
     if node_id is None:
         return None
-    if text(node_id, where) not in nodes:
+    found = places.get(text(node_id, where))
+    if found is None:
         raise Malformed(f"{where} is on {node_id}, which is not among the nodes")
-    return nodes[node_id].name
+    return found
 
 
 def parse_index_uuids(body: Any) -> Reading[dict[str, str]]:

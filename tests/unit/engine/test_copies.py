@@ -31,6 +31,8 @@ def test_a_change_gives_what_reading_it_all_again_gives(seed: int) -> None:
         new = {shard: _copies(dice, shard) for shard in dice.sample(SHARDS, dice.randint(0, 4))}
         before, listed = copies, list(copies)
         copies, table = copies.changed(new), table | new
+        if dice.randint(0, 1):
+            continue  # what was not asked of this table is known of the next one all the same
         anew = Copies(copy for each in table.values() for copy in each)
         assert list(before) == listed
         assert (list(copies), copies, len(copies)) == (list(anew), anew, len(anew))
@@ -42,6 +44,7 @@ def test_a_change_gives_what_reading_it_all_again_gives(seed: int) -> None:
         assert sorted(copies.not_started, key=str) == sorted(anew.not_started, key=str)
         assert copies.active == anew.active == sum(copy.started for copy in anew)
         assert dict(copies.moving) == anew.moving
+        assert dict(copies.red) == anew.red
         assert dict(copies.arrived) == anew.arrived
 
 

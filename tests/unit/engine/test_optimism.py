@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
-from orchestrator.model.observation import ClusterView, Level, SettingsView
-from tests.benchmarks.plan_size import Size, observation
+from orchestrator.model.observation import (
+    ClusterView,
+    HostView,
+    Level,
+    Observation,
+    ServiceState,
+    SettingsView,
+)
+from orchestrator.stores.elasticsearch.dialect import NEWEST
+from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
+from tests.benchmarks.large_cluster import Size, state
 
-SEEN = observation(Size(nodes=9, copies=60))
+CLUSTER = parse_cluster(
+    orjson.loads(state(Size(nodes=9, copies=60))), {}, distribution="elasticsearch", dialect=NEWEST
+)
+assert isinstance(CLUSTER, ClusterView)
+RUNNING = HostView(service=ServiceState.RUNNING, detail="running")
+SEEN = Observation(at=0.0, cluster=CLUSTER, hosts={node.name: RUNNING for node in CLUSTER.nodes})
 STEPS = st.lists(st.tuples(st.sampled_from(["stop", "start", "replicas"]), st.integers(0, 8)), max_size=12)
 
 

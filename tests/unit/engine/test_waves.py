@@ -6,18 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.order import in_order, selected, undated, unmatched
 from orchestrator.engine.progress import NodeProgress, Nodes
 from orchestrator.engine.state import RecoveringWave, RunState
 from orchestrator.engine.waves import (
     STRATEGIES,
     Ask,
     Choice,
-    in_order,
     next_wave,
     node_wave,
-    selected,
-    undated,
-    unmatched,
     zone_wave,
 )
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, Role, ShardCopy, ShardId, Zone

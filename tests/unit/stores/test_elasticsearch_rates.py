@@ -142,7 +142,8 @@ def server() -> Iterator[ScriptedServer]:
         running.on("/_nodes/_local/http", reply(node("hot1")))
         running.on("/_nodes/http", reply(node("hot1")))
         running.on("/_cluster/state/master_node,nodes,metadata,routing_table,version", reply(state))
-        running.on("/_cluster/state/version", reply({"state_uuid": "seven"}))
+        same = {"state_uuid": "seven", "master_node": "id-hot1"}
+        running.on("/_cluster/state/version,master_node", reply(same))
         running.on("/_nodes/id-hot1,id-cold1/jvm,http,settings,plugins", reply({"nodes": lives}))
         defaults = {BANDWIDTH: "40mb"}
         running.on("/_cluster/settings", reply({"persistent": {}, "transient": {}, "defaults": defaults}))

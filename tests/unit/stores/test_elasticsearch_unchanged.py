@@ -16,7 +16,7 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import ScriptedServer, node, reply
 
-VERSION = "/_cluster/state/version"
+VERSION = "/_cluster/state/version,master_node"
 STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 WITH_SNAPSHOTS = f"{STATE},customs"
 SETTINGS = "/_cluster/settings"
@@ -70,7 +70,7 @@ def server() -> Iterator[ScriptedServer]:
         running.on(LIVES, reply({"nodes": {"id-es1": life}}))
         for path in (STATE, WITH_SNAPSHOTS):
             running.on(path, reply(_state(7, "seven")))
-        running.on(VERSION, reply({"state_uuid": "seven"}))
+        running.on(VERSION, reply({"state_uuid": "seven", "master_node": "id-es1"}))
         running.on(SETTINGS, reply(_settings("40mb")))
         running.on("/_tasks", reply({"nodes": {}}))
         yield running
@@ -105,7 +105,7 @@ def test_another_state_is_read_whole_with_its_settings(
     server: ScriptedServer, port: ElasticsearchCluster
 ) -> None:
     port.observe(BOTH)
-    server.on(VERSION, reply({"state_uuid": "eight"}))
+    server.on(VERSION, reply({"state_uuid": "eight", "master_node": "id-es1"}))
     server.on(STATE, reply(_state(8, "eight")))
     server.on(SETTINGS, reply(_settings("80mb")))
     for _ in range(2):
@@ -114,7 +114,16 @@ def test_another_state_is_read_whole_with_its_settings(
 
 
 @pytest.mark.parametrize(
-    "answer", [reply({}), reply({"state_uuid": None}), reply([]), reply({"error": "x"}, status=403)]
+    "answer",
+    [
+        reply({}),
+        reply({"state_uuid": None}),
+        reply({"state_uuid": "seven"}),
+        reply({"state_uuid": "seven", "master_node": None}),
+        reply({"state_uuid": "seven", "master_node": "id-es2"}),
+        reply([]),
+        reply({"error": "x"}, status=403),
+    ],
 )
 def test_an_id_that_is_not_told_is_no_proof(
     server: ScriptedServer, port: ElasticsearchCluster, answer: Any

@@ -7,7 +7,7 @@ unknown is never healthy.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -20,10 +20,11 @@ from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.model.allocation import DISABLING, disables
-from orchestrator.model.cluster import Health, Node
+from orchestrator.model.cluster import Health, Index, Node
 from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
+from orchestrator.model.remembered import for_the_same_objects
 
 OLDEST_TASK_SECONDS: Final = 30.0
 """Elasticsearch's own limit for a master operation: a task this old shows a master that lags."""
@@ -46,13 +47,21 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
 
 def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
     """An index's own `allocation.enable` overrides the cluster's: restoring that does not help the index."""
+    stubborn = _with_enable(view.indices)
+    if not stubborn:
+        return
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
-    for index in (view.metadata[uuid] for uuid in sorted(here) if uuid in view.metadata):
+    for index in (stubborn[uuid] for uuid in sorted(here & stubborn.keys())):
         own = index.allocation_enable and index.allocation_enable.lower()
         returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
         if not returns:
             why = f"its index.routing.allocation.enable is {own}: its copies would not come back"
             yield f"index {index.name}", why
+
+
+@for_the_same_objects
+def _with_enable(indices: tuple[Index, ...]) -> Mapping[str, Index]:
+    return {index.uuid: index for index in indices if index.allocation_enable is not None}
 
 
 _WHOSE: Final = (
@@ -138,7 +147,7 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     In an upgrade the nodes of the wave come back with the target. A run whose hooks do the upgrade continues,
     once one of its own nodes has a newer version.
     """
-    if len({node.version for node in view.nodes}) <= 1:
+    if not _mixed(view.nodes):
         return
     versions = {node.name: version_key(node.version) for node in view.nodes}
     if question.policy.upgrade is not None:
@@ -166,6 +175,11 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
                 f"node {name}",
                 f"older than the nodes that have or get the primaries of {some(stranded)}",
             )
+
+
+@for_the_same_objects
+def _mixed(nodes: tuple[Node, ...]) -> bool:
+    return len({node.version for node in nodes}) > 1
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:

@@ -67,8 +67,9 @@ def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken
     displaced = Counter(copy.shard for copy in _displaced(state, view))
     shards = {*displaced, *(copy.shard for copy in view.on(wave.nodes) if copy.started)}
     by_index: dict[str, list[tuple[int, int]]] = {}
+    table = view.routing.table
     for shard in sorted(shards):
-        started = sum(copy.started for copy in view.shards[shard]) + displaced[shard]
+        started = sum([copy.started for copy in table[shard]]) + displaced[shard]
         by_index.setdefault(shard.index_uuid, []).append((shard.number, started))
     metadata = view.metadata
     return tuple(
@@ -107,15 +108,17 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     In an upgrade, a copy that had no place when its wave was back is waited for with every later wave, once
     a node can hold it: the run took it down.
     """
+    if not view.routing.away:
+        return ()
     missing: list[ShardCopy] = []
-    metadata = view.metadata
+    metadata, table = view.metadata, view.routing.table
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
     for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
-        copies = view.shards.get(ShardId(index=index.name, index_uuid=uuid, number=number), ())
+        copies = table.get(ShardId(index.name, uuid, number), ())
         away = [copy for copy in copies if not copy.started]
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
         if lacking <= 0:
@@ -260,11 +263,8 @@ def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
     }
-    for shard in dict.fromkeys(copy.shard for copy in view.not_started):
-        copies = view.shards[shard]
+    for shard, copies in view.routing.red.items():
         if shard.index in accepted or (shard.index_uuid, shard.number) in before:
-            continue
-        if any(copy.started for copy in copies):
             continue
         if any(copy.primary and copy.unassigned_reason in FRESH for copy in copies):
             continue
@@ -296,9 +296,8 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
     found: list[ShardId] = []
     excused: list[ShardId] = []
     accepted = state.begun.policy.accept_red
-    for shard in dict.fromkeys(copy.shard for copy in view.not_started):
-        copies = view.shards[shard]
-        if any(copy.started for copy in copies) or shard.index in accepted:
+    for shard, copies in view.routing.red.items():
+        if shard.index in accepted:
             continue
         was = state.taken.get((shard.index_uuid, shard.number))
         left = any(copy.unassigned_reason in _LEFT for copy in copies)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -15,6 +15,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, co
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Index, Node, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -27,7 +28,7 @@ SMALLEST_QUORUM: Final = 3
 
 def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
-    for _, finding in _short_of_copies(question, view):
+    for _, finding in _short_of_copies(question.wave.nodes, question.policy, view):
         yield finding
     yield from _pinned(question, view)
 
@@ -38,7 +39,7 @@ def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterato
     An index without replicas is not among them: `zero_replica_indices` decides on it.
     """
     metadata = view.metadata
-    for shard, finding in _short_of_copies(question, view):
+    for shard, finding in _short_of_copies(question.wave.nodes, question.policy, view):
         index = metadata.get(shard.index_uuid)
         if index is None or index.replicas == 0:
             continue
@@ -46,19 +47,26 @@ def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterato
             yield finding
 
 
-def _short_of_copies(question: Question, view: ClusterView) -> Iterator[tuple[ShardId, Finding]]:
+@for_the_same_objects
+def _short_of_copies(
+    nodes: tuple[NodeName, ...], policy: Policy, view: ClusterView
+) -> tuple[tuple[ShardId, Finding], ...]:
     """Shards with a started copy on the wave and fewer than `min_started_copies` safe ones elsewhere."""
-    wave, least = set(question.wave.nodes), question.policy.min_started_copies
-    metadata = view.metadata
-    for shard in dict.fromkeys(copy.shard for copy in view.on(question.wave.nodes) if copy.started):
-        copies, index = view.shards[shard], metadata.get(shard.index_uuid)
-        if exempt_from_copies_rule(index) or shard.index in question.policy.accept_red:
+    wave, found = set(nodes), list[tuple[ShardId, Finding]]()
+    metadata, table = view.metadata, view.routing.table
+    for shard in dict.fromkeys([copy.shard for copy in view.on(nodes) if copy.started]):
+        index = metadata.get(shard.index_uuid)
+        if exempt_from_copies_rule(index) or shard.index in policy.accept_red:
             continue
-        safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
-        if len(safe) < least:
+        safe = [copy.node for copy in table[shard] if copy.node not in wave and counts_as_safe(index, copy)]
+        if len(safe) < policy.min_started_copies:
             where = f" on {', '.join(str(node) for node in safe)}" if safe else ""
-            said = f"{shard}: {len(safe)} started in-sync copies elsewhere{where}, {least} wanted"
-            yield shard, (f"index {shard.index}", said)
+            said = (
+                f"{shard}: {len(safe)} started in-sync copies elsewhere{where}, "
+                f"{policy.min_started_copies} wanted"
+            )
+            found.append((shard, (f"index {shard.index}", said)))
+    return tuple(found)
 
 
 def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -88,15 +96,15 @@ def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator
 
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every index with a copy on the wave has a replica, or the operator accepts it by name."""
-    metadata = view.metadata
+    bare = _without_replicas(view.indices)
+    if not bare:
+        return
     here: dict[str, set[NodeName]] = {}
     for copy in view.on(question.wave.nodes):
-        if copy.node is not None:
+        if copy.node is not None and copy.shard.index_uuid in bare:
             here.setdefault(copy.shard.index_uuid, set()).add(copy.node)
     for uuid, nodes in sorted(here.items()):
-        index = metadata.get(uuid)
-        if index is None or index.replicas > 0 or index.searchable_snapshot:
-            continue
+        index = bare[uuid]
         if (
             not accepts_without_replicas(question.policy, index)
             and index.name not in question.policy.accept_red
@@ -104,6 +112,11 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
             where, accept = ", ".join(sorted(nodes)), f"{{accept: [{index.name}]}}"
             remedy = f"`zero_replica_indices: {accept}` or `add_replica` in the playbook"
             yield f"index {index.name}", f"is on {where} and has no replicas: add one, or set {remedy}"
+
+
+@for_the_same_objects
+def _without_replicas(indices: tuple[Index, ...]) -> Mapping[str, Index]:
+    return {one.uuid: one for one in indices if one.replicas <= 0 and not one.searchable_snapshot}
 
 
 def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -154,7 +167,7 @@ def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator
     """Every tier and role of the wave's nodes has another member outside the wave."""
     wave = [node for name in question.wave.nodes if (node := view.node(name))]
     inside = {role for node in wave for role in served(node.roles)}
-    everywhere, in_wave = _members_by_role(view.nodes), _count_by_role(wave)
+    everywhere, in_wave = _members_by_role(view.nodes), _by_role(Counter(node.roles for node in wave))
     for role in sorted(inside - ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
@@ -173,36 +186,35 @@ def tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     return here | DATA_ROLES if Role.DATA in here else here
 
 
-def _count_by_role(nodes: Iterable[Node]) -> Counter[Role]:
-    """How many nodes have each role, tiers too. Most have the same roles, so those are counted first."""
+def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
+    """How many nodes have each role, tiers too."""
     found = Counter[Role]()
-    for roles, count in Counter(node.roles for node in nodes).items():
+    for roles, count in kinds.items():
         for role in tiers_too(roles):
             found[role] += count
     return found
 
 
-@for_the_same_objects
 def _members_by_role(nodes: tuple[Node, ...]) -> Counter[Role]:
-    return _count_by_role(nodes)
+    return _by_role(_kinds_of_nodes(nodes))
+
+
+@for_the_same_objects
+def _kinds_of_nodes(nodes: tuple[Node, ...]) -> Counter[frozenset[Role]]:
+    """Which roles nodes have together, and how many of them."""
+    return Counter([node.roles for node in nodes])
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """At least the share `min_capacity` of each tier's data nodes stays up."""
     least, members = question.policy.min_capacity, _members_by_role(view.nodes)
-    in_wave = _count_by_role(node for name in question.wave.nodes if (node := view.node(name)))
+    in_wave = _by_role(Counter(node.roles for name in question.wave.nodes if (node := view.node(name))))
     tiers = DATA_ROLES & set().union(*_kinds_of_nodes(view.nodes))
     for tier in sorted(tiers, key=lambda role: role.value):
         left = members[tier] - in_wave[tier]
         if left < least * members[tier]:
             said = f"{left} of {members[tier]} nodes would stay up, {least:.0%} wanted"
             yield f"tier {tier.value}", said
-
-
-@for_the_same_objects
-def _kinds_of_nodes(nodes: tuple[Node, ...]) -> frozenset[frozenset[Role]]:
-    """Which roles nodes have together."""
-    return frozenset(node.roles for node in nodes)
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:
