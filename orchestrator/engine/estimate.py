@@ -1,21 +1,38 @@
-"""Predicted duration of a wave: from this cluster's past runs, else from published times."""
+"""Predicted durations: from this cluster's past runs, else from what its nodes store and published times.
+
+A wave takes what its slowest node takes from its stop to its recovery, and what the run does beside that:
+it reads, withholds allocation, restores settings. A run takes its waves, and its end after the last one.
+What the last predictions were off by corrects the next one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, NodeRecovered, Record, RestoreBegun, RunResumed
-from orchestrator.model.plan import Prediction, Usual
+from orchestrator.model.event import (
+    ActionSent,
+    Event,
+    NodeRecovered,
+    PhaseEntered,
+    Record,
+    RestoreBegun,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    WaveFinished,
+)
+from orchestrator.model.overlap import WaveGaveWay
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
+from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import Instant, Seconds
-
-NodeTimes = Mapping[NodeName, Sequence[Seconds]]
-"""Seconds from stop to recovered in past runs, by node, oldest first."""
 
 PUBLISHED: Final = Usual(
     node=Prediction(low=20.0, likely=90.0, high=600.0),
@@ -25,6 +42,69 @@ PUBLISHED: Final = Usual(
 
 _RECENT: Final = 5
 """Older runs are ignored: data and machines have changed since."""
+_LOW, _HIGH = 0.8, 2.0
+"""The fastest and the slowest that was seen are no bounds: the next time may be beyond them by so much."""
+_MOST_GROWN: Final = 4.0
+"""No recovery is expected to take so many times as long, or as short, since data grew or shrank."""
+_MOST_OFF: Final = 2.0
+"""One run that waited for hours must not spoil the next prediction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """One turn of a node that one process saw from its stop to its recovery.
+
+    Attributes:
+        seconds: all of it.
+        recovery: from its return to its recovery.
+        bytes: what its copies held; None if it was not read.
+    """
+
+    seconds: Seconds
+    recovery: Seconds = 0.0
+    bytes: int | None = None
+
+    def with_bytes(self, stored: int | None) -> Seconds:
+        """Its duration if the node stored so much: the recovery changes with it."""
+        if not stored or not self.bytes:
+            return self.seconds
+        grown = min(max(stored / self.bytes, 1 / _MOST_GROWN), _MOST_GROWN)
+        return self.seconds + self.recovery * (grown - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTimes:
+    """What past runs of a cluster took, the oldest first.
+
+    Attributes:
+        turns: by node.
+        opening: of each run, from its beginning to the end of its first wave, beside the slowest node.
+        between: of each later wave, from the end of the one before to its own end, beside its slowest node.
+        ending: of each run that was done, from the end of its last wave.
+        off: how many times as long as predicted those runs took whose prediction rested on earlier ones.
+    """
+
+    turns: Mapping[NodeName, tuple[PastTurn, ...]] = field(default_factory=dict)
+    opening: tuple[Seconds, ...] = ()
+    between: tuple[Seconds, ...] = ()
+    ending: tuple[Seconds, ...] = ()
+    off: tuple[float, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether any turn is known."""
+        return any(self.turns.values())
+
+    def then(self, later: PastTimes) -> PastTimes:
+        """These times and those of a later run."""
+        names = dict.fromkeys((*self.turns, *later.turns))
+        return PastTimes(
+            turns={name: (*self.turns.get(name, ()), *later.turns.get(name, ())) for name in names},
+            opening=(*self.opening, *later.opening),
+            between=(*self.between, *later.between),
+            ending=(*self.ending, *later.ending),
+            off=(*self.off, *later.off),
+        )
 
 
 def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]:
@@ -34,6 +114,11 @@ def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]
         for before, record in pairwise(records)
         if isinstance(record.event, RunResumed | RestoreBegun)
     )
+
+
+def seconds_of(records: Sequence[Record]) -> Seconds:
+    """The duration of all attempts at a run, without the time between them."""
+    return records[-1].at - records[0].at - sum(end - start for start, end in idle_times(records))
 
 
 def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
@@ -60,51 +145,174 @@ def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
     return times
 
 
-def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """One node, from its own last restarts, else from those of its peers, else from the usual time."""
-    own = list(times.get(name, ()))[-_RECENT:]
-    past = own or [seconds for others in times.values() for seconds in list(others)[-_RECENT:]]
-    if not past:
-        return usual.node
-    return Prediction(low=min(past), likely=median(past), high=2.0 * max(past))
-
-
-def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """Nodes of a wave restart at once, so the slowest decides."""
-    nodes = [predict_node(name, times, usual) for name in wave.nodes]
-    return Prediction(
-        low=max(node.low for node in nodes),
-        likely=max(node.likely for node in nodes),
-        high=max(node.high for node in nodes),
+def times_of(records: Sequence[Record]) -> PastTimes:
+    """What one run took, by its journal. Waves that overlap, or were cut in two, tell only their turns."""
+    whole = whole_turns(record.event for record in records)
+    turns: dict[NodeName, tuple[PastTurn, ...]] = {}
+    opening, between, ending = list[Seconds](), list[Seconds](), list[Seconds]()
+    back, slowest = dict[NodeName, Instant](), 0.0
+    since: Instant | None = None
+    waves = 0
+    for record in records:
+        match record.event:
+            case RunStarted():
+                since = record.at
+            case RunResumed() | RestoreBegun() | WaveGaveWay():
+                since = None
+            case PhaseEntered(node=str(node), to=NodePhase.REJOINED.value):
+                back[node] = record.at
+            case NodeRecovered(node=node, seconds=seconds, bytes_reused=reused, bytes_copied=copied):
+                slowest = max(slowest, seconds)
+                if whole.get(node) == seconds:
+                    held = None if reused is None or copied is None else reused + copied
+                    recovery = min(seconds, record.at - back.get(node, record.at))
+                    turns[node] = (PastTurn(seconds=seconds, recovery=recovery, bytes=held),)
+            case WaveFinished():
+                if since is not None:
+                    beside = max(0.0, record.at - since - slowest)
+                    (between if waves else opening).append(beside)
+                since, slowest, waves = record.at, 0.0, waves + 1
+            case RunFinished(outcome=Outcome.DONE):
+                if since is not None and waves:
+                    ending.append(record.at - since)
+            case _:
+                pass
+    return PastTimes(
+        turns=turns,
+        opening=tuple(opening),
+        between=tuple(between),
+        ending=tuple(ending),
+        off=_off(records),
     )
 
 
-def rests_on(times: NodeTimes, usual: Usual) -> str:
+def _off(records: Sequence[Record]) -> tuple[float, ...]:
+    """Actual over predicted seconds of a run that was done, if its prediction rested on earlier runs."""
+    begun, last = records[0].event if records else None, records[-1].event if records else None
+    if not isinstance(begun, RunStarted) or not isinstance(last, RunFinished) or begun.indices:
+        return ()
+    forecast = begun.forecast
+    if last.outcome is not Outcome.DONE or forecast is None or not forecast.measured:
+        return ()
+    return (seconds_of(records) / forecast.in_all.likely,) if forecast.in_all.likely else ()
+
+
+def predict_node(
+    name: NodeName, times: PastTimes, usual: Usual = PUBLISHED, *, stored: int | None = None
+) -> Prediction:
+    """One node, from its own last restarts, else from those of its peers, else from the usual time.
+
+    Args:
+        name: the node.
+        times: past runs.
+        usual: without any.
+        stored: bytes that the node stores now, if known.
+    """
+    own = times.turns.get(name, ())[-_RECENT:]
+    past = own or [turn for others in times.turns.values() for turn in others[-_RECENT:]]
+    if not past:
+        return usual.nodes.get(name, usual.node)
+    return _spread([turn.with_bytes(stored) for turn in past])
+
+
+def predict_wave(
+    wave: Wave,
+    times: PastTimes,
+    usual: Usual = PUBLISHED,
+    *,
+    stored: Mapping[NodeName, int] | None = None,
+    first: bool = False,
+) -> Prediction:
+    """Nodes of a wave restart at once, so the slowest decides; with what the run does beside it."""
+    nodes = [predict_node(name, times, usual, stored=(stored or {}).get(name)) for name in wave.nodes]
+    beside = _spread(
+        ((times.opening if first else times.between) or times.opening or times.between)[-_RECENT:]
+    )
+    return corrected(
+        Prediction(
+            low=max(node.low for node in nodes) + beside.low,
+            likely=max(node.likely for node in nodes) + beside.likely,
+            high=max(node.high for node in nodes) + beside.high,
+        ),
+        times,
+    )
+
+
+def _spread(past: Sequence[Seconds]) -> Prediction:
+    if not past:
+        return Prediction(low=0.0, likely=0.0, high=0.0)
+    return Prediction(low=_LOW * min(past), likely=median(past), high=_HIGH * max(past))
+
+
+def corrected(prediction: Prediction, times: PastTimes) -> Prediction:
+    """The prediction by what the last ones were off, within its range."""
+    recent = times.off[-_RECENT:]
+    factor = min(max(median(recent), 1 / _MOST_OFF), _MOST_OFF) if recent else 1.0
+    likely = prediction.likely * factor
+    return Prediction(low=min(prediction.low, likely), likely=likely, high=max(prediction.high, likely))
+
+
+def rests_on(times: PastTimes, usual: Usual) -> str:
     """The basis of predictions from these times, for people."""
-    past = sum(len(list(each)[-_RECENT:]) for each in times.values())
+    past = sum(len(each[-_RECENT:]) for each in times.turns.values())
     instead = f"; {usual.instead}" if usual.instead else ""
     if not past:
         return f"no restart of this cluster is on record; {usual.rests_on}{instead}"
-    nodes = sum(bool(each) for each in times.values())
+    nodes = sum(bool(each) for each in times.turns.values())
     restarts = "1 restart" if past == 1 else f"{past} restarts"
     return f"{restarts} of {nodes} of its nodes in earlier runs{instead}"
 
 
-def total(predictions: Sequence[Prediction]) -> Prediction:
-    """Waves go one after the other."""
+def total(predictions: Sequence[Prediction], times: PastTimes | None = None) -> Prediction:
+    """Waves go one after the other, and then comes the end of the run."""
+    ending = corrected(_spread(times.ending[-_RECENT:]), times) if times and predictions else _spread(())
+    every = (*predictions, ending)
     return Prediction(
-        low=sum(p.low for p in predictions),
-        likely=sum(p.likely for p in predictions),
-        high=sum(p.high for p in predictions),
+        low=sum(p.low for p in every), likely=sum(p.likely for p in every), high=sum(p.high for p in every)
     )
 
 
-def total_overlapped(predictions: Sequence[Prediction]) -> Prediction:
+def total_overlapped(predictions: Sequence[Prediction], times: PastTimes | None = None) -> Prediction:
     """The duration of waves that may each begin while earlier waves recover.
 
     Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
-    longest wave. The time that a node needs to stop and start is not known apart from its recovery.
+    longest wave.
     """
-    apart = total(predictions)
+    apart = total(predictions, times)
     longest = max((p.low for p in predictions), default=0.0)
     return Prediction(low=longest, likely=apart.likely, high=apart.high)
+
+
+def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds | None:
+    """Seconds to the end of the last wave, by the forecast and the pace so far; None without a forecast.
+
+    The pace is what the finished waves took over what was predicted of their nodes. The time that the wave
+    in hand has had is taken off; a wave that takes longer than predicted leaves the time of the later ones.
+
+    Args:
+        state: of the run.
+        events: of all its attempts so far.
+        now: the current time.
+    """
+    begun = state.begun
+    if begun.forecast is None or not begun.forecast.waves:
+        return None
+    share = {
+        name: predicted.likely / len(names)
+        for names, predicted in zip(begun.planned, begun.forecast.waves, strict=True)
+        for name in names
+    }
+    done = {event.node for event in events if isinstance(event, NodeRecovered)}
+    took = sum(event.seconds for event in events if isinstance(event, WaveFinished))
+    expected = sum(share.get(name, 0.0) for name in done)
+    overlaps = any(isinstance(event, WaveGaveWay) for event in events)
+    pace = took / expected if took and expected and not overlaps else 1.0
+    in_hand = {node.name for node in state.wave_nodes if node.phase is not NodePhase.RECOVERED}
+    later = sum(
+        seconds
+        for name, seconds in share.items()
+        if name not in in_hand and name in state.nodes and state.nodes[name].phase is NodePhase.PENDING
+    )
+    wave = sum(share.get(name, 0.0) for name in in_hand)
+    spent = now - state.wave_since if in_hand else 0.0
+    return pace * later + max(0.0, pace * wave - spent)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from orchestrator.engine.estimate import NodeTimes, predict_wave, rests_on, total, total_overlapped
+from orchestrator.engine.estimate import PastTimes, predict_wave, rests_on, total, total_overlapped
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
@@ -65,7 +66,7 @@ class _Draft:
 
 
 def make_plan(
-    started: RunStarted, seen: Observation, *, decide: Decide, describe: Describe, times: NodeTimes
+    started: RunStarted, seen: Observation, *, decide: Decide, describe: Describe, times: PastTimes
 ) -> Plan:
     """Play the run through from this observation.
 
@@ -77,7 +78,7 @@ def make_plan(
         seen: a whole observation of the real world.
         decide: what the run would decide.
         describe: the exact call of an action, from the ports.
-        times: past restarts, for the prediction.
+        times: past runs, for the prediction.
     """
     draft, state, now = _Draft(), RunState(run="plan"), seen.at
     world, sequence = OptimisticWorld(seen=seen), 0
@@ -118,7 +119,7 @@ def make_plan(
 
 def empty_plan(started: RunStarted, seen: Observation) -> Plan:
     """The plan of a run without due nodes: no wave, and nothing that could hold it."""
-    return _finished(started, seen, _Draft(), {})
+    return _finished(started, seen, _Draft(), PastTimes())
 
 
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
@@ -186,18 +187,19 @@ def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, 
     return fewest_waves(policy, view, units, kind_of(policy.kind).bounds(policy, view))
 
 
-def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:
+def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: PastTimes) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
-    usual = kind_of(started.policy.kind).usual(view, started.policy, seen.settings)
+    usual = kind_of(started.policy.kind).usual(seen, started.policy)
+    stored = stored_by_node(seen)
     waves = tuple(
         PlannedWave(
             number=wave.number,
             zone=wave.zone,
             nodes=wave.nodes,
             why=wave.why,
-            predicted=predict_wave(wave, times, usual),
+            predicted=predict_wave(wave, times, usual, stored=stored, first=number == 0),
         )
-        for wave in draft.waves
+        for number, wave in enumerate(draft.waves)
     )
     fewest, why = _fewest(started, view)
     together = total_overlapped if started.policy.overlap_recovery else total
@@ -214,8 +216,9 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         holds=tuple(draft.holds),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
-        predicted=together([wave.predicted for wave in waves]),
+        predicted=together([wave.predicted for wave in waves], times),
         predicted_from=rests_on(times, usual) if waves else "",
+        measured=times.measured,
         target_version=started.policy.upgrade.target if started.policy.upgrade else None,
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),
         other_versions=_other_versions(started, view),

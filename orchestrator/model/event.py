@@ -35,6 +35,7 @@ from orchestrator.model.observation import Level, MissingCopy, SettingValue
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.prediction import Forecast
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningEvent
 from orchestrator.model.turn import HooksOf, Work
@@ -52,11 +53,9 @@ class RunStarted:
         distribution: `elasticsearch` or `opensearch`, as the server reports it.
         nodes: the selected nodes, in order.
         repairs: the run whose pending changes this run restores, without restarts; None for a restart.
-        addresses: addresses of the nodes' hosts. A node that is down does not report its address.
+        addresses: of the nodes' hosts; `data_paths`: by node. A node that is down does not report them.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
-        data_paths: by node, from the cluster or its file. A node that is down does not report them.
-        planned: the waves of the plan that was shown or saved. A wave never exceeds its planned wave.
-            Empty when there was no plan.
+        planned: the waves of the plan, which none exceeds; `forecast`: how long it said that they take.
         indices: indices to merge first, in order; empty for a restart alone.
         out_of_service: nodes that the repaired run took out of service; `after_recovery` hooks are pending.
         hooks_of: the run that took these nodes out of service, and its playbook.
@@ -80,6 +79,7 @@ class RunStarted:
     out_of_service: tuple[NodeName, ...] = ()
     hooks_of: HooksOf | None = None
     restarted: tuple[NodeName, ...] = ()
+    forecast: Forecast | None = None
     event: Literal["run_started"] = "run_started"
 
 

@@ -195,12 +195,10 @@ class HealthView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """A shard copy that is being recovered.
+    """A shard copy that is being recovered, from its own disk where it has no source.
 
     Attributes:
-        source: None when it recovers from its own disk.
-        bytes_total: total size, including `bytes_reused`: already on disk.
-        bytes_copied: copied over the network so far.
+        bytes_total: with `bytes_reused`, which were on disk; `bytes_copied`: over the network so far.
     """
 
     shard: ShardId
@@ -252,13 +250,14 @@ class Disk:
         over_low: past the low watermark: no copy is allocated there any more.
         over_high: past the high watermark: copies are moved away.
         room_bytes: bytes that can be written before the fullest path passes its high watermark (free bytes,
-            where there is no watermark); 0 past it. None when it was not read.
+            where there is no watermark); 0 past it. `stored_bytes`: of the copies there. None: not read.
     """
 
     used_share: float
     over_low: bool
     over_high: bool
     room_bytes: int | None = None
+    stored_bytes: int | None = None
 
 
 class ServiceState(Enum):
@@ -338,7 +337,7 @@ class Look(Enum):
 
     HOST_RIGHTS checks the account's rights on each selected host, BULK the indices that a run merges, PACE
     what limits handoff on Riak, UPGRADE the fitness for an upgrade; MODES adds the upgrade mode to SETTINGS,
-    FINISHED to RECOVERIES those that have ended on nodes that this run restarted.
+    FINISHED to RECOVERIES the ended ones of nodes that this run restarted, STORED to DISKS what they hold.
     """
 
     __hash__ = object.__hash__  # used in many sets and dicts; Enum's own hash is a slow Python call
@@ -357,9 +356,10 @@ class Look(Enum):
     UPGRADE = auto()
     MODES = auto()
     FINISHED = auto()
+    STORED = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES, Look.FINISHED}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE, Look.UPGRADE, Look.MODES, Look.FINISHED, Look.STORED}
 """What a run reads before a stop. The indices that it merges are read separately."""
 
 
@@ -369,7 +369,7 @@ class Observation:
 
     Attributes:
         at: when the reading *began*: later changes may be missing; `before`: the previous one, if any.
-        hosts: by node; a host that was not requested is missing.
+        hosts: by node, without those that were not requested.
         tuning: by node, each host compared with the profile; `gates`: by name; `bulk`: the indices to merge.
         upgrade: the fitness of the cluster; `readiness`: that of each node's host.
     """

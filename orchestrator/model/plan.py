@@ -14,30 +14,7 @@ from orchestrator.model.event import Hold
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.policy import Kind, Strategy
-from orchestrator.model.reading import Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """A predicted duration, as a range: recovery depends on what is written meanwhile."""
-
-    low: Seconds
-    likely: Seconds
-    high: Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usual:
-    """The time of a node in a kind of cluster, used while no run of this cluster has measured it.
-
-    Attributes:
-        rests_on: source of the figures, for people.
-        instead: what the policy would do to save time, and why this cluster cannot; empty otherwise.
-    """
-
-    node: Prediction
-    rests_on: str
-    instead: str = ""
+from orchestrator.model.prediction import Forecast, Prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +72,7 @@ class Plan:
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
-        predicted_from: source of the predicted times, for people.
+        predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
     """
 
     cluster: str
@@ -117,6 +94,13 @@ class Plan:
     merges: tuple[MergeTarget, ...] = ()
     leftovers: tuple[LoaderLeftover, ...] = ()
     predicted_from: str = ""
+    measured: bool = False
     target_version: str | None = None
     owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     other_versions: Mapping[NodeName, str] = field(default_factory=dict)
+
+    @property
+    def forecast(self) -> Forecast:
+        """What it predicts, for the run's journal."""
+        waves = tuple(wave.predicted for wave in self.waves)
+        return Forecast(in_all=self.predicted, waves=waves, measured=self.measured)

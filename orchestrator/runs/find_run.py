@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine.estimate import whole_turns
+from orchestrator.engine.estimate import PastTimes, times_of
 from orchestrator.errors import UsageError
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import FINISHED, RunEntry, StateMissing, StateStore
@@ -186,12 +185,11 @@ def _when(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:
-    """Seconds from stop to recovered in past runs, by node, oldest first."""
-    times: dict[NodeName, tuple[Seconds, ...]] = {}
+def past_times(store: StateStore, cluster: str) -> PastTimes:
+    """What past runs of a cluster took."""
+    times = PastTimes()
     for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-        for node, seconds in whole_turns(record.event for record in store.replay(entry.run)).items():
-            times[node] = (*times.get(node, ()), seconds)
+        times = times.then(times_of(store.replay(entry.run)))
     return times
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
+from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.order import undated
@@ -16,13 +17,12 @@ from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, PlanMismatch, UsageError
 from orchestrator.merging import decide
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
-from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
@@ -36,8 +36,8 @@ from orchestrator.runtime.store import StateMissing
 from orchestrator.view.progress import half_done
 from orchestrator.view.upgrade_words import work_of
 
-_PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
-"""A plan does not use recoveries."""
+_PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
+"""A plan does not use recoveries; what nodes hold tells how long they take."""
 _REPORT_SECONDS: Final = 30.0
 """The run waits this long for a node that has just joined, or hangs briefly, to report its process."""
 
@@ -153,13 +153,13 @@ class Preparation:
             f"continues with the others; this run starts again with {all_again}"
         )
 
-    def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
+    def _times(self) -> PastTimes:
         """Times of past runs; a plan is made before the first run too."""
         try:
             with self.connection.state(Access.READ) as store:
                 return past_times(store, self.view.name)
         except StateMissing:
-            return {}
+            return PastTimes()
 
     def restore_others(self) -> RunState | None:
         """Restore what a dead run left, for a run without due nodes. None when nothing was left.
@@ -187,7 +187,7 @@ class Preparation:
         """
         with self.connection.state(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
-            started = replace(self.started, planned=planned)
+            started = replace(self.started, planned=planned, forecast=plan.forecast if plan else None)
             return run_from_start(self.connection, store, started, again=lambda: self._again(started))
 
     def _again(self, before: RunStarted) -> RunStarted:
@@ -199,7 +199,7 @@ class Preparation:
         view, settings = _first_reading(self.connection)
         restarts = self.loaded is None or self.loaded.restarts
         fresh, _ = _started(self.connection, view, settings, before.policy, restarts=restarts)
-        now = replace(fresh, planned=before.planned)
+        now = replace(fresh, planned=before.planned, forecast=before.forecast)
         other = sorted(set(now.nodes) ^ set(before.nodes))
         if before.planned and other:
             raise _mismatch(view.name, f"the restored settings bring {', '.join(other)} into the selection")

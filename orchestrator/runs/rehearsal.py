@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 
+from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
@@ -97,7 +98,11 @@ class Rehearsal:
     def plan(self) -> Plan:
         """The plan for the simulated cluster: a comparison with the real plan shows what it lacks."""
         return make_plan(
-            self._started, glance(self._world, self._started), decide=decide, describe=action_name, times={}
+            self._started,
+            glance(self._world, self._started),
+            decide=decide,
+            describe=action_name,
+            times=PastTimes(),
         )
 
     def news(self) -> Sequence[tuple[Instant, str]]:

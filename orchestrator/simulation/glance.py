@@ -16,7 +16,7 @@ from orchestrator.simulation.world import World
 def glance(world: World, started: RunStarted) -> Observation:
     """The observation from which that run would be planned."""
     now, profile, upgrade = world.agenda.now, started.policy.tune, started.policy.upgrade
-    look = EVERYTHING - {Look.RECOVERIES} | ({Look.UPGRADE} if upgrade else set())
+    look = EVERYTHING - {Look.RECOVERIES} | {Look.STORED} | ({Look.UPGRADE} if upgrade else set())
     silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
     return replace(
         views.readings(world, look | planned_too(started.policy)).seen(now),

@@ -52,7 +52,7 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
         recoveries=recoveries(world, done=False) if Look.RECOVERIES in look else NOT_READ,
         finished=recoveries(world, done=True) if Look.FINISHED in look else NOT_READ,
         activity=_activity(world) if Look.ACTIVITY in look else NOT_READ,
-        disks=_disks(world) if Look.DISKS in look else NOT_READ,
+        disks=_disks(world, stored=Look.STORED in look) if Look.DISKS in look else NOT_READ,
         upgrade=world.fitness if Look.UPGRADE in look else NOT_READ,
     )
 
@@ -76,10 +76,12 @@ def _activity(world: World) -> Activity:
     )
 
 
-def _disks(world: World) -> dict[NodeName, Disk]:
-    told = world.nodes.keys() - _silent(world)
+def _disks(world: World, *, stored: bool) -> dict[NodeName, Disk]:
+    told, held = world.nodes.keys() - _silent(world), Counter[NodeName]()
+    for _, shard in shards_of(world) if stored else ():
+        held.update({copy.node: shard.size for copy in shard.copies if copy.node is not None})
     return {
-        name: _disk(merges.used(world, name), merges.room(world, name))
+        name: _disk(merges.used(world, name), merges.room(world, name), held[name] if stored else None)
         for name in world.nodes
         if name in told
     }
@@ -92,9 +94,13 @@ def _silent(world: World) -> set[NodeName]:
     }
 
 
-def _disk(used: float, room: int) -> Disk:
+def _disk(used: float, room: int, stored: int | None) -> Disk:
     return Disk(
-        used_share=used, over_low=used > _LOW_WATERMARK, over_high=used > HIGH_WATERMARK, room_bytes=room
+        used_share=used,
+        over_low=used > _LOW_WATERMARK,
+        over_high=used > HIGH_WATERMARK,
+        room_bytes=room,
+        stored_bytes=stored,
     )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.engine.estimate import idle_times, whole_turns
+from orchestrator.engine.estimate import seconds_of, whole_turns
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
 from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
+from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.phrases import prediction_object
 from orchestrator.view.text import counted, duration, one_line, stamp, stamp_seconds, table, visible
 
 _COLUMNS = 6
@@ -33,6 +35,7 @@ class PastRun:
         node_seconds: from each node's stop to its recovery, if one process saw both.
         merged: number of merged indices.
         to_merge: number of indices to merge; None for a restart only.
+        predicted: for the whole run when it began; None without a plan, or with merges.
     """
 
     run: str
@@ -49,6 +52,7 @@ class PastRun:
     reason: str
     merged: int = 0
     to_merge: int | None = None
+    predicted: Prediction | None = None
 
     @property
     def a_node(self) -> Seconds | None:
@@ -68,13 +72,15 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         return None
     last = records[-1].event
     ended = last if isinstance(last, RunFinished) else None
+    forecast = begun.event.forecast
     return PastRun(
         run=begun.run,
         cluster=begun.event.cluster,
         version=begun.event.version,
         strategy=begun.event.policy.strategy.value,
         started=begun.at,
-        seconds=records[-1].at - begun.at - sum(end - start for start, end in idle_times(records)),
+        seconds=seconds_of(records),
+        predicted=None if forecast is None or begun.event.indices else forecast.in_all,
         outcome=ended.outcome if ended else outcome,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
@@ -97,6 +103,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             "strategy": one.strategy,
             "started": stamp(one.started),
             "seconds": round(one.seconds, 3),
+            **({} if one.predicted is None else {"predicted_seconds": prediction_object(one.predicted)}),
             "outcome": one.outcome.value if one.outcome else None,
             "exit_code": one.exit_code,
             "nodes_selected": one.selected,
@@ -136,13 +143,35 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
             f"{one.restarted}/{one.selected}",
             duration(one.a_node) if one.a_node is not None else "-",
             duration(one.seconds),
+            _predicted(one),
             one.outcome.value if one.outcome else "unfinished",
             one_line("; ".join(part for part in (_merges(one), one.reason) if part), 60),
         )
         for one in runs
     ]
-    head = ("RUN", "BEGAN", "VERSION", "STRATEGY", "NODES", "NODE (MEDIAN)", "IN ALL", "OUTCOME", "REASON")
-    return table(head, rows, numbers=(4, 5, 6))
+    head = (
+        "RUN",
+        "BEGAN",
+        "VERSION",
+        "STRATEGY",
+        "NODES",
+        "NODE (MEDIAN)",
+        "IN ALL",
+        "PREDICTED",
+        "OUTCOME",
+        "REASON",
+    )
+    return table(head, rows, numbers=(4, 5, 6, 7))
+
+
+def _predicted(one: PastRun) -> str:
+    """The likely duration, and by how much a run that was done took longer or shorter."""
+    if one.predicted is None:
+        return "-"
+    likely = one.predicted.likely
+    if one.outcome is not Outcome.DONE or not likely:
+        return duration(likely)
+    return f"{duration(likely)} ({(one.seconds - likely) / likely:+.0%})"
 
 
 def _merges(one: PastRun) -> str:

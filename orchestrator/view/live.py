@@ -156,7 +156,6 @@ class LiveReporter:
         console: see `live_console`.
         now: the run's clock.
         seen: gives the latest readings of recovery, as `lambda: listening.seen`.
-        predicted: the plan's estimate for the whole run, in seconds.
         past: records of earlier attempts of this run, for its pace.
         kind: kind of cluster, which has its own words.
 
@@ -170,7 +169,6 @@ class LiveReporter:
         now: Callable[[], Instant],
         *,
         seen: Callable[[], Seen] = lambda: NOTHING_SEEN,
-        predicted: Seconds | None = None,
         past: Sequence[Record] = (),
         kind: Kind = Kind.ELASTICSEARCH,
     ) -> None:
@@ -178,7 +176,6 @@ class LiveReporter:
         self._kind = kind
         self._now = now
         self._seen = seen
-        self._predicted = predicted
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self._events: tuple[Event, ...] = tuple(record.event for record in past)
         self._latest: tuple[RunState, Decision | None] | None = None
@@ -272,7 +269,6 @@ class LiveReporter:
             now=self._now(),
             seen=self._seen(),
             events=self._events,
-            predicted=self._predicted,
         )
         width, height = self._size
         # One column is left free: a terminal that wraps at the last one would break every line in two. The

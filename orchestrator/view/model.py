@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.estimate import remaining
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.model.cluster import Health, NodeName
@@ -144,7 +145,6 @@ def screen_of(
     now: Instant,
     seen: Seen = NOTHING_SEEN,
     events: Sequence[Event] = (),
-    predicted: Seconds | None = None,
 ) -> Screen:
     """The screen at `now`.
 
@@ -154,7 +154,6 @@ def screen_of(
         now: the current time.
         seen: the latest readings of recovery.
         events: the events so far, for the pace.
-        predicted: the plan's estimate for the whole run, in seconds, used until there is a pace.
     """
     took = {event.node: event.seconds for event in events if isinstance(event, NodeRecovered)}
     cells = {
@@ -177,7 +176,7 @@ def screen_of(
         phase_seconds=max(0.0, now - state.in_phase.since),
         now=now,
         elapsed=max(0.0, now - state.process.started),
-        left=seconds_left(state, events, now=now, predicted=predicted),
+        left=seconds_left(state, events, now=now),
         nodes=tuple(cells.values()),
         wave=state.wave,
         wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
@@ -268,15 +267,17 @@ def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
     )
 
 
-def seconds_left(
-    state: RunState, events: Sequence[Event], *, now: Instant, predicted: Seconds | None = None
-) -> Seconds | None:
-    """Estimated seconds to the end, from the pace of the finished waves, else from the plan.
+def seconds_left(state: RunState, events: Sequence[Event], *, now: Instant) -> Seconds | None:
+    """Estimated seconds to the end: by the plan and the pace so far, without a plan by the pace alone.
 
     The time since the start of the current wave is subtracted. If that wave takes longer than estimated, the
     time of the later waves remains.
     """
     to_do = sum(node.phase not in _AT_REST for node in state.nodes.values())
+    # A plan has no estimate for merges.
+    planned = None if state.merging.indices else remaining(state, events, now)
+    if planned is not None:
+        return planned
     waves = [event.seconds for event in events if isinstance(event, WaveFinished)]
     back = sum(isinstance(event, NodeRecovered) for event in events)
     if not to_do or state.phase in (Phase.STANDING_DOWN, Phase.ENDED):
@@ -289,6 +290,4 @@ def seconds_left(
         in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
         spent = now - state.wave_since if in_hand else 0.0
         return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
-    if predicted is not None and not state.merging.indices:  # a plan has no estimate for merges
-        return max(0.0, predicted - (now - state.process.started))
     return None

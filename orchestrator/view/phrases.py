@@ -12,7 +12,8 @@ from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
-from orchestrator.view.text import counted, listed, one_line
+from orchestrator.model.prediction import Prediction
+from orchestrator.view.text import counted, duration, listed, one_line
 from orchestrator.view.upgrade_words import install_awaited
 
 OUTCOMES: dict[Outcome, str] = {
@@ -311,3 +312,21 @@ TERMS: Final[Mapping[str, str]] = {
     ),
 }
 """Term to its meaning, in the order in which a reader meets them."""
+
+
+def prediction_words(prediction: Prediction) -> str:
+    """A predicted duration for people."""
+    low, likely, high = (duration(one) for one in (prediction.low, prediction.likely, prediction.high))
+    return f"likely {likely} (between {low} and {high})"
+
+
+def prediction_object(prediction: Prediction) -> dict[str, float]:
+    """Seconds to a tenth; whole ones without a point."""
+    return {
+        name: int(seconds) if seconds == int(seconds) else seconds
+        for name, seconds in (
+            ("low", round(prediction.low, 1)),
+            ("likely", round(prediction.likely, 1)),
+            ("high", round(prediction.high, 1)),
+        )
+    }

@@ -11,9 +11,9 @@ from orchestrator.engine.kinds.riak.settings import is_timer
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import Plan, Prediction, Step
+from orchestrator.model.plan import Plan, Step
 from orchestrator.model.policy import Kind
-from orchestrator.view.phrases import hold_object, hold_sentence, product
+from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
 from orchestrator.view.text import counted, duration, listed, one_line, setting, size, table, visible
 from orchestrator.view.upgrade_words import versions_after
 
@@ -62,24 +62,12 @@ def plan_object(plan: Plan) -> dict[str, object]:
     }
 
 
-def prediction_object(prediction: Prediction) -> dict[str, float]:
-    """Seconds to a tenth; whole ones without a point."""
-    return {
-        name: int(seconds) if seconds == int(seconds) else seconds
-        for name, seconds in (
-            ("low", round(prediction.low, 1)),
-            ("likely", round(prediction.likely, 1)),
-            ("high", round(prediction.high, 1)),
-        )
-    }
-
-
 def plan_text(plan: Plan) -> str:
     """The plan for people: first its holds, then the waves, the settings and every exact step."""
     nodes = sum(len(wave.nodes) for wave in plan.waves)
     fewest, why = plan.lower_bound_waves, plan.lower_bound_reason
     bound = f" (no plan could have fewer than {fewest}: {why})" if fewest else ""
-    span = _predicted(plan.predicted)
+    span = prediction_words(plan.predicted)
     server = f"{product(plan.distribution, plan.kind)} {plan.version}"
     target = f", upgrade to {plan.target_version}" if plan.target_version else ""
     lines = [
@@ -99,11 +87,6 @@ def plan_text(plan: Plan) -> str:
     if plan.steps:
         lines += ["", *_steps(plan)]
     return "\n".join(map(visible, lines)) + "\n"
-
-
-def _predicted(prediction: Prediction) -> str:
-    low, likely, high = (duration(one) for one in (prediction.low, prediction.likely, prediction.high))
-    return f"likely {likely} (between {low} and {high})"
 
 
 _NEVER_PASS: Final = {

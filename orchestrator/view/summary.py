@@ -1,4 +1,4 @@
-"""The summary of a run: the last lines of every view, with its merges and its recoveries."""
+"""The summary of a run: the last lines of every view."""
 
 from __future__ import annotations
 
@@ -29,11 +29,25 @@ from orchestrator.model.event import (
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
+from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import VERSION
-from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
+from orchestrator.view.merge_summary import (
+    merge_object,
+    merged_lines,
+    recovers_by_operations,
+    recovery_lines,
+    recovery_object,
+)
+from orchestrator.view.phrases import (
+    OUTCOMES,
+    hold_object,
+    hold_sentence,
+    prediction_object,
+    prediction_words,
+)
 from orchestrator.view.progress import not_put_back
-from orchestrator.view.text import counted, duration, listed, one_line, size
+from orchestrator.view.text import counted, duration, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,7 @@ class Summary:
         by_operations: whether this server's copies recover by operations.
         kind: kind of cluster, which has its own words.
         simulated: the run is a rehearsal, which cannot be resumed.
+        predicted: what the plan predicted for the whole run; None without a plan, or where there are merges.
         no_longer_absent: settings that were absent and cannot be absent again, with the value written.
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.
@@ -85,6 +100,7 @@ class Summary:
     by_operations: bool = False
     kind: Kind = Kind.ELASTICSEARCH
     simulated: bool = False
+    predicted: Prediction | None = None
     no_longer_absent: tuple[str, ...] = ()
     target: str = ""
     not_upgraded: tuple[NodeName, ...] = ()
@@ -128,6 +144,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
         kind=state.begun.policy.kind,
+        predicted=state.begun.forecast.in_all if state.begun.forecast and not state.begun.indices else None,
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         no_longer_absent=tuple(
@@ -188,6 +205,7 @@ def summary_object(end: Summary) -> dict[str, object]:
         "failed": list(end.failed),
         "pending": list(end.pending),
         "seconds": round(end.seconds, 3),
+        **({} if end.predicted is None else {"predicted_seconds": prediction_object(end.predicted)}),
         "node_seconds": {name: round(seconds, 3) for name, seconds in end.node_seconds.items()},
         "holds": [hold_object(hold) for hold in end.holds],
         "left": list(end.left),
@@ -236,6 +254,7 @@ def summary_lines(end: Summary) -> list[str]:
         slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
         usual, worst = median(end.node_seconds.values()), duration(end.node_seconds[slowest])
         lines.append(f"  {duration(usual)} a node (median); slowest {slowest} with {worst}")
+    lines += _forecast(end)
     if end.merges:
         lines += [f"  {line}" for line in merged_lines(end.merges)]
         lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
@@ -272,6 +291,13 @@ def summary_lines(end: Summary) -> list[str]:
     return lines
 
 
+def _forecast(end: Summary) -> list[str]:
+    """What was predicted of a run that one attempt has done."""
+    if end.predicted is None or end.outcome is not Outcome.DONE or end.resumed:
+        return []
+    return [f"  predicted: {prediction_words(end.predicted)}"]
+
+
 _OF_THE_TARGET: Final = frozenset({"no_node_is_newer", "upgrade_path_is_supported"})
 """Predicates that only another version can meet: a run keeps its own, so that it cannot be resumed."""
 
@@ -293,107 +319,3 @@ def _how_many(end: Summary) -> str:
         done = f"{len(end.restarted)} of {total} {turned}, {end.restarted_now} of them in this attempt"
         return f"{done}, which took {duration(end.seconds)}; {ending}"
     return f"{len(end.restarted)} of {total} {turned} in {duration(end.seconds)}, {ending}"
-
-
-BY_OPERATIONS: Final = (
-    "From version 6 on, a returning copy replays the operations that it missed. So few bytes are copied, "
-    "with or without a merge. A restart after a merge makes the files of two copies equal only before "
-    "version 6."
-)
-"""Operation-based recovery: sequence numbers, and retention leases that keep the operations."""
-
-_OPERATIONS_SINCE: Final = 6
-
-_SHOWN: Final = 24
-"""Maximum of indices that the summary lists one by one."""
-
-
-def recovers_by_operations(version: str, distribution: str) -> bool:
-    """Whether this server recovers copies by operations; OpenSearch, as a fork of one that does, does too."""
-    major = version.partition(".")[0]
-    return distribution == "opensearch" or (major.isdigit() and int(major) >= _OPERATIONS_SINCE)
-
-
-def merge_object(one: MergeProgress) -> dict[str, object]:
-    """An index of a run, before and after; unknown values are null."""
-    end = one.end
-    return {
-        "index": one.target.index,
-        "due": one.due,
-        "state": "merged" if one.ended else "merging" if one.in_hand else "pending" if one.pending else "few",
-        "segments_before": one.target.segments,
-        "segments_after": end.segments if end else None,
-        "bytes_before": one.target.bytes,
-        "bytes_after": end.bytes if end else None,
-        "seconds": round(end.seconds, 3) if end else None,
-        "why": end.why if end else "",
-    }
-
-
-def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
-    """The result of each index that was due, for people."""
-    due = [one for one in merges if one.due]
-    if not merges:
-        return []
-    lines = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
-    if len(due) < len(merges):
-        lines[0] += f"; {len(merges) - len(due)} had few enough segments before"
-    lines += [f"  {_before_and_after(one)}" for one in due[:_SHOWN]]
-    if len(due) > _SHOWN:
-        lines.append(f"  and {len(due) - _SHOWN} more")
-    return lines
-
-
-def _before_and_after(one: MergeProgress) -> str:
-    target, end = one.target, one.end
-    if end is None:
-        how = "its merge continues" if one.in_hand else "not merged"
-        return f"{target.index}: {how}, {counted(target.segments, 'segment')} a copy"
-    if not end.segments:
-        return f"{target.index}: {one_line(end.why) or 'gone'}"
-    said = f" ({one_line(end.why)})" if end.why else ""
-    took = f", {duration(end.seconds)}" if end.seconds else ""
-    return (
-        f"{target.index}: {target.segments} -> {counted(end.segments, 'segment')} a copy, "
-        f"{size(target.bytes)} -> {size(end.bytes)}{took}{said}"
-    )
-
-
-def recovery_object(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> dict[str, object]:
-    """Reused against copied bytes of the restarted nodes, each and in all; null is "not shown"."""
-    return {
-        **_figures(recovered),
-        "by_node": {event.node: _figures([event]) for event in recovered},
-        "note": BY_OPERATIONS if by_operations else "",
-    }
-
-
-def _figures(recovered: Sequence[NodeRecovered]) -> dict[str, int | None]:
-    return {
-        "bytes_reused": _sum([event.bytes_reused for event in recovered]),
-        "bytes_copied": _sum([event.bytes_copied for event in recovered]),
-        "operations_replayed": _sum([event.operations_replayed for event in recovered]),
-    }
-
-
-def _sum(figures: Sequence[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None
-
-
-def recovery_lines(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> list[str]:
-    """The same for people: in all, and node by node."""
-    if not recovered:
-        return []
-    by_node = [(event.node, _figures([event])) for event in recovered]
-    lines = [f"copies at the restarts: {_in_words(_figures(recovered))}"]
-    lines += [f"  {node}: {_in_words(figures)}" for node, figures in by_node]
-    return [*lines, BY_OPERATIONS] if by_operations else lines
-
-
-def _in_words(figures: dict[str, int | None]) -> str:
-    reused, copied, replayed = figures.values()
-    if reused is None or copied is None:
-        return "not shown"
-    operations = f", {counted(replayed, 'operation')} replayed" if replayed is not None else ""
-    return f"{size(reused)} found on disk, {size(copied)} copied{operations}"

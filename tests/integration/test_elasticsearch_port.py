@@ -169,6 +169,18 @@ def test_a_reading_costs_few_requests(
     assert client.traffic.requests - before == requests
 
 
+def test_what_each_node_stores_is_told_on_request(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    lab.client.ask("PUT", "/kept/_doc/1?refresh=true", {"text": "x" * 1000})
+    read = port.observe([Look.DISKS, Look.STORED]).disks
+    assert not isinstance(read, Unknown), read
+    assert all(disk.stored_bytes is not None for disk in read.values())
+    assert sum(disk.stored_bytes or 0 for disk in read.values()) > 0
+    unasked = port.observe([Look.DISKS]).disks
+    assert not isinstance(unasked, Unknown), unasked
+    assert {disk.stored_bytes for disk in unasked.values()} == {None}
+    lab.client.ask("DELETE", "/kept")
+
+
 def test_each_change_gives_the_state_another_id(lab: LabCluster, port: ElasticsearchCluster) -> None:
     """While the id is the same, neither the state nor the settings are read again."""
     key, looks = "indices.recovery.max_bytes_per_sec", (Look.CLUSTER, Look.SETTINGS)

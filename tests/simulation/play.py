@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
+from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
@@ -189,7 +190,7 @@ def plan_of(
             for node in seen.cluster.nodes
         )
         seen = replace(seen, cluster=replace(seen.cluster, nodes=nodes))
-    return make_plan(started, seen, decide=decide, describe=action_name, times={})
+    return make_plan(started, seen, decide=decide, describe=action_name, times=PastTimes())
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

@@ -13,8 +13,9 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask, question
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
-from orchestrator.model.plan import Plan, PlannedWave, Prediction
+from orchestrator.model.plan import Plan, PlannedWave
 from orchestrator.model.policy import Kind, Strategy
+from orchestrator.model.prediction import Prediction
 from orchestrator.runtime.clock import SystemClock
 
 HOLD = Hold(predicate="cluster_not_red", subject="index logs", evidence="red")

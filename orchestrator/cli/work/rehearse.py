@@ -10,6 +10,7 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import note_beforehand, prepared_run
 from orchestrator.config.policy import Overrides
+from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, SafetyViolation
 from orchestrator.merging import decide
@@ -131,6 +132,6 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Re
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:
     """Holds of the real cluster that the simulated cluster does not have."""
-    real = make_plan(started, seen, decide=decide, describe=action_name, times={}).holds
+    real = make_plan(started, seen, decide=decide, describe=action_name, times=PastTimes()).holds
     there = {(hold.predicate, hold.subject) for hold in rehearsal.plan().holds}
     return [hold for hold in real if (hold.predicate, hold.subject) not in there]

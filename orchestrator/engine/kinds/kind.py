@@ -6,23 +6,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.estimate import PUBLISHED
-from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings
+from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings, timing
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import hasten
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
-from orchestrator.engine.kinds.riak.timing import usual_restart
+from orchestrator.engine.kinds.riak import timing as riak_timing
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken
-from orchestrator.model.observation import ClusterView, Look, MissingCopy, SettingsView
-from orchestrator.model.plan import Usual
+from orchestrator.model.observation import ClusterView, Look, MissingCopy, Observation, SettingsView
 from orchestrator.model.policy import Kind, Policy, Wave
+from orchestrator.model.prediction import Usual
 from orchestrator.model.reading import Instant, Reading, Unknown
 
 
@@ -72,7 +71,7 @@ class KindOfCluster:
     given_up: Callable[[RunState, ClusterView, Instant], Event | None]
     missed: Callable[[RunState, ClusterView, Reading[SettingsView], Instant], Event | None]
     shortfall: Callable[[RunState], str]
-    usual: Callable[[ClusterView | None, Policy, Reading[SettingsView]], Usual]
+    usual: Callable[[Observation, Policy], Usual]
     reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
     bounds: Callable[[Policy, ClusterView], Iterable[Bound]]
@@ -96,7 +95,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     given_up=lambda _state, _view, _now: None,
     missed=lambda _state, _view, _settings, _now: None,
     shortfall=lambda _state: "",
-    usual=lambda _view, _policy, _settings: PUBLISHED,
+    usual=timing.usual_restart,
     reads_too=settings.reads_too,
     folded=lambda found, _rules, _question: found,
     bounds=sets.bounds,
@@ -124,7 +123,9 @@ RIAK: Final = KindOfCluster(
     given_up=hasten.given_up,
     missed=hasten.missed,
     shortfall=hasten.shortfall,
-    usual=usual_restart,
+    usual=lambda seen, policy: riak_timing.usual_restart(
+        None if isinstance(seen.cluster, Unknown) else seen.cluster, policy, seen.settings
+    ),
     reads_too=hasten.reads_too,
     folded=riak_optimism.folded,
     bounds=lambda _policy, _view: (),

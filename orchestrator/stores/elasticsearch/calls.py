@@ -19,7 +19,7 @@ from orchestrator.stores.elasticsearch.parse import (
 )
 from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
-from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
+from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS, STORED_FIELDS
 from orchestrator.stores.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
 from orchestrator.stores.elasticsearch.patience import LANGUID
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
@@ -337,11 +337,15 @@ def disks(dialect: Dialect) -> Request:
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS, *more))
 
 
-def data_paths() -> Request:
-    """The data paths of every node.
+def stored() -> Request:
+    """Bytes of the copies on every node; no further right, as with disks."""
+    return get("/_nodes/stats/indices/store", params={"timeout": "10s"} | filtered(*STORED_FIELDS))
 
-    `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home. This
-    call always shows the paths. It needs no further right, since disks are read with the same call.
+
+def data_paths() -> Request:
+    """The data paths of every node, with the right that disks need.
+
+    `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home.
     """
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
 

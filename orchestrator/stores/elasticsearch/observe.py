@@ -10,6 +10,7 @@
 | FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
 | ACTIVITY | 1 beside CLUSTER, else 2; before Elasticsearch 2 always 2 |
 | DISKS | 1 beside SETTINGS, else 2 |
+| STORED | 1 beside DISKS |
 | UPGRADE | 4, and 1 for each snapshot repository |
 | MODES | 1 beside SETTINGS |
 """
@@ -49,7 +50,7 @@ from orchestrator.stores.elasticsearch.parse import (
     recovering_indices,
 )
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
-from orchestrator.stores.elasticsearch.parse_disks import parse_disks
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks, parse_stored
 from orchestrator.stores.elasticsearch.parse_nodes import Life, Member, parse_lives, process_of, unfamiliar
 from orchestrator.stores.elasticsearch.patience import Patience
 from orchestrator.stores.elasticsearch.recovery_rates import (
@@ -139,7 +140,7 @@ class Observer:
             found = replace(found, activity=self._activity(snapshots, found.cluster, dialect))
         if Look.DISKS in look:
             settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
-            found = replace(found, disks=self._disks(settings, dialect))
+            found = replace(found, disks=self._disks(settings, dialect, stored=Look.STORED in look))
         if Look.UPGRADE in look:
             found = replace(found, upgrade=read_upgrade(self._client, dialect))
         return found
@@ -336,10 +337,19 @@ class Observer:
         members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
         return parse_tasks(read[0], snapshots=snapshots, members=members)
 
-    def _disks(self, settings: Reading[SettingsView], dialect: Dialect) -> Reading[Mapping[NodeName, Disk]]:
+    def _disks(
+        self, settings: Reading[SettingsView], dialect: Dialect, *, stored: bool
+    ) -> Reading[Mapping[NodeName, Disk]]:
         if isinstance(settings, Unknown):
             return settings
         read = self._body(calls.disks(dialect))
         if isinstance(read, Unknown):
             return read
-        return parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)
+        disks = parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)
+        if not stored or isinstance(disks, Unknown):
+            return disks
+        told = self._body(calls.stored())
+        held = told if isinstance(told, Unknown) else parse_stored(told[0])
+        if isinstance(held, Unknown):
+            return disks  # what a node holds only makes predictions better
+        return {name: replace(disk, stored_bytes=held.get(name)) for name, disk in disks.items()}

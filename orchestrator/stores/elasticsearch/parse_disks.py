@@ -30,6 +30,7 @@ DISK_FIELDS: Final = (
     "nodes.*.fs.data.total_in_bytes",
     "nodes.*.fs.data.available_in_bytes",
 )
+STORED_FIELDS: Final = ("nodes.*.name", "nodes.*.indices.store.size_in_bytes")
 DATA_PATH_FIELDS: Final = ("nodes.*.name", "nodes.*.fs.data.path")
 _PREFIX: Final = "cluster.routing.allocation.disk."
 _MEASURED: Final = DATA_ROLES - {Role.DATA_FROZEN}
@@ -103,6 +104,21 @@ def parse_disks(
         roles_listed: whether this version lists roles and counts the nodes that answered (5.0).
     """
     return reading("disks", lambda: _disks(body, settings, roles_listed=roles_listed))
+
+
+def parse_stored(body: Any) -> Reading[Mapping[NodeName, int]]:
+    """Bytes of the copies on each node; a node that does not say it is left out."""
+    return reading("stored bytes", lambda: _stored(body))
+
+
+def _stored(body: Any) -> dict[NodeName, int]:
+    found: dict[NodeName, int] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        size = within(value, "indices", "store", "size_in_bytes")
+        if size is not None:
+            name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
+            found[name] = number(size, f"nodes.{node_id}.indices.store.size_in_bytes")
+    return found
 
 
 def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from orchestrator.engine.estimate import (
     PUBLISHED,
+    PastTimes,
+    PastTurn,
     predict_node,
     predict_wave,
+    remaining,
+    times_of,
     total,
     total_overlapped,
     whole_turns,
 )
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, NodeRecovered, RestoreBegun, RunFinished, RunResumed
-from orchestrator.model.phase import Outcome
-from orchestrator.model.plan import Prediction
+from orchestrator.model.event import (
+    ActionSent,
+    Event,
+    NodeRecovered,
+    PhaseEntered,
+    Record,
+    RestoreBegun,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    WaveFinished,
+)
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
+from orchestrator.model.prediction import Forecast, Prediction
+from orchestrator.runs.simulated import Simulation
+from tests.simulation.play import cluster, policy
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
@@ -30,6 +52,12 @@ def back(node: NodeName, seconds: float) -> NodeRecovered:
     return NodeRecovered(node=node, seconds=seconds)
 
 
+def past(seconds: dict[NodeName, tuple[float, ...]], **more: Any) -> PastTimes:
+    return PastTimes(
+        turns={n: tuple(PastTurn(seconds=s) for s in each) for n, each in seconds.items()}, **more
+    )
+
+
 def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
     """es1 came back while no process looked: 2.8 s after the resume is no time that a node takes."""
     stop = {name: ActionSent(action=StopNode(node=name)) for name in (ES1, ES2, ES3)}
@@ -41,14 +69,14 @@ def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
 
 
 def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:
-    assert predict_node(ES1, {ES1: (50.0, 70.0, 60.0), ES2: (500.0,)}).likely == 60.0
-    assert predict_node(ES1, {ES2: (500.0,)}).likely == 500.0
-    assert predict_node(ES1, {}) == PUBLISHED.node
+    assert predict_node(ES1, past({ES1: (50.0, 70.0, 60.0), ES2: (500.0,)})).likely == 60.0
+    assert predict_node(ES1, past({ES2: (500.0,)})).likely == 500.0
+    assert predict_node(ES1, PastTimes()) == PUBLISHED.node
 
 
 def test_the_slowest_node_decides_how_long_a_wave_takes() -> None:
     wave = Wave(number=1, nodes=(ES1, ES2), why="")
-    assert predict_wave(wave, {ES1: (50.0,), ES2: (80.0,)}).likely == 80.0
+    assert predict_wave(wave, past({ES1: (50.0,), ES2: (80.0,)})).likely == 80.0
 
 
 def test_waves_add_up() -> None:
@@ -62,3 +90,126 @@ def test_with_overlap_only_the_lower_end_is_another_one() -> None:
 def test_no_wave_takes_no_time() -> None:
     nothing = Prediction(low=0.0, likely=0.0, high=0.0)
     assert total([]) == total_overlapped([]) == nothing
+
+
+def test_a_recovery_grows_with_what_the_node_holds() -> None:
+    turn = PastTurn(seconds=100.0, recovery=60.0, bytes=10)
+    times = PastTimes(turns={ES1: (turn,)})
+    assert predict_node(ES1, times, stored=20).likely == 160.0
+    assert predict_node(ES1, times, stored=5).likely == 70.0
+    assert predict_node(ES1, times, stored=None).likely == 100.0
+    assert predict_node(ES1, times, stored=10_000).likely == 280.0, "no more than four times as long"
+
+
+def test_the_last_predictions_correct_the_next_one() -> None:
+    wave = Wave(number=1, nodes=(ES1,), why="")
+    alone = predict_wave(wave, past({ES1: (100.0,)}))
+    assert (alone.low, alone.likely, alone.high) == (80.0, 100.0, 200.0)
+    assert predict_wave(wave, past({ES1: (100.0,)}, off=(1.3, 1.1, 1.2))).likely == pytest.approx(120.0)
+    assert predict_wave(wave, past({ES1: (100.0,)}, off=(40.0,))).likely == 200.0, "one night of waiting"
+    corrected = predict_wave(wave, past({ES1: (100.0,)}, off=(0.5,)))
+    assert corrected == Prediction(low=50.0, likely=50.0, high=200.0)
+
+
+def test_what_a_run_does_beside_its_nodes_counts() -> None:
+    wave = Wave(number=1, nodes=(ES1,), why="")
+    times = past({ES1: (100.0,)}, opening=(20.0,), between=(4.0, 6.0), ending=(3.0,))
+    assert predict_wave(wave, times, first=True).likely == 120.0
+    assert predict_wave(wave, times).likely == 105.0
+    assert total([predict_wave(wave, times)], times).likely == 108.0
+    assert total([], times).likely == 0.0
+
+
+def run_of(*events: tuple[float, Event]) -> list[Record]:
+    return [Record(run="r", sequence=n, at=at, event=event) for n, (at, event) in enumerate(events)]
+
+
+def rejoined(node: NodeName) -> PhaseEntered:
+    return PhaseEntered(from_="starting", to="rejoined", node=node)
+
+
+def stop(node: NodeName) -> ActionSent:
+    return ActionSent(action=StopNode(node=node))
+
+
+DONE = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=100.0)
+
+
+def begun(**fields: Any) -> RunStarted:
+    return replace(Simulation(cluster(3)).start_of(policy()), **fields)
+
+
+def two_waves(*, forecast: Forecast | None = None) -> list[Record]:
+    recovered = NodeRecovered(node=ES1, seconds=30.0, bytes_reused=7, bytes_copied=3)
+    return run_of(
+        (0.0, begun(forecast=forecast)),
+        (8.0, stop(ES1)),
+        (28.0, rejoined(ES1)),
+        (38.0, recovered),
+        (40.0, WaveFinished(number=1, seconds=33.0)),
+        (43.0, stop(ES2)),
+        (63.0, rejoined(ES2)),
+        (83.0, back(ES2, 40.0)),
+        (84.0, WaveFinished(number=2, seconds=42.0)),
+        (90.0, DONE),
+    )
+
+
+def test_a_journal_tells_what_each_part_took() -> None:
+    times = times_of(two_waves())
+    assert times.turns == {
+        ES1: (PastTurn(seconds=30.0, recovery=10.0, bytes=10),),
+        ES2: (PastTurn(seconds=40.0, recovery=20.0),),
+    }
+    assert (times.opening, times.between, times.ending, times.off) == ((10.0,), (4.0,), (6.0,), ())
+
+
+def test_a_run_that_is_predicted_by_its_own_past_comes_true() -> None:
+    times = times_of(two_waves())
+    waves = [
+        predict_wave(Wave(number=1, nodes=(ES1,), why=""), times, first=True),
+        predict_wave(Wave(number=2, nodes=(ES2,), why=""), times),
+    ]
+    assert total(waves, times).likely == 90.0
+
+
+@pytest.mark.parametrize(("measured", "off"), [(True, (1.5,)), (False, ())])
+def test_only_a_measured_prediction_tells_its_error(*, measured: bool, off: tuple[float, ...]) -> None:
+    forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=measured)
+    assert times_of(two_waves(forecast=forecast)).off == off
+
+
+def test_the_time_in_which_nobody_worked_is_left_out() -> None:
+    records = run_of(
+        (0.0, begun()),
+        (8.0, stop(ES1)),
+        (20.0, INTERRUPTED),
+        (500.0, RESUMED),
+        (510.0, rejoined(ES1)),
+        (520.0, back(ES1, 512.0)),
+        (521.0, WaveFinished(number=1, seconds=515.0)),
+        (530.0, stop(ES2)),
+        (550.0, rejoined(ES2)),
+        (560.0, back(ES2, 30.0)),
+        (561.0, WaveFinished(number=2, seconds=32.0)),
+        (565.0, DONE),
+    )
+    times = times_of(records)
+    assert times.turns == {ES2: (PastTurn(seconds=30.0, recovery=10.0),)}
+    assert (times.opening, times.between, times.ending) == ((), (10.0,), (4.0,))
+
+
+def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
+    """Of three waves one is done, in half the time, and the second has had ten seconds."""
+    each = Prediction(low=10.0, likely=60.0, high=90.0)
+    wanted = begun(planned=((ES2,), (ES3,), (ES1,)), forecast=Forecast(in_all=each, waves=(each, each, each)))
+    simulation = Simulation(cluster(3))
+    state = simulation.begin_as(wanted)
+    assert remaining(state, [], 0.0) == 180.0
+    done = [back(ES2, 25.0), WaveFinished(number=1, seconds=30.0)]
+    second = Wave(number=2, nodes=(ES3,), why="")
+    nodes = state.nodes.changed(replace(state.nodes[ES2], phase=NodePhase.RECOVERED))
+    state = replace(state, wave=second, wave_since=100.0, nodes=nodes)
+    assert remaining(state, done, 110.0) == 30.0 + 20.0
+    assert remaining(state, done, 400.0) == 30.0, "that of the later waves remains"
+    assert remaining(replace(state, begun=replace(wanted, forecast=None)), done, 110.0) is None

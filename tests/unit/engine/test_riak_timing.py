@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.estimate import predict_node, rests_on
+from orchestrator.engine.estimate import PastTimes, PastTurn, predict_node, rests_on
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.kinds.riak.timing import usual_restart
 from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
@@ -57,12 +57,12 @@ def test_a_ring_that_was_not_read_counts_as_the_usual_one() -> None:
 
 
 def test_past_runs_go_before_the_timers() -> None:
-    times = {ONE: (300.0, 310.0), TWO: ()}
+    times = PastTimes(turns={ONE: (PastTurn(seconds=300.0), PastTurn(seconds=310.0)), TWO: ()})
     usual = usual_restart(None, POLICY)
     assert predict_node(ONE, times, usual).likely == 305.0
     assert predict_node(THREE, times, usual).likely == 305.0
     assert rests_on(times, usual) == "2 restarts of 1 of its nodes in earlier runs"
-    assert "no restart of this cluster is on record" in rests_on({}, usual)
+    assert "no restart of this cluster is on record" in rests_on(PastTimes(), usual)
 
 
 def test_hastened_handoff_takes_a_minute_with_its_reason() -> None:
@@ -77,7 +77,7 @@ def test_a_version_that_cannot_be_hastened_has_no_such_estimate() -> None:
     older = replace(plan_view(64), version="3.0.16")
     usual = usual_restart(older, wanted)
     assert usual.node == usual_restart(older, POLICY).node
-    assert rests_on({ONE: (300.0,)}, usual).endswith(f"; {usual.instead}")
+    assert rests_on(PastTimes(turns={ONE: (PastTurn(seconds=300.0),)}), usual).endswith(f"; {usual.instead}")
     world = ringed(5, 64)
     for node in world.nodes.values():
         node.version = "3.0.16"

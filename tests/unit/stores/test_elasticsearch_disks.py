@@ -11,6 +11,7 @@ from orchestrator.stores.elasticsearch.fields import Malformed, parse_size
 from orchestrator.stores.elasticsearch.parse_disks import (
     parse_data_paths,
     parse_disks,
+    parse_stored,
     parse_watermark,
 )
 
@@ -145,3 +146,16 @@ def test_no_more_than_the_room_passes_no_watermark(subtests: pytest.Subtests) ->
             room = mark.room(total=total, available=available)
             assert not mark.passed(total=total, available=available - room) or room == 0
             assert mark.passed(total=total, available=available - room - 1)
+
+
+def test_what_a_node_stores_is_read_where_it_says_so() -> None:
+    body = {
+        "nodes": {
+            "a": {"name": "es1", "indices": {"store": {"size_in_bytes": 7}}},
+            "b": {"name": "es2"},
+        }
+    }
+    assert parse_stored(body) == {"es1": 7}
+    assert parse_stored({"nodes": {}}) == {}
+    for wrong in ({}, {"nodes": []}, {"nodes": {"a": {"indices": {"store": {"size_in_bytes": "7"}}}}}):
+        assert isinstance(parse_stored(wrong), Unknown), wrong

@@ -22,8 +22,9 @@ from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
 from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.plan import Plan, PlannedWave, Prediction, Step
+from orchestrator.model.plan import Plan, PlannedWave, Step
 from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
+from orchestrator.model.prediction import Prediction
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Work

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.engine.situation import Decision
-from orchestrator.engine.state import NOT_BEGUN, RecoveringWave
+from orchestrator.engine.state import NOT_BEGUN, RecoveringWave, RunState
 from orchestrator.model.action import (
     ActionResult,
     ClusterAction,
@@ -42,6 +42,7 @@ from orchestrator.model.observation import Level, Look
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
+from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import ClusterWatch, Watch
 from orchestrator.ports import ClusterReadings
@@ -69,7 +70,15 @@ def picture(
 
 
 def down(samples: Any) -> Screen:
-    return screen_of(samples.run_state(), WAITS, now=samples.t0 + 120, predicted=400)
+    return screen_of(predicted(samples.run_state()), WAITS, now=samples.t0 + 120)
+
+
+def predicted(state: RunState) -> RunState:
+    """The same run by a plan that gave each node 160 s."""
+    each = Prediction(low=100.0, likely=160.0, high=300.0)
+    planned = tuple((name,) for name in state.nodes)
+    forecast = Forecast(in_all=each, waves=(each,) * len(planned))
+    return replace(state, begun=replace(state.begun, planned=planned, forecast=forecast))
 
 
 def recovering(samples: Any) -> Screen:
@@ -243,10 +252,13 @@ def test_bytes_to_recover_leave_out_what_was_found_on_disk(samples: Any) -> None
 def test_the_estimate_goes_by_the_pace_then_by_the_plan(samples: Any) -> None:
     state, now = samples.run_state(), samples.t0 + 120
     assert seconds_left(state, [], now=now) is None
-    assert seconds_left(state, [], now=now, predicted=400) == 280
+    planned = predicted(state)
+    # es3 takes 160 s; es2, in hand for 40 s of its 160, takes 120 s more
+    assert seconds_left(planned, [], now=now) == 280
     pace: list[Event] = [NodeRecovered(node=NodeName("es1"), seconds=70), WaveFinished(number=1, seconds=80)]
     # es3 takes 80 s; es2, in hand for 40 s of its 80, takes 40 s more
-    assert seconds_left(state, pace, now=now, predicted=400) == 120
+    assert seconds_left(state, pace, now=now) == 120
+    assert seconds_left(planned, pace, now=now) == 120
     assert seconds_left(state, pace, now=now + 1000) == 80
     assert seconds_left(samples.ended_state(), pace, now=now) is None
 

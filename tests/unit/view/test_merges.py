@@ -128,7 +128,7 @@ def test_what_is_awaited_and_until_when(samples: Any) -> None:
 def test_the_panel_in_the_middle_of_the_merges(samples: Any, golden: Golden) -> None:
     out = StringIO()
     console = Console(file=out, width=100, color_system=None, force_terminal=False)
-    screen = screen_of(in_the_middle(samples), None, now=samples.t0 + 65, predicted=100.0)
+    screen = screen_of(in_the_middle(samples), None, now=samples.t0 + 65)
     assert screen.left is None, "the plan does not know how long merges take"
     console.print(panel(screen, 100, glyphs=ASCII))
     golden("panel_merging.txt", "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n")

@@ -11,8 +11,8 @@ from typing import Final
 from orchestrator.engine.kinds.riak.hasten import TICK_SECONDS, TIMER_MILLISECONDS, impossible, ticks_of
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.plan import Prediction, Usual
 from orchestrator.model.policy import Policy
+from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 
 _UP_AGAIN_SECONDS: Final[Seconds] = 45.0
