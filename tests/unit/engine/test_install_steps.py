@@ -87,7 +87,7 @@ def test_the_first_step_asks_what_is_installed_and_others_do_not() -> None:
     assert decided(second).actions == (action(1, tries=2),)
 
 
-def test_one_of_which_nothing_is_seen_is_sent_again_with_its_ticket() -> None:
+def test_one_that_is_not_seen_is_sent_again_with_its_ticket() -> None:
     """Its host begins a ticket once: a new one could run beside the end of the first."""
     assert decided(down(install=SENT, installs=1)).actions == (action(tries=1),)
     assert decided(down(installs=1)).actions == (action(tries=2),)
