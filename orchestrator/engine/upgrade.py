@@ -82,13 +82,17 @@ def _begin(situation: Situation, node: NodeProgress, upgrade: Upgrade) -> Instal
         plugins=upgrade.plugins,
         installed=upgrade.installed if number == 0 else None,
     )
-    failure = next((one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)), None)
-    if failure is not None and not (failure.in_doubt or failure.passes):
-        return Install(flip=f"{step_name(number)} on {node.name}: {failure.reason}")
-    if failure is not None and situation.fails_too_long(failure.action):
-        return Install(flip=f"{step_name(number)} on {node.name}: {failure.reason}", overdue=True)
-    if failure is not None and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
-        return Install()
+    failures = [one for one in situation.state.in_phase.failed if _is_of(one.action, node, number)]
+    if failures:
+        # Each refused try had a ticket of its own: the last one says why, and the first one since when.
+        first, last = failures[0], failures[-1]
+        why = f"{step_name(number)} on {node.name}: {last.reason}"
+        if not (last.in_doubt or last.passes):
+            return Install(flip=why)
+        if situation.fails_too_long(first.action):
+            return Install(flip=why, overdue=True)
+        if situation.now - situation.state.process.acted_at < RETRY_SECONDS:
+            return Install()
     return Install(actions=(action,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -104,14 +105,14 @@ def test_an_upgrade_takes_only_nodes_of_one_rank_together() -> None:
 
 
 def _with_voters() -> World:
-    """Four nodes of data, neighbours in pairs, and three voters without any; es5 is the master."""
+    """Four nodes of data, each two with a shard of their own, and three voters without; es5 is the master."""
     world = World(allowed_down=len(NODES))
     world.across_zones = True
     for name in NODES[:7]:
         votes = name > "es4"
         world.add_node(name, roles=frozenset({Role.MASTER} if votes else {Role.DATA}))
-    for number in range(4):
-        world.add_index(f"logs-{number}", places=[NODES[number], NODES[(number + 1) % 4]])
+    for one, other in combinations(NODES[:4], 2):
+        world.add_index(f"{one}-{other}", places=[one, other])
     return world
 
 
@@ -122,7 +123,7 @@ def _planned(world: World, **changes: object) -> list[set[str]]:
 
 
 def test_the_set_with_the_elected_master_is_the_last() -> None:
-    """It holds no data here, so it would have room in the first one."""
+    """It holds no data here, so it has room in each that has no other voter."""
     waves = _planned(_with_voters())
     assert ["es5" in wave for wave in waves] == [*([False] * (len(waves) - 1)), True]
 
