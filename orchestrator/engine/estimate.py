@@ -294,14 +294,10 @@ def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds
         events: of all its attempts so far.
         now: the current time.
     """
-    begun = state.begun
-    if begun.forecast is None or not begun.forecast.waves:
+    forecast = state.begun.forecast
+    if forecast is None or not forecast.nodes:
         return None
-    share = {
-        name: predicted.likely / len(names)
-        for names, predicted in zip(begun.planned, begun.forecast.waves, strict=True)
-        for name in names
-    }
+    share = forecast.nodes
     done = {event.node for event in events if isinstance(event, NodeRecovered)}
     took = sum(event.seconds for event in events if isinstance(event, WaveFinished))
     expected = sum(share.get(name, 0.0) for name in done)

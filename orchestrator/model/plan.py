@@ -102,5 +102,5 @@ class Plan:
     @property
     def forecast(self) -> Forecast:
         """What it predicts, for the run's journal."""
-        waves = tuple(wave.predicted for wave in self.waves)
-        return Forecast(in_all=self.predicted, waves=waves, measured=self.measured)
+        nodes = {name: wave.predicted.likely / len(wave.nodes) for wave in self.waves for name in wave.nodes}
+        return Forecast(in_all=self.predicted, nodes=nodes, measured=self.measured)

@@ -40,10 +40,10 @@ class Forecast:
 
     Attributes:
         in_all: of the whole run.
-        waves: of each planned wave.
+        nodes: likely seconds of each node, those of its wave shared among the wave's nodes.
         measured: whether it rests on past runs of this cluster, so that its error tells something.
     """
 
     in_all: Prediction
-    waves: tuple[Prediction, ...] = ()
+    nodes: Mapping[NodeName, Seconds] = field(default_factory=dict)
     measured: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -185,11 +185,12 @@ def _when(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def past_times(store: StateStore, cluster: str) -> PastTimes:
-    """What past runs of a cluster took."""
+def past_times(open_state: Callable[[Access], AbstractContextManager[StateStore]], cluster: str) -> PastTimes:
+    """What past runs of a cluster took; a plan is made before the first run too."""
     times = PastTimes()
-    for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-        times = times.then(times_of(store.replay(entry.run)))
+    with suppress(StateMissing), open_state(Access.READ) as store:
+        for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
+            times = times.then(times_of(store.replay(entry.run)))
     return times
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
-from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.order import undated
@@ -37,7 +36,7 @@ from orchestrator.view.progress import half_done
 from orchestrator.view.upgrade_words import work_of
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
-"""A plan does not use recoveries; what nodes hold tells how long they take."""
+"""A plan uses no recoveries; what nodes hold tells how long they take."""
 _REPORT_SECONDS: Final = 30.0
 """The run waits this long for a node that has just joined, or hangs briefly, to report its process."""
 
@@ -73,9 +72,14 @@ class Preparation:
 
     def plan_of(self, seen: Observation) -> Plan:
         """The plan of a restart alone, made from this observation."""
-        ports = self.connection.ports
+        ports, times = self.connection.ports, past_times(self.connection.state, self.view.name)
         describe = Executor(ports.cluster, ports.hosts(self.started.addresses)).describe
-        return make_plan(self.started, seen, decide=decide, describe=describe, times=self._times())
+        return make_plan(self.started, seen, decide=decide, describe=describe, times=times)
+
+    def _foreseen(self) -> Plan:
+        """A plan for its times alone, of a run without a plan: no host is asked."""
+        seen = self.connection.ports.cluster.observe(_PLANNED).seen(self.connection.process.now)
+        return self.plan_of(replace(seen, bulk=self.loaded.bulk if self.loaded else NOT_READ))
 
     def observe(self, look: Collection[Look] = _PLANNED) -> Observation:
         """Everything that a plan uses, hosts and gates included.
@@ -153,14 +157,6 @@ class Preparation:
             f"continues with the others; this run starts again with {all_again}"
         )
 
-    def _times(self) -> PastTimes:
-        """Times of past runs; a plan is made before the first run too."""
-        try:
-            with self.connection.state(Access.READ) as store:
-                return past_times(store, self.view.name)
-        except StateMissing:
-            return PastTimes()
-
     def restore_others(self) -> RunState | None:
         """Restore what a dead run left, for a run without due nodes. None when nothing was left.
 
@@ -187,7 +183,7 @@ class Preparation:
         """
         with self.connection.state(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
-            started = replace(self.started, planned=planned, forecast=plan.forecast if plan else None)
+            started = replace(self.started, planned=planned, forecast=(plan or self._foreseen()).forecast)
             return run_from_start(self.connection, store, started, again=lambda: self._again(started))
 
     def _again(self, before: RunStarted) -> RunStarted:

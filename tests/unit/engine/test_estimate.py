@@ -202,7 +202,7 @@ def test_the_time_in_which_nobody_worked_is_left_out() -> None:
 def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
     """Of three waves one is done, in half the time, and the second has had ten seconds."""
     each = Prediction(low=10.0, likely=60.0, high=90.0)
-    wanted = begun(planned=((ES2,), (ES3,), (ES1,)), forecast=Forecast(in_all=each, waves=(each, each, each)))
+    wanted = begun(forecast=Forecast(in_all=each, nodes=dict.fromkeys((ES1, ES2, ES3), 60.0)))
     simulation = Simulation(cluster(3))
     state = simulation.begin_as(wanted)
     assert remaining(state, [], 0.0) == 180.0

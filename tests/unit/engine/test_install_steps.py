@@ -111,7 +111,7 @@ def test_one_that_is_refused_for_too_long_ends_the_run() -> None:
     limit = asked(node).policy.deadlines.rejoin
     tries = failed(1, ago=limit + 1), failed(2, ago=1.0)
     found = decided(node, *tries)
-    assert (found.actions, found.flip, found.overdue) == ((), "install step 0 on es2: no 2", True)
+    assert (found.actions, found.flip, found.overdue) == ((), "install step 1 on es2: no 2", True)
     assert decided(node, failed(1, ago=limit - 1), failed(2, ago=1.0)).actions
 
 
@@ -119,7 +119,7 @@ def test_a_refusal_for_good_ends_the_run_at_once() -> None:
     """Also after one that passes: the lock was held, and then sudo refuses."""
     for before in ((), (failed(1, ago=20.0),)):
         found = decided(down(installs=2), *before, failed(2, ago=10.0, passes=False))
-        assert (found.actions, found.flip, found.overdue) == ((), "install step 0 on es2: no 2", False)
+        assert (found.actions, found.flip, found.overdue) == ((), "install step 1 on es2: no 2", False)
     doubt = failed(1, ago=10.0, passes=False, in_doubt=True)
     assert decided(down(install=SENT, installs=1), doubt).actions == (action(tries=1),)
 

@@ -54,7 +54,7 @@ def _eight() -> World:
         {"max_unavailable": 8, "min_started_copies": 2},
         {"max_unavailable": 8, "accept_red": frozenset({"logs-1", "logs-4"})},
     ],
-    ids=str,
+    ids=lambda wanted: ",".join(wanted) or "default",
 )
 @pytest.mark.parametrize("make", [_eight, lambda: cluster(6)], ids=["eight", "six"])
 def test_a_set_within_the_bounds_is_what_predicates_pass(make: object, wanted: Mapping[str, object]) -> None:

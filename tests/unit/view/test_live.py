@@ -76,9 +76,8 @@ def down(samples: Any) -> Screen:
 def predicted(state: RunState) -> RunState:
     """The same run by a plan that gave each node 160 s."""
     each = Prediction(low=100.0, likely=160.0, high=300.0)
-    planned = tuple((name,) for name in state.nodes)
-    forecast = Forecast(in_all=each, waves=(each,) * len(planned))
-    return replace(state, begun=replace(state.begun, planned=planned, forecast=forecast))
+    forecast = Forecast(in_all=each, nodes=dict.fromkeys(state.nodes, each.likely))
+    return replace(state, begun=replace(state.begun, forecast=forecast))
 
 
 def recovering(samples: Any) -> Screen:
