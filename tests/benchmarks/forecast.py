@@ -1,6 +1,6 @@
 """Predicted against actual: `python -m tests.benchmarks.forecast`.
 
-One cluster of real nodes is restarted again and again, under a load. Each run is predicted by those before it,
+One cluster of real nodes is restarted again and again, under a load. Each run is predicted by earlier ones,
 the first one by published times. Figures, no assertions.
 """
 
@@ -72,7 +72,8 @@ def _run(file: Path, folder: Path, strategy: str) -> tuple[str, ...]:
 
 def _orchestrate(folder: Path, verb: str, file: Path, *more: str) -> list[Mapping[str, Any]]:
     """Run a command; the objects that it prints."""
-    program = [sys.executable, "-m", "orchestrator", verb, "--cluster", str(file), *more]
+    own = Path(sys.executable).with_name("orchestrate")
+    program = [str(own), verb, "--cluster", str(file), *more]
     state = f"sqlite:///{folder / 'state.db'}"
     done = subprocess.run(  # noqa: S603  (our own program)
         [*program, "--output", "json", "--state", state], capture_output=True, text=True, check=False
