@@ -35,10 +35,10 @@ from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import Instant, Seconds
 
 PUBLISHED: Final = Usual(
-    node=Prediction(low=20.0, likely=90.0, high=600.0),
+    node=Prediction(low=10.0, likely=90.0, high=600.0),
     rests_on="published times of other clusters: 96 s a node (0.90, SSD) to 10 minutes (6.x, 10 TB a node)",
 )
-"""For a node of Elasticsearch without past runs; a small one was seen to take 20 s."""
+"""For a node of Elasticsearch without past runs; a small one was seen to take 13 s."""
 
 _RECENT: Final = 5
 """Older runs are ignored: data and machines have changed since."""
@@ -57,18 +57,18 @@ class PastTurn:
     Attributes:
         seconds: all of it.
         recovery: from its return to its recovery.
-        bytes: what its copies held; None if it was not read.
+        stored: bytes that the node stored then; None if it was not read.
     """
 
     seconds: Seconds
     recovery: Seconds = 0.0
-    bytes: int | None = None
+    stored: int | None = None
 
-    def with_bytes(self, stored: int | None) -> Seconds:
+    def storing(self, stored: int | None) -> Seconds:
         """Its duration if the node stored so much: the recovery changes with it."""
-        if not stored or not self.bytes:
+        if not stored or not self.stored:
             return self.seconds
-        grown = min(max(stored / self.bytes, 1 / _MOST_GROWN), _MOST_GROWN)
+        grown = min(max(stored / self.stored, 1 / _MOST_GROWN), _MOST_GROWN)
         return self.seconds + self.recovery * (grown - 1)
 
 
@@ -152,21 +152,21 @@ def times_of(records: Sequence[Record]) -> PastTimes:
     opening, between, ending = list[Seconds](), list[Seconds](), list[Seconds]()
     back, slowest = dict[NodeName, Instant](), 0.0
     since: Instant | None = None
+    stored: Mapping[NodeName, int] = {}
     waves = 0
     for record in records:
         match record.event:
-            case RunStarted():
-                since = record.at
+            case RunStarted(forecast=forecast):
+                since, stored = record.at, {} if forecast is None else forecast.stored
             case RunResumed() | RestoreBegun() | WaveGaveWay():
                 since = None
             case PhaseEntered(node=str(node), to=NodePhase.REJOINED.value):
                 back[node] = record.at
-            case NodeRecovered(node=node, seconds=seconds, bytes_reused=reused, bytes_copied=copied):
+            case NodeRecovered(node=node, seconds=seconds):
                 slowest = max(slowest, seconds)
                 if whole.get(node) == seconds:
-                    held = None if reused is None or copied is None else reused + copied
                     recovery = min(seconds, record.at - back.get(node, record.at))
-                    turns[node] = (PastTurn(seconds=seconds, recovery=recovery, bytes=held),)
+                    turns[node] = (PastTurn(seconds=seconds, recovery=recovery, stored=stored.get(node)),)
             case WaveFinished():
                 if since is not None:
                     beside = max(0.0, record.at - since - slowest)
@@ -212,7 +212,7 @@ def predict_node(
     past = own or [turn for others in times.turns.values() for turn in others[-_RECENT:]]
     if not past:
         return usual.nodes.get(name, usual.node)
-    return _spread([turn.with_bytes(stored) for turn in past])
+    return _spread([turn.storing(stored) for turn in past])
 
 
 def predict_wave(
@@ -245,9 +245,10 @@ def _spread(past: Sequence[Seconds]) -> Prediction:
 
 
 def corrected(prediction: Prediction, times: PastTimes) -> Prediction:
-    """The prediction by what the last ones were off, within its range."""
+    """The prediction by what the last ones were off: the more of them there are, the more they count."""
     recent = times.off[-_RECENT:]
-    factor = min(max(median(recent), 1 / _MOST_OFF), _MOST_OFF) if recent else 1.0
+    factor = median(recent) ** (len(recent) / (len(recent) + 2)) if recent else 1.0
+    factor = min(max(factor, 1 / _MOST_OFF), _MOST_OFF)
     likely = prediction.likely * factor
     return Prediction(low=min(prediction.low, likely), likely=likely, high=max(prediction.high, likely))
 

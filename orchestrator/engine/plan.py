@@ -219,6 +219,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         predicted=together([wave.predicted for wave in waves], times),
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,
+        stored=stored,
         target_version=started.policy.upgrade.target if started.policy.upgrade else None,
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),
         other_versions=_other_versions(started, view),

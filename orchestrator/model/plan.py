@@ -73,6 +73,7 @@ class Plan:
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
         predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
+        stored: bytes that each node stores, as far as known.
     """
 
     cluster: str
@@ -95,6 +96,7 @@ class Plan:
     leftovers: tuple[LoaderLeftover, ...] = ()
     predicted_from: str = ""
     measured: bool = False
+    stored: Mapping[NodeName, int] = field(default_factory=dict)
     target_version: str | None = None
     owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     other_versions: Mapping[NodeName, str] = field(default_factory=dict)
@@ -103,4 +105,4 @@ class Plan:
     def forecast(self) -> Forecast:
         """What it predicts, for the run's journal."""
         nodes = {name: wave.predicted.likely / len(wave.nodes) for wave in self.waves for name in wave.nodes}
-        return Forecast(in_all=self.predicted, nodes=nodes, measured=self.measured)
+        return Forecast(in_all=self.predicted, nodes=nodes, stored=self.stored, measured=self.measured)

@@ -77,9 +77,12 @@ class Preparation:
         return make_plan(self.started, seen, decide=decide, describe=describe, times=times)
 
     def _foreseen(self) -> Plan:
-        """A plan for its times alone, of a run without a plan: no host is asked."""
+        """A plan for its times alone, of a run without a plan: no host and no gate is asked."""
+        started = replace(self.started, policy=replace(self.started.policy, tune=None, gates=()))
         seen = self.connection.ports.cluster.observe(_PLANNED).seen(self.connection.process.now)
-        return self.plan_of(replace(seen, bulk=self.loaded.bulk if self.loaded else NOT_READ))
+        hosts = dict.fromkeys(started.nodes, NOT_READ)
+        bulk = self.loaded.bulk if self.loaded else NOT_READ
+        return replace(self, started=started).plan_of(replace(seen, hosts=hosts, bulk=bulk))
 
     def observe(self, look: Collection[Look] = _PLANNED) -> Observation:
         """Everything that a plan uses, hosts and gates included.

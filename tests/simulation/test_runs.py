@@ -27,7 +27,9 @@ from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash, How, Trip
 from orchestrator.view.progress import NOTHING_SEEN
+from tests.simulation.gated import SCRIPT
 from tests.simulation.play import cluster, killed, lives, play, policy
+from tests.simulation.tuned import profile
 
 
 def begun(nodes: int = 3, **wanted: object) -> Simulation:
@@ -76,6 +78,28 @@ def test_a_run_of_the_api_yields_its_journal_then_its_summary() -> None:
     assert tuple(records) == of.records(summary.run)
     assert set(lives(of.world).values()) == {2}
     as_found(of, before)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{}, {"tune": profile()}, {"gates": (SCRIPT,)}, {"reboot": True}],
+    ids=["plain", "tune", "gate", "reboot"],
+)
+def test_a_run_without_a_plan_is_predicted_too(wanted: dict[str, object]) -> None:
+    """And the next one by what this one took."""
+    of, forecasts = begun(**wanted), []
+    for run in ("run-1", "run-1-2"):
+        assert run_on(of) is Outcome.DONE
+        event = of.records(run)[0].event
+        assert isinstance(event, RunStarted)
+        assert event.forecast is not None
+        assert event.forecast.nodes.keys() == of.world.nodes.keys()
+        forecasts.append(event.forecast)
+    first, second = forecasts
+    assert (first.measured, second.measured) == (False, True)
+    took = of.records("run-1-2")[-1].at - of.records("run-1-2")[0].at
+    assert second.in_all.low <= took <= second.in_all.high
+    assert second.in_all.likely == pytest.approx(took, rel=0.25)
 
 
 def held_until_asked(of: Simulation, run: Run) -> None:

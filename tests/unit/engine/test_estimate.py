@@ -93,7 +93,7 @@ def test_no_wave_takes_no_time() -> None:
 
 
 def test_a_recovery_grows_with_what_the_node_holds() -> None:
-    turn = PastTurn(seconds=100.0, recovery=60.0, bytes=10)
+    turn = PastTurn(seconds=100.0, recovery=60.0, stored=10)
     times = PastTimes(turns={ES1: (turn,)})
     assert predict_node(ES1, times, stored=20).likely == 160.0
     assert predict_node(ES1, times, stored=5).likely == 70.0
@@ -105,10 +105,13 @@ def test_the_last_predictions_correct_the_next_one() -> None:
     wave = Wave(number=1, nodes=(ES1,), why="")
     alone = predict_wave(wave, past({ES1: (100.0,)}))
     assert (alone.low, alone.likely, alone.high) == (80.0, 100.0, 200.0)
-    assert predict_wave(wave, past({ES1: (100.0,)}, off=(1.3, 1.1, 1.2))).likely == pytest.approx(120.0)
+    assert predict_wave(wave, past({ES1: (100.0,)}, off=(1.3, 1.1, 1.2))).likely == pytest.approx(
+        100 * 1.2**0.6
+    )
     assert predict_wave(wave, past({ES1: (100.0,)}, off=(40.0,))).likely == 200.0, "one night of waiting"
-    corrected = predict_wave(wave, past({ES1: (100.0,)}, off=(0.5,)))
-    assert corrected == Prediction(low=50.0, likely=50.0, high=200.0)
+    corrected = predict_wave(wave, past({ES1: (100.0,)}, off=(0.5, 0.5, 0.5)))
+    assert corrected.likely == pytest.approx(100 * 0.5**0.6)
+    assert (corrected.low, corrected.high) == (corrected.likely, 200.0)
 
 
 def test_what_a_run_does_beside_its_nodes_counts() -> None:
@@ -140,12 +143,11 @@ def begun(**fields: Any) -> RunStarted:
 
 
 def two_waves(*, forecast: Forecast | None = None) -> list[Record]:
-    recovered = NodeRecovered(node=ES1, seconds=30.0, bytes_reused=7, bytes_copied=3)
     return run_of(
         (0.0, begun(forecast=forecast)),
         (8.0, stop(ES1)),
         (28.0, rejoined(ES1)),
-        (38.0, recovered),
+        (38.0, back(ES1, 30.0)),
         (40.0, WaveFinished(number=1, seconds=33.0)),
         (43.0, stop(ES2)),
         (63.0, rejoined(ES2)),
@@ -156,9 +158,10 @@ def two_waves(*, forecast: Forecast | None = None) -> list[Record]:
 
 
 def test_a_journal_tells_what_each_part_took() -> None:
-    times = times_of(two_waves())
+    none = Prediction(low=0.0, likely=0.0, high=0.0)
+    times = times_of(two_waves(forecast=Forecast(in_all=none, stored={ES1: 10})))
     assert times.turns == {
-        ES1: (PastTurn(seconds=30.0, recovery=10.0, bytes=10),),
+        ES1: (PastTurn(seconds=30.0, recovery=10.0, stored=10),),
         ES2: (PastTurn(seconds=40.0, recovery=20.0),),
     }
     assert (times.opening, times.between, times.ending, times.off) == ((10.0,), (4.0,), (6.0,), ())
