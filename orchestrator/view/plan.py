@@ -66,7 +66,7 @@ def plan_text(plan: Plan) -> str:
     """The plan for people: first its holds, then the waves, the settings and every exact step."""
     nodes = sum(len(wave.nodes) for wave in plan.waves)
     fewest, why = plan.lower_bound_waves, plan.lower_bound_reason
-    bound = f" (no plan could have fewer than {fewest}: {why})" if fewest else ""
+    bound = f" (no plan could have fewer than {fewest}: {why}{_as_few(plan)})" if fewest else ""
     span = prediction_words(plan.predicted)
     server = f"{product(plan.distribution, plan.kind)} {plan.version}"
     target = f", upgrade to {plan.target_version}" if plan.target_version else ""
@@ -87,6 +87,16 @@ def plan_text(plan: Plan) -> str:
     if plan.steps:
         lines += ["", *_steps(plan)]
     return "\n".join(map(visible, lines)) + "\n"
+
+
+def _as_few(plan: Plan) -> str:
+    """The simpler strategy that needs as few waves, if one does."""
+    zones = {wave.zone for wave in plan.waves}
+    if len(plan.waves) == sum(len(wave.nodes) for wave in plan.waves):
+        return "; `--strategy node` needs as few"
+    if None not in zones and len(zones) == len(plan.waves):
+        return "; `--strategy zone` needs as few"
+    return ""
 
 
 _NEVER_PASS: Final = {

@@ -13,6 +13,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Strategy, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.world import World
+from orchestrator.view.plan import plan_text
 from tests.simulation.play import killed, lives, plan_of, play, policy, run
 from tests.simulation.upgrading import upgrading, wanted
 from tests.simulation.zones import lopsided, zoned
@@ -63,6 +64,14 @@ def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
     assert 1 < plan.lower_bound_waves <= len(plan.waves)
     assert plan.lower_bound_reason.startswith("the nodes: 2 of 8 at once")
     assert plan_of(_world(), policy()).lower_bound_waves is None
+
+
+def test_the_plan_says_when_a_simpler_strategy_needs_as_few() -> None:
+    assert "needs as few" not in plan_text(plan_of(_world(), _wanted()))
+    zones = plan_text(plan_of(zoned(6), _wanted(zone_attribute="zone", max_unavailable=None)))
+    assert "; `--strategy zone` needs as few)" in zones
+    one = plan_text(plan_of(_world(), _wanted(max_unavailable=1)))
+    assert "; `--strategy node` needs as few)" in one
 
 
 def test_a_shard_with_one_replica_never_loses_both() -> None:
