@@ -156,7 +156,7 @@ def test_one_reading_of_everything(lab: LabCluster, port: ElasticsearchCluster) 
         ((Look.ACTIVITY,), 2),
         ((Look.DISKS,), 2),
         ((Look.CLUSTER, Look.SETTINGS, Look.HEALTH), 2),
-        (CLUSTER_LOOKS, 5),
+        (CLUSTER_LOOKS, 6),
     ],
     ids=lambda value: ",".join(look.name for look in value) if isinstance(value, tuple) else str(value),
 )

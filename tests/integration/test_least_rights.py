@@ -40,7 +40,6 @@ from orchestrator.stores.elasticsearch.act import request_for
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
-from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
 from orchestrator.stores.elasticsearch.request import Request
 from tests.integration.hostlab.docker import run
 from tests.integration.hostlab.hosts import wait_until
@@ -75,6 +74,7 @@ READS: Mapping[str, Request] = {
     "own_names": calls.own_names(),
     "processes": calls.processes(),
     "state": calls.state(DIALECT, LIMITS, with_snapshots=True),
+    "state_uuid": calls.state_uuid(DIALECT, LIMITS),
     "snapshots": calls.snapshots(DIALECT, LIMITS),
     "index_uuids": calls.index_uuids(DIALECT, LIMITS, ["posts"]),
     "names": calls.names(DIALECT, LIMITS),
@@ -88,9 +88,9 @@ READS: Mapping[str, Request] = {
     "recoveries": calls.recoveries(DIALECT, active_only=True),
     "tasks": calls.tasks(),
     "merge_pools": calls.merge_pools(),
-    "merges": calls.tasks(MERGE_ACTIONS, detailed="true"),
     "task": calls.task("none:1", patience=1.0),
     "disks": calls.disks(DIALECT),
+    "stored": calls.stored(),
     "data_paths": calls.data_paths(),
     "memory": calls.memory(["_local"]),
     "leases": calls.leases(DIALECT, PREFIX, 10.0),
@@ -198,6 +198,7 @@ NEEDED_FOR = {
         "GET /_nodes/process",
         "GET /_nodes/_local/stats/os",
         "GET /_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
+        "GET /_cluster/state/version,master_node",
         "GET /_cluster/state/customs",
         "GET /_cluster/state/metadata/posts",
         "GET /_cluster/state/metadata",
@@ -206,6 +207,7 @@ NEEDED_FOR = {
         "GET /_cluster/settings",
         "GET /_nodes/_all/jvm,http,settings,plugins",
         "GET /_nodes/stats/fs",
+        "GET /_nodes/stats/indices/store",
         "GET /_nodes/stats/thread_pool",
         "GET /_tasks",
         NO_TASK,

@@ -123,7 +123,7 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     return _state(dialect, limits, metrics, filtered(*dict.fromkeys(fields)))
 
 
-def state_uuid(limits: Limits, dialect: Dialect) -> Request:
+def state_uuid(dialect: Dialect, limits: Limits) -> Request:
     """The id of the master's current state (2.0), and the master: while both are the same, all of it is."""
     wait = {dialect.master_timeout: seconds(limits.elected_master)}
     return get("/_cluster/state/version,master_node", params=wait | filtered("state_uuid", "master_node"))

@@ -165,7 +165,7 @@ class Observer:
     ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
         kept, self._kept = self._kept, None
         if kept is not None and not (with_snapshots and kept.snapshots is NOT_READ):
-            read = self._body(calls.state_uuid(self._client.limits, dialect))
+            read = self._body(calls.state_uuid(dialect, self._client.limits))
             if not isinstance(read, Unknown) and read[0] == kept.state:
                 self._kept = kept
                 return kept.cluster, kept.snapshots
