@@ -35,7 +35,8 @@ class PastRun:
         node_seconds: from each node's stop to its recovery, if one process saw both.
         merged: number of merged indices.
         to_merge: number of indices to merge; None for a restart only.
-        predicted: for the whole run when it began; None without a plan, or with merges.
+        predicted: for the whole run when it began; None for an older build's run, or with merges.
+        target: the version of an upgrade; None for a restart.
     """
 
     run: str
@@ -53,6 +54,7 @@ class PastRun:
     merged: int = 0
     to_merge: int | None = None
     predicted: Prediction | None = None
+    target: str | None = None
 
     @property
     def a_node(self) -> Seconds | None:
@@ -87,6 +89,7 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         restarted=len({one.event.node for one in records if isinstance(one.event, NodeRecovered)}),
         node_seconds=whole_turns(one.event for one in records),
         reason=begun.event.policy.reason or "",
+        target=begun.event.policy.upgrade.target if begun.event.policy.upgrade else None,
         merged=len({one.event.index_uuid for one in records if isinstance(one.event, IndexMerged)}),
         to_merge=None if begun.event.policy.merge is None else sum(t.due for t in begun.event.indices),
     )
@@ -111,6 +114,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
             "node_seconds": {name: round(seconds, 3) for name, seconds in one.node_seconds.items()},
             "reason": one.reason,
+            **({} if one.target is None else {"target_version": one.target}),
             **(
                 {}
                 if one.to_merge is None
@@ -145,7 +149,7 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
             duration(one.seconds),
             _predicted(one),
             one.outcome.value if one.outcome else "unfinished",
-            one_line("; ".join(part for part in (_merges(one), one.reason) if part), 60),
+            one_line("; ".join(part for part in (_upgrade(one), _merges(one), one.reason) if part), 60),
         )
         for one in runs
     ]
@@ -172,6 +176,10 @@ def _predicted(one: PastRun) -> str:
     if one.outcome is not Outcome.DONE or not likely:
         return duration(likely)
     return f"{duration(likely)} ({(one.seconds - likely) / likely:+.0%})"
+
+
+def _upgrade(one: PastRun) -> str:
+    return "" if one.target is None else f"upgrade to {one.target}"
 
 
 def _merges(one: PastRun) -> str:

@@ -38,7 +38,7 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
         (
             "Done, as planned. Also if there was nothing to do: no selected node started before "
-            "`--started-before`, or the indices are merged already."
+            "`--started-before`, all run the version of the upgrade, or the indices are merged already."
         ),
         "Nothing.",
     ),
@@ -63,8 +63,8 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.FAILED: (
         (
-            "A node or host failed. The run stood down and restored its settings; it can be resumed. Also: "
-            "`restore` found nodes that stay down and names them; `diagnose` or `tune` could not read "
+            "A node, a host or an install step failed. The run stood down and restored its settings; it can "
+            "be resumed. Also: `restore` found nodes that stay down and names them; `diagnose` or `tune` could not read "
             "a host, or `tune` could not change one."
         ),
         (

@@ -24,10 +24,11 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
+from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.view.history import PastRun, history_object, history_text, past_run
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
-from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.summary import summary, summary_lines, summary_object
 from orchestrator.view.text import table
 
 Golden = Callable[[str, str], None]
@@ -203,6 +204,31 @@ def test_history_as_json_has_the_same_numbers(samples: Any) -> None:
     assert line["seconds_a_node"] == 100.0
     assert line["nodes_restarted"] == 3
     assert line["outcome"] == "done"
+
+
+def test_a_run_is_shown_beside_its_prediction(samples: Any) -> None:
+    """In `history` with what it was off, at the end of the run in full; of an upgrade with its target."""
+    forecast = Forecast(in_all=Prediction(low=200.0, likely=320.0, high=900.0))
+    run = run_of(samples, 1, [("es1", 100.0)])
+    told = replace(run, predicted=forecast.in_all, target="9.1.0")
+    text = history_text([told])
+    assert "5m 20s (+25%)" in text
+    assert "upgrade to 9.1.0; kernel update" in text
+    (line,) = history_object([told])
+    assert line["predicted_seconds"] == {"low": 200, "likely": 320, "high": 900}
+    assert line["target_version"] == "9.1.0"
+    assert "5m 20s (" not in history_text([replace(told, outcome=None)])
+    state = samples.ended_state()
+    state = replace(state, begun=replace(state.begun, forecast=forecast))
+    end = summary(state, Outcome.DONE, (), samples.t0)
+    assert "  predicted: likely 5m 20s (between 3m 20s and 15m 0s)" in summary_lines(end)
+    assert summary_object(end)["predicted_seconds"] == line["predicted_seconds"]
+    for other in (
+        replace(end, resumed=True),
+        replace(end, outcome=Outcome.HELD),
+        replace(end, predicted=None),
+    ):
+        assert not [said for said in summary_lines(other) if "predicted" in said]
 
 
 def test_status_shows_when_the_run_began_and_its_last_attempt(samples: Any) -> None:
