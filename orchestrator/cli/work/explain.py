@@ -64,8 +64,8 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.FAILED: (
         (
             "A node, a host or an install step failed. The run stood down and restored its settings; it can "
-            "be resumed. Also: `restore` found nodes that stay down and names them; `diagnose` or `tune` could not read "
-            "a host, or `tune` could not change one."
+            "be resumed. Also: `restore` found nodes that stay down and names them; `diagnose` or `tune` "
+            "could not read a host, or `tune` could not change one."
         ),
         (
             "After a run: repair the node, then `orchestrate resume RUN --retry-failed`. After `diagnose` or "
