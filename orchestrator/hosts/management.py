@@ -29,7 +29,7 @@ _TITLES: Final = ("applying configuration", "client worker")
 """In the title of the process in which a daemon of Puppet or Chef does a run."""
 _WAITS_FOR_SHUTDOWN: Final = "unattended-upgrade-shutdown"
 
-_IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
+IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
 """A line of `/proc/PID/status`, since Linux 4.1: the process has a second number, in a namespace below."""
 
 # The class of one letter keeps the line from finding itself. A process may end at any moment.
@@ -38,7 +38,7 @@ SCRIPT: Final = f"""\
     grep -la 'Ansiball[Z]_' /proc/[0-9]*/cmdline 2>/dev/null); do
   pid=${{one#/proc/}}; pid=${{pid%%/*}}
   {{ IFS= read -r name <"/proc/$pid/comm"; }} 2>/dev/null || continue
-  grep -qE '{_IN_CONTAINER}' "/proc/$pid/status" 2>/dev/null && continue
+  grep -qE '{IN_CONTAINER}' "/proc/$pid/status" 2>/dev/null && continue
   line=$( {{ tr '\\000\\n' '  ' <"/proc/$pid/cmdline"; }} 2>/dev/null | cut -c 1-200)
   echo "$pid $name $line"
 done

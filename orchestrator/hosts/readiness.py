@@ -8,6 +8,7 @@ from typing import Final
 
 from orchestrator.hosts import installing, script, sudo
 from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
+from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -20,11 +21,13 @@ VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
 _FREE, _KEYSTORE, _NEVER_ASKS = "free", "keystore", "never-asks"
 _FREE_SCRIPT: Final = "df -Pk / /usr /var 2>/dev/null | awk 'NR > 1 { print $4 }' | sort -n | head -n 1"
-_KEYSTORE_SCRIPT: Final = r"""
+_KEYSTORE_SCRIPT: Final = (
+    r"""
 {
   echo /usr/share/elasticsearch=
   echo /usr/share/opensearch=
   for one in $(grep -laE 'path[.]home=' /proc/[0-9]*/cmdline 2>/dev/null); do
+    grep -qE 'IN_CONTAINER' "${one%/cmdline}/status" 2>/dev/null && continue
     { tr '\000' '\n' <"$one"; } 2>/dev/null | awk -F = '
       /^-D[a-z]+[.]path[.]home=/ { home = $2 }
       /^-D[a-z]+[.]path[.]conf=/ { conf = $2 }
@@ -42,7 +45,10 @@ _KEYSTORE_SCRIPT: Final = r"""
   done
 done
 exit 0"""
-"""Of the packages, and of every server that runs there, wherever it was unpacked: by its own command line."""
+).replace("IN_CONTAINER", IN_CONTAINER)
+"""Of the packages, and of every server that runs there, wherever it was unpacked: by its own command line.
+What runs in a container has a keystore of its own there.
+"""
 _SAID_BYTES: Final = 300
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 from orchestrator.hosts import readiness
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.management import IN_CONTAINER
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import sections, shell
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
@@ -24,6 +26,8 @@ ES1 = NodeName("es1")
 SHELLS = ("/bin/sh", "/usr/bin/busybox sh")
 PROTECTED = "Keystore is password-protected"
 OPEN = "Keystore is not password-protected"
+PATH = "path" + "".join("abcdefghij"[int(digit)] for digit in str(os.getpid()))
+"""What the pretended servers of this process say in place of `path`: real ones may run beside it."""
 
 
 def _upgrade(*verify: str) -> Upgrade:
@@ -32,9 +36,14 @@ def _upgrade(*verify: str) -> Upgrade:
 
 def _asked(upgrade: Upgrade, shell: str) -> Reading[HostReadiness]:
     line = readiness.readiness_script(ES1, upgrade).replace("/bin/sh", shell, 1)
-    outcome = LocalConnection({}).run(line, timeout=100.0)
+    outcome = LocalConnection({}).run(_of_the_pretended(line), timeout=100.0)
     assert isinstance(outcome, CommandResult), outcome
     return readiness.read_readiness(outcome.stdout, ES1, upgrade)
+
+
+def _of_the_pretended(line: str) -> str:
+    assert "path[.]home" in line
+    return line.replace("path[.]", f"{PATH}[.]")
 
 
 @contextmanager
@@ -46,7 +55,7 @@ def _server(folder: Path, name: str, *, said: str, conf: str | None = None) -> I
     tool = home / "bin" / "elasticsearch-keystore"
     tool.write_text(f'#!/bin/sh\n[ "$1" = has-passwd ] && echo "{said}; $ES_PATH_CONF" && exit 1\n')
     tool.chmod(0o755)
-    words = [f"-Des.path.home={home}", *([f"-Des.path.conf={conf}"] if conf else [])]
+    words = [f"-Des.{PATH}.home={home}", *([f"-Des.{PATH}.conf={conf}"] if conf else [])]
     with subprocess.Popen(  # noqa: S603  (waits for a line)
         ["/bin/sh", "-c", "read -r line", "java", *words], stdin=subprocess.PIPE
     ) as process:
@@ -99,10 +108,24 @@ def test_the_keystore_is_that_of_the_servers_own_configuration(tmp_path: Path) -
         _server(tmp_path, "one", said=OPEN, conf=str(tmp_path / "etc")),
         _server(tmp_path, "two", said=OPEN),
     ):
-        outcome = LocalConnection({}).run(shell(script), timeout=60.0)
+        outcome = LocalConnection({}).run(_of_the_pretended(shell(script)), timeout=60.0)
     assert isinstance(outcome, CommandResult)
     assert f"{OPEN}; {tmp_path}/etc" in outcome.stdout
     assert f"{OPEN}; {tmp_path}/two/config" in outcome.stdout
+
+
+def test_the_keystore_of_a_containers_server_is_not_the_hosts(tmp_path: Path) -> None:
+    """By the line of its status, here the one that every process has: this one counts as a container's."""
+    line = _of_the_pretended(readiness.readiness_script(ES1, _upgrade()))
+    elsewhere = line.replace(IN_CONTAINER, "^NSpid:[[:space:]]+[0-9]+")
+    assert elsewhere != line
+    with _server(tmp_path, "elasticsearch-8.19.0", said=PROTECTED):
+        for asked, password in ((line, True), (elsewhere, None)):
+            outcome = LocalConnection({}).run(asked, timeout=100.0)
+            assert isinstance(outcome, CommandResult), outcome
+            found = readiness.read_readiness(outcome.stdout, ES1, _upgrade())
+            assert isinstance(found, HostReadiness)
+            assert found.keystore_password is password
 
 
 def test_an_answer_that_is_cut_off_says_nothing() -> None:
