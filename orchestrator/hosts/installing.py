@@ -57,7 +57,7 @@ if [ "${{of%/*/*}}" = "${{ticket%/*/*}}" ] && [ "${{ticket##*/}}" -lt "${{of##*/
     echo '{_NOT_BEGUN} a later install step was begun'; exit 1
 fi
 """
-"""Asked again under the lock: whoever was suspended in between is late."""
+"""Asked again under the lock: a shell that was suspended in between is late."""
 
 _BEGIN: Final = """\
 record=$lock.install

@@ -42,7 +42,7 @@ class Forecast:
         in_all: of the whole run.
         nodes: likely seconds of each node, those of its wave shared among the wave's nodes.
         stored: bytes that each node stored, as far as known: the next prediction compares.
-        measured: whether it rests on past runs of this cluster, so that its error tells something.
+        measured: whether it rests on past runs of this cluster, so that its error corrects the next one.
     """
 
     in_all: Prediction

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.engine.estimate import PastTimes, times_of
-from orchestrator.errors import UsageError
+from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant
@@ -186,11 +186,12 @@ def _when(at: Instant) -> str:
 
 
 def past_times(open_state: Callable[[Access], AbstractContextManager[StateStore]], cluster: str) -> PastTimes:
-    """What past runs of a cluster took; a plan is made before the first run too."""
+    """What past runs of a cluster took, as far as it can be read: no plan and no run needs a prediction."""
     times = PastTimes()
     with suppress(StateMissing), open_state(Access.READ) as store:
         for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-            times = times.then(times_of(store.replay(entry.run)))
+            with suppress(JournalError):  # a damaged journal of an old run is reported where it is shown
+                times = times.then(times_of(store.replay(entry.run)))
     return times
 
 

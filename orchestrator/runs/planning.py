@@ -36,7 +36,7 @@ from orchestrator.view.progress import half_done
 from orchestrator.view.upgrade_words import work_of
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES} | {Look.STORED}
-"""A plan uses no recoveries; what nodes hold tells how long they take."""
+"""A plan uses no recoveries; how long a node takes depends on what it holds."""
 _REPORT_SECONDS: Final = 30.0
 """The run waits this long for a node that has just joined, or hangs briefly, to report its process."""
 

@@ -77,13 +77,13 @@ def _activity(world: World) -> Activity:
 
 
 def _disks(world: World, *, stored: bool) -> dict[NodeName, Disk]:
-    told, held = world.nodes.keys() - _silent(world), Counter[NodeName]()
+    answering, held = world.nodes.keys() - _silent(world), Counter[NodeName]()
     for _, shard in shards_of(world) if stored else ():
         held.update({copy.node: shard.size for copy in shard.copies if copy.node is not None})
     return {
         name: _disk(merges.used(world, name), merges.room(world, name), held[name] if stored else None)
         for name in world.nodes
-        if name in told
+        if name in answering
     }
 
 

@@ -72,7 +72,7 @@ class Summary:
         by_operations: whether this server's copies recover by operations.
         kind: kind of cluster, which has its own words.
         simulated: the run is a rehearsal, which cannot be resumed.
-        predicted: what the plan predicted for the whole run; None without a plan, or where there are merges.
+        predicted: what was predicted for the whole run at its beginning; None where there are merges.
         no_longer_absent: settings that were absent and cannot be absent again, with the value written.
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.

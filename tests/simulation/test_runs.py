@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
 from orchestrator.model.cluster import NodeName
@@ -18,7 +19,17 @@ from orchestrator.model.event import Event, HoldsCleared, Record, RestoreBegun, 
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Hook, Hooks, Kind, Policy
-from orchestrator.runs import Connection, Overrides, Run, Summary, rehearse, restart, restore, resume
+from orchestrator.runs import (
+    Connection,
+    Overrides,
+    Run,
+    Summary,
+    find_run,
+    rehearse,
+    restart,
+    restore,
+    resume,
+)
 from orchestrator.runs.api import _Asked
 from orchestrator.runs.connection import ClusterPorts, PolicySource, Watched
 from orchestrator.runs.planning import prepare
@@ -100,6 +111,22 @@ def test_a_run_without_a_plan_is_predicted_too(wanted: dict[str, object]) -> Non
     took = of.records("run-1-2")[-1].at - of.records("run-1-2")[0].at
     assert second.in_all.low <= took <= second.in_all.high
     assert second.in_all.likely == pytest.approx(took, rel=0.25)
+
+
+def test_a_damaged_journal_of_an_earlier_run_bars_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its times are lost for the prediction."""
+    of = begun()
+    assert run_on(of) is Outcome.DONE
+
+    def damaged(_records: object) -> PastTimes:
+        raise JournalError("the journal is damaged")
+
+    monkeypatch.setattr(find_run, "times_of", damaged)
+    assert run_on(of) is Outcome.DONE
+    event = of.records("run-1-2")[0].event
+    assert isinstance(event, RunStarted)
+    assert event.forecast is not None
+    assert not event.forecast.measured
 
 
 def held_until_asked(of: Simulation, run: Run) -> None:

@@ -348,8 +348,8 @@ class Observer:
         disks = parse_disks(read[0], settings, roles_listed=dialect.roles_in_nodes)
         if not stored or isinstance(disks, Unknown):
             return disks
-        told = self._body(calls.stored())
-        held = told if isinstance(told, Unknown) else parse_stored(told[0])
+        answer = self._body(calls.stored())
+        held = answer if isinstance(answer, Unknown) else parse_stored(answer[0])
         if isinstance(held, Unknown):
             return disks  # what a node holds only makes predictions better
         return {name: replace(disk, stored_bytes=held.get(name)) for name, disk in disks.items()}
