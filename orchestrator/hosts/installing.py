@@ -61,7 +61,8 @@ fi
 
 _BEGIN: Final = """\
 record=$lock.install
-{is_new}{password}said=$record.begin
+{is_new}{password}said=$record.begin.$$
+trap 'rm -f "$said"' EXIT
 command -v setsid >/dev/null && apart=setsid || apart=nohup
 {feed}$apart /bin/sh -c {runner} install "$ticket" "$record" >"$said" 2>&1 <{stdin} 9>&- &
 runner=$!

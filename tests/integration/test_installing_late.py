@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -139,11 +140,11 @@ def test_one_that_wakes_after_the_start_is_refused(
 
 
 def _managed(manager: Manager, tmp_path: Path, answer: str) -> HostSettings:
-    """A node whose manager is a script that gives this answer."""
+    """A node whose manager is a script that gives this answer, and whose lock is no other test's."""
     program = tmp_path / "manager"
     program.write_text(f"#!/bin/sh\n{answer}\n")
     program.chmod(0o755)
-    service = ServiceSettings(manager=manager, unit="es", program=str(program))
+    service = ServiceSettings(manager=manager, unit=f"es-{uuid4()}", program=str(program))
     return HostSettings(node=N1, address="localhost", connect=Connect.LOCAL, service=service)
 
 
