@@ -373,16 +373,15 @@ def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
 def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:
     """Only copies of shards that a wave took: of others the next reading says whether they found a place.
 
-    In an upgrade these shards are `displaced`: a node that is upgraded later is a place for the copy. The
-    first wave found the most copies.
+    These shards are `displaced`: a node that is upgraded later, or changed by its people, is a place for the
+    copy. The first wave found the most copies.
     """
     found = dict[tuple[str, int], int]()
     for one in event.shards:
         key = (one.index_uuid, one.number)
         if key in state.taken:
             found[key] = found.get(key, 0) + one.count
-    upgrades = state.begun.policy.upgrade is not None
-    displaced = {key: state.taken[key] for key in found} if upgrades else {}
+    displaced = {key: state.taken[key] for key in found}
     return replace(
         state,
         not_waited={**state.not_waited, **found},

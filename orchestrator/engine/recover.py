@@ -203,9 +203,7 @@ def without_a_place(situation: Situation) -> tuple[Event, ...]:
     """The event that names the copies that the run does not wait for; none without such copies."""
     view = situation.view
     unplaced = situation.kind.unplaced(situation.state, view) if view is not None else ()
-    why = "no node can hold these copies, and no wave of this run took them down"
-    if situation.policy.upgrade is not None:
-        why = "no node can hold these copies now; those that a wave took down are waited for once one can"
+    why = "no node can hold these copies now; those that a wave took down are waited for once one can"
     return (NotWaitedFor(shards=unplaced, why=why),) if unplaced else ()
 
 
@@ -312,8 +310,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
             if situation.seen.finished is NOT_READ:
                 return Decision(finished=True)
             finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
-            displaced = without_a_place(situation) if situation.policy.upgrade is not None else ()
-            return finish_with_hooks(situation, back, *displaced, finished)
+            return finish_with_hooks(situation, back, *without_a_place(situation), finished)
     return None
 
 

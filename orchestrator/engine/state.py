@@ -199,8 +199,8 @@ class RunState:
             nothing was to.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
-        displaced: shards of which an upgrade took down a copy that had no place when its wave was back, as
-            the wave found them. They are waited for once more nodes are upgraded.
+        displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
+            found them: a node has another version than before. They are waited for once they have a place.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """

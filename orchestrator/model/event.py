@@ -325,7 +325,7 @@ class TakenDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotWaitedFor:
-    """Unassigned copies that the run did not take down: reported, but not waited for."""
+    """Unassigned copies that no node can hold now, or that the run did not take down: not waited for."""
 
     shards: tuple[MissingCopy, ...]
     why: str

@@ -323,7 +323,8 @@ class AnyLife:
         who = self.means.afterwards[attempt]
         if self.simulation.fate.torn:
             who = Afterwards.ELSEWHERE  # nobody can read the journal again
-            if not ended and self.simulation.fate.lease_holder is not None:
+            unrestored = not ended or state.outcome is Outcome.NOT_RESTORED  # only its operator knows
+            if unrestored and self.simulation.fate.lease_holder is not None:
                 self._forgotten()
         elif who is Afterwards.ELSEWHERE and self.simulation.fate.lease_holder is not None:
             who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
@@ -342,7 +343,10 @@ class AnyLife:
             return self._here_or_elsewhere(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
             for node in world.nodes.values():
-                if ended and f"hook after_recovery on {node.name}" in state.message:
+                named = f"hook after_recovery on {node.name}" in state.message or node.name in _unserved(
+                    state
+                )
+                if ended and named:
                     node.to_undo.clear()  # another run cannot know of it: whoever reads that does it by hand
             return self._begin_elsewhere()
         if who is Afterwards.RESTORE and not state.process.restoring:
@@ -442,8 +446,7 @@ class AnyLife:
         The run in hand, which is resumed, cannot know of it.
         """
         for name, end in self._failed_by_others():
-            said = _NOT_RUN.search(end.message)
-            if said is not None and name in said.group(1).split(", "):
+            if name in _unserved(end):
                 self.world.nodes[name].to_undo.clear()
 
     def _could_be_started(self, node: SimNode) -> bool:
@@ -534,3 +537,9 @@ class AnyLife:
             for record in run.journal.records:
                 digest.update(to_text(encode_record(record)).encode())
         return digest.hexdigest()
+
+
+def _unserved(state: RunState) -> list[str]:
+    """Nodes of which a run said at its end that their hooks after recovery did not run."""
+    said = _NOT_RUN.search(state.message)
+    return said.group(1).split(", ") if said is not None else []

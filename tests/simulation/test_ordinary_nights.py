@@ -158,6 +158,22 @@ def test_a_copy_that_no_old_node_may_hold_is_not_awaited() -> None:
     assert [one.index for event in named for one in event.shards] == ["pair"]
 
 
+def test_a_copy_without_a_place_is_awaited_once_it_has_one() -> None:
+    """The wave of es3 took it down; es1, which has the newer version too, has it built when it is back."""
+    world = World()
+    for name in (ES1, ES2, ES3):
+        world.add_node(str(name))
+    slow = world.add_index("pair", replicas=1, places=[ES3, ES2], size=2 << 30)
+    slow.delay, slow.keeps = 0.0, 0.0
+    newer = [at_stop(ReturnsChanged(node=node, version="9.1.1"), node, after=0.0) for node in (ES2, ES1)]
+    simulation, state = lived(*newer, world=world, hooks=Hooks(), tune=None)
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    assert world.violations == []
+    named = [r.event for r in simulation.journal.records if isinstance(r.event, NotWaitedFor)]
+    assert [one.index for event in named for one in event.shards] == ["pair"]
+    assert all(copy.serves for copy in slow.shards[0].copies)
+
+
 def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:
     """Zone a may have four of its eight copies: a node there without one takes that of another."""
     world = World()

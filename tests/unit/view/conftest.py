@@ -194,7 +194,8 @@ def examples() -> list[event.Event]:
             ),
         ),
         event.NotWaitedFor(
-            shards=(missing,), why="no node can hold these copies, and no wave of this run took them down"
+            shards=(missing,),
+            why="no node can hold these copies now; those that a wave took down are waited for once one can",
         ),
         event.FallbacksHome(number=1, seconds=31.0),
         NotHastened(nodes=ES[:2], why="only Riak 3.2 can be hastened, and this is 3.0.16"),

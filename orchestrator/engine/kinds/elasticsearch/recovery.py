@@ -105,8 +105,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
     come primaries that start on those nodes, of shards that no reading before the stop had.
 
-    In an upgrade, a copy that had no place when its wave was back is waited for with every later wave, once
-    a node can hold it: the run took it down.
+    A copy that had no place when its wave was back is waited for with every later wave, once a node can hold
+    it: the run took it down. So it is in an upgrade, and after a node came back with another version.
     """
     if not view.routing.away:
         return ()
