@@ -59,6 +59,7 @@ from tests.simulation import (
     planted_nights,
     planted_old,
     planted_riak,
+    planted_sets,
     planted_upgrades,
     play,
 )
@@ -674,6 +675,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     *planted_old.OLD,
     *planted_merging.GATES,
     *planted_riak.RIAK,
+    *planted_sets.SETS,
     *planted_upgrades.UPGRADES,
 )
 
