@@ -154,7 +154,7 @@ def clustered(nodes: int, copies: int) -> World:
     return world
 
 
-def ran(nodes: int, copies: int, strategy: Strategy) -> list[str]:
+def ran(nodes: int, copies: int, strategy: Strategy, *, overlap: bool) -> list[str]:
     """The figures of one run as a row."""
     world = clustered(nodes, copies)
     simulation = Simulation(world)
@@ -165,6 +165,7 @@ def ran(nodes: int, copies: int, strategy: Strategy) -> list[str]:
         state = simulation.begin(
             policy(
                 strategy=strategy,
+                overlap_recovery=overlap,
                 max_unavailable=1 if strategy is Strategy.NODE else None,
                 zone_attribute="zone" if strategy is Strategy.ZONE else None,
             )
@@ -176,7 +177,7 @@ def ran(nodes: int, copies: int, strategy: Strategy) -> list[str]:
     sys.stderr.write(f"{state.message}\n")
     return [
         f"{nodes} x {copies}",
-        strategy.value,
+        f"{strategy.value}, overlap" if overlap else strategy.value,
         outcome,
         duration(passed),
         f"{own:.1f} s",
@@ -194,11 +195,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", default=list(SIZES), metavar="NODESxCOPIES")
     parser.add_argument("--strategy", choices=[each.value for each in Strategy], default="zone")
+    parser.add_argument("--overlap", action="store_true", help="with `overlap_recovery`")
     options = parser.parse_args()
     rows = []
     for text in options.sizes:
         nodes, _, copies = text.partition("x")
-        rows.append(ran(int(nodes), int(copies), Strategy(options.strategy)))
+        rows.append(ran(int(nodes), int(copies), Strategy(options.strategy), overlap=options.overlap))
         sys.stdout.write("\n".join([*table(HEADINGS, rows[-1:]), ""]))
         sys.stdout.flush()
 
