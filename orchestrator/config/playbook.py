@@ -149,9 +149,11 @@ class PlaybookSpec(Spec):
     min_capacity: Annotated[Share, AfterValidator(_below_all)] = Field(
         default=0.5, description="Share of the data nodes of each tier that stays up."
     )
-    overlap_recovery: StrictBool = Field(
-        default=False,
-        description="Whether the next wave may stop while copies still recover in which it has no part.",
+    overlap_recovery: Unset[StrictBool] = Field(
+        default=None,
+        description="Whether the next wave may stop while copies still recover in which it has no part."
+        " Default: `true` for a restart; for an upgrade `false`, so that a wave shows first that its copies"
+        " recover with the new version.",
     )
     master_step_down: StrictBool = Field(
         default=False,

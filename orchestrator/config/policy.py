@@ -171,7 +171,7 @@ def _for_elasticsearch(
         policy,
         min_started_copies=spec.min_started_copies,
         min_capacity=spec.min_capacity,
-        overlap_recovery=spec.overlap_recovery,
+        overlap_recovery=policy.upgrade is None if spec.overlap_recovery is None else spec.overlap_recovery,
         master_step_down=spec.master_step_down,
         accept_red=frozenset(spec.accept.red),
         accept_master_outage=spec.accept.master_outage,

@@ -213,6 +213,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         waves=waves,
         lower_bound_waves=fewest,
         lower_bound_reason=why,
+        overlaps=started.policy.overlap_recovery and len(waves) > 1,
         holds=tuple(draft.holds),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,

@@ -119,8 +119,6 @@ def node_wave(choice: Choice) -> Wave:
     else:
         in_order_of = "zone by zone" if choice.policy.overlap_recovery else "in order"
         why = f"one node at a time, {in_order_of}"
-    if choice.policy.overlap_recovery:
-        why += "; may go beside recoveries that it has no part in"
     if passed_over:
         why += f"; before {_without(passed_over)}"
     return replace(choice.wave([unit]), why=why)

@@ -67,6 +67,7 @@ class Plan:
             matches.
         lower_bound_waves: no plan of this strategy has fewer waves; None where planning has not computed it.
         lower_bound_reason: why, for people; empty without it.
+        overlaps: whether a wave may begin while copies still recover in which it has no part.
         holds: what would hold the run now.
         settings_changed: key to (found, wanted); None is "absent".
         max_segments: maximum segments per copy; None for a restart alone.
@@ -86,6 +87,7 @@ class Plan:
     predicted: Prediction
     lower_bound_waves: int | None = None
     lower_bound_reason: str = ""
+    overlaps: bool = False
     holds: tuple[Hold, ...] = ()
     steps: tuple[Step, ...] = ()
     settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(

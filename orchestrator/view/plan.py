@@ -73,6 +73,7 @@ def plan_text(plan: Plan) -> str:
     lines = [
         f"Plan for {plan.cluster}: {server}{target}, strategy {plan.strategy.value}",
         f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
+        *([_OVERLAPS] if plan.overlaps else []),
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
         f"fingerprint {plan.fingerprint}",
         *versions_after(plan),
@@ -87,6 +88,9 @@ def plan_text(plan: Plan) -> str:
     if plan.steps:
         lines += ["", *_steps(plan)]
     return "\n".join(map(visible, lines)) + "\n"
+
+
+_OVERLAPS: Final = "a wave may begin while copies still recover in which it has no part (`overlap_recovery`)"
 
 
 def _as_few(plan: Plan) -> str:

@@ -68,7 +68,17 @@ def test_a_text_where_several_belong_is_refused(name: str) -> None:
 
 
 def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:
-    assert _policy() == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", playbook="b")
+    assert _policy() == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", playbook="b", overlap_recovery=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "restart", "upgrade"), [("", True, False), ("true", True, True), ("false", False, False)]
+)
+def test_an_upgrade_waits_for_each_wave_unless_told(said: str, *, restart: bool, upgrade: bool) -> None:
+    install = 'upgrade: {install: [{run: "apt-get install -y -q elasticsearch={version}"}]}\n'
+    playbook = install + (f"overlap_recovery: {said}\n" if said else "")
+    assert _policy(playbook=playbook).overlap_recovery is restart
+    assert _policy(Overrides(to="9.2.0"), playbook=playbook).overlap_recovery is upgrade
 
 
 def test_every_key_of_a_playbook_reaches_the_policy() -> None:
