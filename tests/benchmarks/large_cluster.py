@@ -189,6 +189,12 @@ def answers(wanted: Size, port: int) -> dict[str, bytes]:
         "/_cluster/health": health,
         "/_tasks": {"nodes": {}},
         "/_template": {},
+        # What a node answers to the question whether the state is still the same.
+        "/_cluster/state/version,master_node": {
+            "cluster_name": NAME,
+            "state_uuid": _id("state-", 40),
+            "master_node": _node_id(0),
+        },
     }
     return {path: json.dumps(answer).encode() for path, answer in small.items()} | {
         "/_cluster/state": state(wanted)

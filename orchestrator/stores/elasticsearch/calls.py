@@ -31,6 +31,12 @@ _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
 LEASE_TEMPLATES: Final = "_template"
 """The kind of index template that every version has: each node of a cluster in an upgrade reads it."""
+_MEMBER_FIELDS: Final = (
+    "nodes.*.name",
+    "nodes.*.version",
+    "nodes.*.build_type",
+    "nodes.*.http.publish_address",
+)
 NAME_FIELDS: Final = (
     "nodes.*.transport_address",
     "nodes.*.settings.node.name",
@@ -85,25 +91,12 @@ def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def identity() -> Request:
     """Product and version. Not `GET /`: it needs a module, and OpenSearch may report a false version."""
-    return get(
-        "/_nodes/_local/http",
-        params=filtered(
-            "cluster_name",
-            "nodes.*.name",
-            "nodes.*.version",
-            "nodes.*.build_type",
-            "nodes.*.http.publish_address",
-        ),
-    )
+    return get("/_nodes/_local/http", params=filtered("cluster_name", *_MEMBER_FIELDS))
 
 
 def members() -> Request:
     """The version and the HTTP address of each node."""
-    return get(
-        "/_nodes/http",
-        params={"timeout": "5s"}
-        | filtered("nodes.*.name", "nodes.*.version", "nodes.*.build_type", "nodes.*.http.publish_address"),
-    )
+    return get("/_nodes/http", params={"timeout": "5s"} | filtered(*_MEMBER_FIELDS))
 
 
 def own_names() -> Request:
@@ -118,15 +111,18 @@ def processes() -> Request:
 
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """Members, metadata and routing, and on request the snapshots in progress."""
-    metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
-    fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
-    return _state(dialect, limits, metrics, filtered(*dict.fromkeys(fields)))
+    metrics, fields = "master_node,nodes,metadata,routing_table,version", (*STATE_FIELDS, *SNAPSHOT_FIELDS)
+    if with_snapshots:
+        return _state(dialect, limits, f"{metrics},customs", filtered(*dict.fromkeys(fields)))
+    return _state(dialect, limits, metrics, filtered(*STATE_FIELDS))
 
 
-def state_uuid(dialect: Dialect, limits: Limits) -> Request:
+def state_uuid(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """The id of the master's current state (2.0), and the master: while both are the same, all of it is."""
-    wait = {dialect.master_timeout: seconds(limits.elected_master)}
-    return get("/_cluster/state/version,master_node", params=wait | filtered("state_uuid", "master_node"))
+    metrics, fields = "version,master_node", ("state_uuid", "master_node")
+    if with_snapshots:
+        return _state(dialect, limits, f"{metrics},customs", filtered(*fields, *SNAPSHOT_FIELDS))
+    return _state(dialect, limits, metrics, filtered(*fields))
 
 
 def _state(

@@ -78,6 +78,10 @@ class _Kept:
     snapshots: Reading[tuple[str, ...]]
     settings: Reading[SettingsView] = NOT_READ
 
+    def is_still(self, answer: Any) -> bool:
+        """Whether an answer shows the same state. One that lacks the id or the master shows nothing."""
+        return isinstance(answer, dict) and all(answer.get(key) == known for key, known in self.state.items())
+
 
 class Observer:
     """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
@@ -164,11 +168,12 @@ class Observer:
         self, dialect: Dialect, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
         kept, self._kept = self._kept, None
-        if kept is not None and not (with_snapshots and kept.snapshots is NOT_READ):
-            read = self._body(calls.state_uuid(dialect, self._client.limits))
-            if not isinstance(read, Unknown) and read[0] == kept.state:
-                self._kept = kept
-                return kept.cluster, kept.snapshots
+        if kept is not None:
+            beside = with_snapshots and kept.snapshots is NOT_READ
+            read = self._body(calls.state_uuid(dialect, self._client.limits, with_snapshots=beside))
+            if not isinstance(read, Unknown) and kept.is_still(read[0]):
+                self._kept = replace(kept, snapshots=parse_snapshots(read[0])) if beside else kept
+                return self._kept.cluster, self._kept.snapshots
         return self._whole_cluster(dialect, with_snapshots=with_snapshots)
 
     def _whole_cluster(

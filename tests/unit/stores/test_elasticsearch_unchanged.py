@@ -19,6 +19,7 @@ from tests.fakes.scripted_http import ScriptedServer, node, reply
 VERSION = "/_cluster/state/version,master_node"
 STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 WITH_SNAPSHOTS = f"{STATE},customs"
+VERSION_AND_SNAPSHOTS = f"{VERSION},customs"
 SETTINGS = "/_cluster/settings"
 LIVES = "/_nodes/id-es1/jvm,http,settings,plugins"
 BOTH = (Look.CLUSTER, Look.SETTINGS)
@@ -160,13 +161,57 @@ def test_settings_that_could_not_be_read_are_read_again(
     assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
 
 
+def _with_snapshot(uuid: str, *names: str) -> dict[str, Any]:
+    running = [{"repository": "daily", "snapshot": name, "state": "STARTED"} for name in names]
+    same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": "id-es1"}
+    return {**same, "snapshots": {"snapshots": running}}
+
+
+def _snapshots(read: ClusterReadings) -> tuple[str, ...]:
+    assert not isinstance(read.activity, Unknown), read.activity
+    return read.activity.snapshots
+
+
 def test_a_state_read_without_snapshots_does_not_tell_them(
     server: ScriptedServer, port: ElasticsearchCluster
 ) -> None:
+    """They are read beside its id, once, and not with the whole state."""
+    server.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("seven", "snap-1")))
     port.observe(BOTH)
     for _ in range(2):
-        assert not isinstance(port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
+        assert _snapshots(port.observe([*BOTH, Look.ACTIVITY])) == ("daily/snap-1",)
+    paths = server.paths()
+    assert [paths.count(each) for each in (VERSION_AND_SNAPSHOTS, VERSION)] == [1, 1]
+    assert [paths.count(each) for each in (STATE, WITH_SNAPSHOTS)] == [1, 0]
+
+
+def test_snapshots_of_another_state_are_read_with_it(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    server.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("eight", "snap-1")))
+    server.on(WITH_SNAPSHOTS, reply({**_state(9, "nine"), **_with_snapshot("nine", "snap-2")}))
+    port.observe(BOTH)
+    read = port.observe([*BOTH, Look.ACTIVITY])
+    assert (_version_and_limit(read), _snapshots(read)) == ((9, "40mb"), ("daily/snap-2",))
+
+
+@pytest.mark.parametrize("answer", [reply({"error": "x"}, status=403), reply([])])
+def test_snapshots_that_cannot_be_read_beside_the_id_are_read_with_the_state(
+    server: ScriptedServer, port: ElasticsearchCluster, answer: Any
+) -> None:
+    server.on(VERSION_AND_SNAPSHOTS, answer)
+    port.observe(BOTH)
+    assert _snapshots(port.observe([*BOTH, Look.ACTIVITY])) == ()
     assert server.paths().count(WITH_SNAPSHOTS) == 1
+
+
+def test_snapshots_that_are_not_told_beside_the_id_are_not_none(
+    server: ScriptedServer, port: ElasticsearchCluster
+) -> None:
+    """Without the cluster's name nothing shows that the answer has all its parts."""
+    server.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": "id-es1"}))
+    port.observe(BOTH)
+    assert isinstance(port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
 
 
 def test_a_state_with_facts_that_are_missing_is_read_again(
