@@ -775,6 +775,11 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     return recover.makes_room(situation, missing)
 
 
+def pause_after(waited: Seconds) -> Seconds:
+    """Until the next reading while copies recover; a long poll may end it."""
+    return min(max(POLL_SECONDS, _PART_WAITED * waited), _LONGEST_PAUSE)
+
+
 def _recovering(
     situation: Situation,
     missing: tuple[ShardCopy, ...] | None,
@@ -801,7 +806,7 @@ def _recovering(
     if given_up:
         first = given_up[0]
         what += f"; {first.shard} failed {first.failed_attempts} times (ask _cluster/allocation/explain)"
-    pause = min(max(POLL_SECONDS, _PART_WAITED * (now - state.in_phase.since)), _LONGEST_PAUSE)
+    pause = pause_after(now - state.in_phase.since)
     until = CopiesActive(count=active + recover.fewest_awaited(state, missing))
     return wait(now, what, seconds=pause, cluster=until, events=broken)
 

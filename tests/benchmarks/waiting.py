@@ -3,7 +3,11 @@
 One of six real nodes is restarted, comes back with an empty disk, and is filled slowly. While its copies
 recover, every request of the program is counted, for each hour of such a wait: reads, long polls, writes (the
 lease's are the only ones) and bytes. A long poll or a health with `wait_for_events` is a task in the master's
-queue that changes nothing. Figures, no assertions.
+queue that changes nothing.
+
+With `--imitated 200x30000` the answers come from a played cluster of that size (`large_cluster`): what one
+reading costs, and what the readings of a first hour come to if the state never moves and if it always has.
+Figures, no assertions.
 """
 
 from __future__ import annotations
@@ -23,18 +27,28 @@ from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import prepared_run
 from orchestrator.config.policy import Overrides
+from orchestrator.engine.phases import READS
+from orchestrator.engine.run import pause_after
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
+from orchestrator.model.observation import Look
 from orchestrator.model.phase import Phase
+from orchestrator.model.reading import Unknown
 from orchestrator.runs.attempt import exit_code
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lookout import Lookout
+from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.view.text import size, table
 from tests.benchmarks.__main__ import HEAP_MB, SIX, fill
+from tests.benchmarks.large_cluster import Size, played
+from tests.benchmarks.large_cluster import size as size_of
 
 SLOW: Final = "256kb"
 MB_A_NODE: Final = 60
 SECONDS_AN_HOUR: Final = 3600
+READINGS: Final = 10
 
 
 @dataclass(slots=True)
@@ -78,7 +92,10 @@ def main() -> int:
     """Print the figures of one wait."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="9.1.0")
+    parser.add_argument("--imitated", type=size_of, metavar="NODESxCOPIES", help="a played cluster instead")
     options = parser.parse_args()
+    if options.imitated is not None:
+        return imitate(options.imitated)
     counted = Counted()
     with (
         TemporaryDirectory(prefix="orchestrate-waiting-") as temporary,
@@ -106,6 +123,65 @@ def main() -> int:
         "\n".join([*table(("waited", *(f"{kind} an hour" for kind in kinds), "bytes an hour"), rows), ""])
     )
     return code
+
+
+def readings_an_hour() -> int:
+    """How often a run reads in the first hour of a wait in which nothing starts."""
+    count, at = 0, 0.0
+    while at < SECONDS_AN_HOUR:
+        count, at = count + 1, at + pause_after(at)
+    return count
+
+
+def imitate(wanted: Size) -> int:
+    """Print what readings of a cluster of that size cost while copies recover."""
+    rows = []
+    for moving in (False, True):
+        with played(wanted, moving=moving) as url:
+            client = ElasticsearchClient(Access(endpoints=(url,)), clock=SystemClock())
+            port = ElasticsearchCluster(client)
+            look = READS[Phase.REASSIGNED].look - {Look.HOSTS}
+            read = port.observe(look)
+            assert not isinstance(read.cluster, Unknown), read.cluster
+            assert not isinstance(read.recoveries, Unknown), read.recoveries
+            before, received, began = (
+                client.traffic.requests,
+                client.traffic.bytes_received,
+                time.process_time(),
+            )
+            for _ in range(READINGS):
+                port.observe(look)
+            requests = (client.traffic.requests - before) / READINGS
+            taken = (client.traffic.bytes_received - received) / READINGS
+            cpu = (time.process_time() - began) / READINGS
+            client.close()
+        hour = readings_an_hour()
+        rows.append(
+            (
+                f"{wanted}",
+                "always" if moving else "never",
+                f"{requests:.0f}",
+                size(int(taken)),
+                f"{1000 * cpu:.0f} ms",
+                f"{hour}",
+                f"{hour * requests:.0f}",
+                size(int(hour * taken)),
+                f"{hour * cpu / SECONDS_AN_HOUR:.2%}",
+            )
+        )
+    heads = (
+        "nodes x copies",
+        "the state moved",
+        "requests a reading",
+        "bytes",
+        "CPU here",
+        "readings an hour",
+        "requests",
+        "bytes",
+        "CPU of the time",
+    )
+    sys.stdout.write("\n".join([*table(heads, rows), ""]))
+    return 0
 
 
 def _restart(lab: LabCluster, folder: Path, counted: Counted) -> int:
