@@ -28,6 +28,7 @@ from orchestrator.engine.situation import (
     act,
     members_awaited,
     note,
+    pause_after,
     stand_down,
     wait,
 )
@@ -89,11 +90,6 @@ _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
 """The most that the time between two readings counts towards a limit; more is a standstill or slow call."""
-
-_PART_WAITED: Final = 0.1
-_LONGEST_PAUSE: Final[Seconds] = 15.0
-"""While copies recover, a long poll ends the wait. Beside it the state is read at most every 2 s, and less
-and less often: a reading is late by a tenth of the time that was waited, and by 15 s at most."""
 
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
@@ -773,11 +769,6 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
         why = "its copies have recovered; copies of earlier waves have not"
         return (run_phase(state.phase, Phase.SETTLED, why=why),)
     return recover.makes_room(situation, missing)
-
-
-def pause_after(waited: Seconds) -> Seconds:
-    """Until the next reading while copies recover; a long poll may end it."""
-    return min(max(POLL_SECONDS, _PART_WAITED * waited), _LONGEST_PAUSE)
 
 
 def _recovering(

@@ -30,6 +30,11 @@ from orchestrator.model.watch import ClusterWatch, NodesJoined, Watch
 POLL_SECONDS: Final[Seconds] = 2.0
 """How long a decision listens before it reads again in any case: no reading in a wait is older."""
 
+_PART_WAITED: Final = 0.1
+_LONGEST_PAUSE: Final[Seconds] = 15.0
+"""While copies recover, a long poll ends the wait. Beside it the state is read at most every 2 s, and less
+and less often: a reading is late by a tenth of the time that was waited, and by 15 s at most."""
+
 QUICK_SECONDS: Final[Seconds] = 0.2
 """Seconds between readings that must agree in a row: far enough apart to be different."""
 
@@ -200,6 +205,11 @@ def note(*events: Event) -> Decision:
 
 LOOK_AGAIN: Final = Decision()
 """The reading is older than the last action of the run: read again at once."""
+
+
+def pause_after(waited: Seconds) -> Seconds:
+    """Until the next reading while copies recover; a long poll may end it."""
+    return min(max(POLL_SECONDS, _PART_WAITED * waited), _LONGEST_PAUSE)
 
 
 def wait(

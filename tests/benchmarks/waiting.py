@@ -28,7 +28,7 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import prepared_run
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.phases import READS
-from orchestrator.engine.run import pause_after
+from orchestrator.engine.situation import pause_after
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.model.observation import Look

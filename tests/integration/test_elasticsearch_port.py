@@ -396,6 +396,25 @@ def test_the_lease(lab: LabCluster, client: ElasticsearchClient) -> None:
     assert lease.remove(1) == Done()
 
 
+def test_heartbeats_do_not_make_the_state_another(
+    lab: LabCluster, client: ElasticsearchClient, port: ElasticsearchCluster
+) -> None:
+    """Each makes it one version later. What others change is seen with the next reading all the same."""
+    lease, first = ElasticsearchLease(client), view(port).state_version
+    assert lease.create(RECORD) == Done()
+    for beat in range(1, 6):
+        assert lease.write(replace(RECORD, heartbeat=beat)) == Done()
+    sent = client.traffic.requests
+    kept = view(port)
+    assert (kept.state_version, client.traffic.requests - sent) == (first, 1)
+    for number in range(5):
+        lab.client.ask("PUT", f"/beside-{number}", {"settings": {"number_of_replicas": 0}})
+        assert lease.write(replace(RECORD, heartbeat=10 + number)) == Done()
+        names = {index.name for index in view(port).indices}
+        assert f"beside-{number}" in names
+    assert lease.remove(1) == Done()
+
+
 def test_only_one_gets_an_epoch(lab: LabCluster) -> None:
     clients = [open_client(lab) for _ in range(6)]
     start = threading.Barrier(len(clients))

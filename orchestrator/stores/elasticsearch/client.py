@@ -26,6 +26,7 @@ from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.naming import parse_names, renamed
+from orchestrator.stores.elasticsearch.own_updates import OwnUpdates
 from orchestrator.stores.elasticsearch.parse_nodes import Member, ids_without_name, parse_members
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import Traffic
@@ -47,6 +48,7 @@ class ElasticsearchClient:
         access: how it is reached.
         limits: of a request.
         traffic: what went over the wire so far.
+        own_updates: of the cluster's state, by the lease.
 
     Raises:
         ConfigError: an endpoint, certificate or key cannot be used.
@@ -58,6 +60,7 @@ class ElasticsearchClient:
         self.access = access
         self.limits = limits or Limits()
         self.traffic = Traffic()
+        self.own_updates = OwnUpdates()
         self._clock = clock
         self._lock = threading.RLock()
         self._book = EndpointBook(configured=tuple(parse_endpoint(url) for url in access.endpoints))

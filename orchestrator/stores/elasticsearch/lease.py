@@ -66,6 +66,7 @@ class ElasticsearchLease:
 
     def __init__(self, client: ElasticsearchClient) -> None:
         self._client = client
+        self._written: Any = None
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch; None if there is none."""
@@ -138,7 +139,13 @@ class ElasticsearchLease:
     def _put(self, record: LeaseRecord, *, create: str) -> ActionResult:
         body = lease_body(record, self._spoken())
         request = self._request("PUT", record.epoch, params={"create": create}, body=body)
-        return _result(self._client.write(request))
+        begun = self._client.own_updates.begin()
+        result = _result(self._client.write(request))
+        if isinstance(result, Done):
+            if body != self._written:  # the same again may leave the cluster's state as it is
+                self._client.own_updates.acknowledge(begun)
+            self._written = body
+        return result
 
     def _spoken(self) -> Dialect:
         """The dialect of the cluster; that of the newest version if it is unknown."""

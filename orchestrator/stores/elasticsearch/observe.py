@@ -2,9 +2,9 @@
 
 | part | calls |
 |---|---|
-| CLUSTER | 1 small one while the master's state stays the same, else 1 more of the size of the cluster; after
-  the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
-| SETTINGS | 1; none beside CLUSTER while the master's state stays the same |
+| CLUSTER | 1 small one while only our lease changes the master's state, else 1 more of the cluster's size;
+  after the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
+| SETTINGS | 1; none beside CLUSTER while only our lease changes the master's state |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
 | FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
@@ -65,28 +65,45 @@ from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What was read of the master's state. It stays true while the state has the same id and master.
+    """What was read of the master's state. It stays true while nothing but our lease has changed the state.
 
     Attributes:
-        state: this id, and the id of the master: a state that has only lost its master keeps its own.
+        uuid: the id of the state.
+        master: the id of the master: a state that has only lost its master keeps its own id.
+        version: of the state, counted by the master.
+        reading: its number, as `OwnUpdates` counts.
         snapshots: in progress; `NOT_READ` if that part was not asked for.
         settings: read after the state, at the earliest of this id; `NOT_READ` if they were not asked for.
     """
 
-    state: Mapping[str, object]
+    uuid: str
+    master: str
+    version: int
+    reading: int
     cluster: ClusterView
     snapshots: Reading[tuple[str, ...]]
     settings: Reading[SettingsView] = NOT_READ
 
-    def is_still(self, answer: Any) -> bool:
-        """Whether an answer shows the same state. One that lacks the id or the master shows nothing."""
-        return isinstance(answer, dict) and all(answer.get(key) == known for key, known in self.state.items())
+    def is_still(self, answer: Any, own: int) -> bool:
+        """Whether an answer shows the same state. One that lacks the id or the master shows nothing.
+
+        Args:
+            answer: to `calls.state_uuid`.
+            own: updates of ours that were made before the question, and begun since the reading.
+        """
+        match answer:
+            case {"master_node": self.master, "state_uuid": self.uuid}:
+                return True
+            case {"master_node": self.master, "state_uuid": str(), "version": int(version)}:
+                return 0 < own == version - self.version
+            case _:
+                return False
 
 
 class Observer:
     """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
 
-    A state that has not changed is not read again either, nor are the settings in it.
+    A state that nothing but our lease has changed is not read again either, nor are the settings in it.
 
     Args:
         client: the way to it.
@@ -170,8 +187,9 @@ class Observer:
         kept, self._kept = self._kept, None
         if kept is not None:
             beside = with_snapshots and kept.snapshots is NOT_READ
+            own = self._client.own_updates.since(kept.reading)
             read = self._body(calls.state_uuid(dialect, self._client.limits, with_snapshots=beside))
-            if not isinstance(read, Unknown) and kept.is_still(read[0]):
+            if not isinstance(read, Unknown) and kept.is_still(read[0], own):
                 self._kept = replace(kept, snapshots=parse_snapshots(read[0])) if beside else kept
                 return self._kept.cluster, self._kept.snapshots
         return self._whole_cluster(dialect, with_snapshots=with_snapshots)
@@ -182,7 +200,7 @@ class Observer:
         read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
         if isinstance(read, Unknown):
             return read, read
-        body = read[0]
+        body, number = read[0], self._client.own_updates.was_read()
         server = self._client.server()
         if isinstance(server, Fault):
             return Unknown(reason=server.reason), Unknown(reason=server.reason)
@@ -203,9 +221,16 @@ class Observer:
                 view = Unknown(reason=spoken.reason)
         snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
         match body:
-            case {"state_uuid": str(), "master_node": str()} if complete and not isinstance(view, Unknown):
-                state = {key: body[key] for key in ("state_uuid", "master_node")}
-                self._kept = _Kept(state=state, cluster=view, snapshots=snapshots)
+            case {"state_uuid": str(uuid), "master_node": str(elected)} if complete:
+                if not isinstance(view, Unknown):
+                    self._kept = _Kept(
+                        uuid=uuid,
+                        master=elected,
+                        version=view.state_version,
+                        reading=number,
+                        cluster=view,
+                        snapshots=snapshots,
+                    )
         return view, snapshots
 
     def _meet(self, state: Any, dialect: Dialect) -> bool:

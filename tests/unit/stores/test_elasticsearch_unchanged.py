@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from orchestrator.model.action import Done, InDoubt
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.lease import META_KEY, PREFIX, ElasticsearchLease
+from orchestrator.stores.lease_record import encode
 from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import ScriptedServer, node, reply
 
@@ -196,7 +202,7 @@ def test_snapshots_of_another_state_are_read_with_it(
 
 
 @pytest.mark.parametrize("answer", [reply({"error": "x"}, status=403), reply([])])
-def test_snapshots_that_cannot_be_read_beside_the_id_are_read_with_the_state(
+def test_snapshots_not_read_beside_the_id_come_with_the_state(
     server: ScriptedServer, port: ElasticsearchCluster, answer: Any
 ) -> None:
     server.on(VERSION_AND_SNAPSHOTS, answer)
@@ -224,3 +230,95 @@ def test_a_state_with_facts_that_are_missing_is_read_again(
     read = port.observe(BOTH).cluster
     assert not isinstance(read, Unknown)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
+
+
+# The lease's own updates ------------------------------------------------------------------------------------
+
+RECORD = LeaseRecord(epoch=1, run="r1", owner="ann@bastion", process="p", started="2026-11-21T04:13:00+00:00")
+TEMPLATE = f"/_template/{PREFIX}1"
+
+
+class _Leased:
+    """A cluster whose state moves with each update; `writes` is what happens as a heartbeat arrives."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self.server, self.version, self.beats = server, 7, 0
+        client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock())
+        self.port, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+        self.port.observe(BOTH)
+
+    def moves(self, by: int = 1) -> None:
+        self.version += by
+        told = {"state_uuid": f"v{self.version}", "version": self.version, "master_node": "id-es1"}
+        self.server.on(VERSION, reply(told))
+        self.server.on(STATE, reply(_state(self.version, f"v{self.version}")))
+
+    def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
+        record = replace(RECORD, heartbeat=self.beats)
+        term = {META_KEY: json.dumps(encode(record))}
+        listed = {f"{PREFIX}1": {"aliases": {META_KEY: {"filter": {"term": term}}}}}
+        self.server.on(f"/_template/{PREFIX}*", reply(listed))
+        self.server.on(TEMPLATE, reply({"acknowledged": acknowledged}))
+        self.beats += 1
+        assert isinstance(self.lease.write(replace(record, heartbeat=self.beats)), Done | InDoubt)
+        self.moves(moves)
+
+    def whole(self) -> int:
+        """How many whole states were read for one more reading."""
+        before = self.server.paths().count(STATE)
+        assert not isinstance(self.port.observe(BOTH).cluster, Unknown)
+        return self.server.paths().count(STATE) - before
+
+
+@pytest.fixture
+def leased(server: ScriptedServer) -> Iterator[_Leased]:
+    made = _Leased(server)
+    yield made
+    made.port.close()
+
+
+def test_heartbeats_alone_do_not_make_the_state_another(leased: _Leased) -> None:
+    assert [leased.beat() or leased.whole() for _ in range(3)] == [0, 0, 0]
+    leased.beat()
+    leased.beat()
+    assert leased.whole() == 0
+    assert leased.whole() == 0
+
+
+def test_a_change_beside_heartbeats_is_read(leased: _Leased) -> None:
+    leased.beat(moves=2)
+    assert leased.whole() == 1
+    leased.beat()
+    assert leased.whole() == 0
+    leased.moves()
+    assert leased.whole() == 1
+
+
+def test_a_heartbeat_in_doubt_counts_for_nothing(leased: _Leased) -> None:
+    """It may have been made or not: another change may stand in its place."""
+    leased.beat(acknowledged=False)
+    assert leased.whole() == 1
+
+
+def test_the_same_record_again_counts_for_nothing(leased: _Leased) -> None:
+    """It leaves the state as it is, so another change would pass for it."""
+    leased.beat()
+    leased.beats -= 1
+    leased.beat(moves=1)
+    assert leased.whole() == 1
+
+
+def test_a_heartbeat_before_the_reading_counts_for_nothing(leased: _Leased) -> None:
+    updates = leased.lease._client.own_updates
+    begun = updates.begin()
+    leased.moves()
+    assert leased.whole() == 1
+    updates.acknowledge(begun)  # it is part of what was read
+    leased.moves()
+    assert leased.whole() == 1
+
+
+def test_another_master_is_read_whole(leased: _Leased) -> None:
+    leased.beat()
+    leased.server.on(VERSION, reply({"state_uuid": "v8", "version": 8, "master_node": "id-es2"}))
+    assert leased.whole() == 1
