@@ -362,11 +362,13 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
 
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
-    taken = {
-        (index.index_uuid, number): ShardTaken(started=started, filters=index.filters, open=index.open)
-        for index in event.indices
-        for number, started in index.started
-    }
+    taken = dict[tuple[str, int], ShardTaken]()
+    for index in event.indices:
+        alike = {
+            count: ShardTaken(started=count, filters=index.filters, open=index.open)
+            for count in {started for _, started in index.started}
+        }
+        taken |= {(index.index_uuid, number): alike[started] for number, started in index.started}
     return replace(state, taken={**state.taken, **taken})
 
 

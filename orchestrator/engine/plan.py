@@ -112,8 +112,8 @@ def make_plan(
                     detail=describe(action),
                 )
             )
-            world = world.after(action)
             state = _follow(state, (ActionConfirmed(action=action),), now, draft, started.policy)
+        world = world.after_all(decision.actions)
     return _finished(started, seen, draft, times)
 
 
