@@ -47,6 +47,7 @@ from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.upgrade import InstallState, InstallView
 
 _STARTED: Final = CopyState.STARTED
+_UNASSIGNED: Final = CopyState.UNASSIGNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,11 +290,14 @@ def _replicas(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardC
     )
 
 
+_Copies = tuple[ShardCopy, ...]
+
+
 def _change(
-    changed: dict[ShardId, tuple[ShardCopy, ...]],
+    changed: dict[ShardId, _Copies],
     view: ClusterView,
     name: NodeName,
-    change: Callable[[tuple[ShardCopy, ...], NodeName], tuple[ShardCopy, ...]],
+    change: Callable[[_Copies, NodeName], _Copies],
 ) -> None:
     """Add this change of the shards of a node to earlier ones; the latest change is the last."""
     table = view.routing.table
@@ -302,29 +306,26 @@ def _change(
         changed[shard] = change(before, name)
 
 
-def _left_behind(copies: tuple[ShardCopy, ...], name: NodeName) -> tuple[ShardCopy, ...]:
+def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
     """The copies of a shard after their node has left: a replica elsewhere is promoted if it had the primary.
 
     The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
     with it.
     """
-    heir = None
-    if any(copy.primary for copy in copies if copy.node == name):
-        others = (copy for copy in reversed(copies) if copy.node != name and copy.started)
-        heir = next(others, None)
-    return tuple(
-        [
-            _in_state(copy, copy.state, primary=True)
-            if copy is heir
-            else _in_state(copy, CopyState.UNASSIGNED, primary=copy.primary and heir is None)
-            if copy.node == name
-            else copy
-            for copy in copies
-        ]
-    )
+    after, heir = list(copies), None
+    for at, copy in enumerate(copies):
+        if copy.node != name:
+            continue
+        if copy.primary and heir is None:
+            others = (n for n in reversed(range(len(copies))) if copies[n].node != name and copies[n].started)
+            heir = next(others, None)
+        after[at] = _in_state(copy, _UNASSIGNED, primary=copy.primary and heir is None)
+    if heir is not None:
+        after[heir] = _in_state(copies[heir], copies[heir].state, primary=True)
+    return tuple(after)
 
 
-def _back_again(copies: tuple[ShardCopy, ...], name: NodeName) -> tuple[ShardCopy, ...]:
+def _back_again(copies: _Copies, name: NodeName) -> _Copies:
     """The copies of a shard after their node has come back with its copy."""
     return tuple(
         [_in_state(copy, _STARTED, primary=copy.primary) if copy.node == name else copy for copy in copies]

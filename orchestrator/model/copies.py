@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Final, overload
 
 from immutables import Map
 
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import SERVING, CopyState, NodeName, ShardCopy, ShardId
 
 _STARTED: Final = CopyState.STARTED
-_MOVES: Final = (CopyState.INITIALIZING, CopyState.RELOCATING)
+_node, _state = attrgetter("node"), attrgetter("state")
 ByShard = Mapping[ShardId, tuple[ShardCopy, ...]]
 _Aside = tuple[ByShard, ByShard, ByShard]
 Test = Callable[[ShardId, tuple[ShardCopy, ...]], bool]
@@ -30,12 +31,12 @@ class Copies(Sequence[ShardCopy]):
     Attributes:
         by_shard: the copies of each shard.
         aside: `away`, `moving` and `red`; None until one of them is asked for.
-        asked: the last test of `where`, and its shards.
+        asked: the last test of `where`, its shards, and the shards that changed since.
     """
 
     by_shard: ByShard
     aside: _Aside | None
-    asked: tuple[Test, frozenset[ShardId]] | None
+    asked: tuple[Test, frozenset[ShardId], ByShard] | None
 
     def __init__(self, copies: Iterable[ShardCopy]) -> None:
         shards: dict[ShardId, list[ShardCopy]] = {}
@@ -122,9 +123,14 @@ class Copies(Sequence[ShardCopy]):
     def where(self, test: Test) -> frozenset[ShardId]:
         """The shards of which this is true. The last test is remembered, and asked of changed shards only."""
         self._catch_up()
-        if self.asked is None or self.asked[0] is not test:
-            self.asked = test, frozenset(s for s, copies in self.by_shard.items() if test(s, copies))
-        return self.asked[1]
+        known, shards = frozenset[ShardId](), self.by_shard
+        if self.asked is not None and self.asked[0] is test:
+            _, known, shards = self.asked
+        if shards:
+            true = [shard for shard, copies in shards.items() if test(shard, copies)]
+            known = known.difference(shards).union(true) if known or true else known
+            self.asked = test, known, {}
+        return known
 
     @property
     def _set_aside(self) -> _Aside:
@@ -146,9 +152,8 @@ class Copies(Sequence[ShardCopy]):
         if origin.aside is not None:
             self.aside = _aside(origin.aside, shards)
         if origin.asked is not None:
-            test, found = origin.asked
-            true = [shard for shard, copies in shards.items() if test(shard, copies)]
-            self.asked = test, found.difference(shards).union(true) if found or true else found
+            test, found, earlier = origin.asked
+            self.asked = test, found, {**earlier, **shards} if earlier else shards
         self._origin, self._changed = None, {}
 
     @cached_property
@@ -173,7 +178,7 @@ class Copies(Sequence[ShardCopy]):
         for shard, copies in shards.items():
             were = before.get(shard, ())
             count += len(copies) - len(were)
-            left, here = [copy.node for copy in were], [copy.node for copy in copies]
+            left, here = list(map(_node, were)), list(map(_node, copies))
             if left != here:
                 for node in dict.fromkeys(chain(left, here)):
                     if node is None:
@@ -198,14 +203,15 @@ def _aside(before: _Aside, shards: ByShard) -> _Aside:
             away.pop(shard, None)
             moving.pop(shard, None)
             red.pop(shard, None)
-        if not [copy for copy in copies if copy.state is not _STARTED]:
+        states = tuple(map(_state, copies))
+        if states.count(_STARTED) == len(states):
             continue
-        resting = tuple([copy for copy in copies if not copy.started])
+        resting = tuple([copy for copy in copies if copy.state not in SERVING])
         if resting:
             away[shard] = resting
         if len(resting) == len(copies):
             red[shard] = copies
-        if any(map(_on_its_way, copies)):
+        if CopyState.INITIALIZING in states or CopyState.RELOCATING in states:
             moving[shard] = copies
     return away, moving, red
 
@@ -262,7 +268,3 @@ def _arrived(copy: ShardCopy) -> ShardCopy:
     if copy.state is not CopyState.INITIALIZING:
         return copy
     return copy._replace(state=CopyState.STARTED, allocation_id=None)
-
-
-def _on_its_way(copy: ShardCopy) -> bool:
-    return copy.state in _MOVES

@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import SERVING, CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
@@ -70,7 +70,7 @@ def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken
     here = dict.fromkeys(chain.from_iterable(by_node.get(name, ()) for name in wave.nodes))
     by_index: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for shard in {**here, **displaced} if displaced else here:
-        places = [copy.node for copy in table[shard] if copy.started]
+        places = [copy.node for copy in table[shard] if copy.state in SERVING]
         lost = displaced[shard] if displaced else 0
         if lost or not nodes.isdisjoint(places):
             by_index.setdefault(shard[:2], []).append((shard.number, len(places) + lost))

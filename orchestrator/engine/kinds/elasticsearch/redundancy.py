@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -208,9 +209,9 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every tier and role of the wave's nodes has another member outside the wave."""
-    wave = [node for name in question.wave.nodes if (node := view.node(name))]
-    inside = {role for node in wave for role in served(node.roles)}
-    everywhere, in_wave = _members_by_role(view.nodes), _by_role(Counter(node.roles for node in wave))
+    kinds = _kinds_in_wave(question.wave.nodes, view)
+    inside = {role for roles in kinds for role in served(roles)}
+    everywhere, in_wave = _members_by_role(view.nodes), _by_role(kinds)
     for role in sorted(inside - ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
@@ -229,6 +230,7 @@ def tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     return here | DATA_ROLES if Role.DATA in here else here
 
 
+@for_the_same_objects
 def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     """How many nodes have each role, tiers too."""
     found = Counter[Role]()
@@ -238,20 +240,27 @@ def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     return found
 
 
+@for_the_same_objects
 def _members_by_role(nodes: tuple[Node, ...]) -> Counter[Role]:
     return _by_role(_kinds_of_nodes(nodes))
 
 
 @for_the_same_objects
+def _kinds_in_wave(wave: tuple[NodeName, ...], view: ClusterView) -> Counter[frozenset[Role]]:
+    """The same of the members in a wave."""
+    return Counter([node.roles for name in wave if (node := view.node(name))])
+
+
+@for_the_same_objects
 def _kinds_of_nodes(nodes: tuple[Node, ...]) -> Counter[frozenset[Role]]:
     """Which roles nodes have together, and how many of them."""
-    return Counter([node.roles for node in nodes])
+    return Counter(map(attrgetter("roles"), nodes))
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """At least the share `min_capacity` of each tier's data nodes stays up."""
     least, members = question.policy.min_capacity, _members_by_role(view.nodes)
-    in_wave = _by_role(Counter(node.roles for name in question.wave.nodes if (node := view.node(name))))
+    in_wave = _by_role(_kinds_in_wave(question.wave.nodes, view))
     tiers = DATA_ROLES & set().union(*_kinds_of_nodes(view.nodes))
     for tier in sorted(tiers, key=lambda role: role.value):
         left = members[tier] - in_wave[tier]
