@@ -36,8 +36,8 @@ _LONG_WORD: Final = re.compile(r"(\S{300})\S{300,}")
 """A word that fills the screen: its beginning is enough to find it."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
-_BETWEEN_COLLECTIONS: Final = 100_000
-"""New objects between two searches for cycles. A reading of a cluster makes as many, and has no cycles."""
+_BETWEEN_COLLECTIONS: Final = 500_000
+"""New objects between two searches for cycles. A reading of a cluster makes more, and has no cycles."""
 HELP: Final = ("--help",)
 """Arguments that are used if there are none."""
 

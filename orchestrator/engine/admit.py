@@ -17,6 +17,7 @@ from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, by_reason, holds
+from orchestrator.engine.largest_safe import Unit
 from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
@@ -45,8 +46,7 @@ def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tu
 
     A hold that follows from another one is listed in that one (`Hold.also`).
     """
-    question = _question(situation, wave)
-    rules = tuple(rules)
+    question, rules = _question(situation, wave), tuple(rules)
     found = situation.kind.folded(holds(rules, question), rules, question)
     return tuple(_with_advice(rules, question, hold) for hold in found)
 
@@ -101,9 +101,8 @@ def against_wave(
 
     `unread` are predicates that are not checked, because this phase does not read what they need.
     """
-    question = replace(_question(situation, wave), first_stop=False)
     rules = (rule for rule in situation.kind.predicates if rule.about_wave and rule.name not in unread)
-    return holds(rules, question)
+    return holds(rules, replace(_question(situation, wave), first_stop=False))
 
 
 # Choosing ------------------------------------
@@ -121,25 +120,29 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     asked = situation
     if situation.state.recovering:
         asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
-    pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
-    whole = situation.policy.goes_by_machine
-    machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
     return next_wave(
         situation.state,
         view,
         lambda wave: against_wave(asked, wave, unread=unread),
-        machines,
+        _pending_machines(situation),
         lambda: situation.kind.bounds(situation.policy, view),
     )
+
+
+def _pending_machines(situation: Situation) -> tuple[Unit, ...]:
+    """The pending nodes that go together because they share a machine."""
+    if not situation.policy.goes_by_machine:
+        return ()
+    pending = (node.name for node in situation.state.nodes_in(NodePhase.PENDING))
+    return machines_of(situation.state, situation.seen).among(pending)
 
 
 def chosen(situation: Situation) -> Wave | None:
     """The wave that was chosen before, as long as it passes; else the next one by the strategy."""
     before = situation.state.wave
-    if before is not None:
-        whole = all(node.phase is NodePhase.PENDING for node in situation.state.wave_nodes)
-        if whole and not against_wave(situation, before):
-            return before
+    whole = all(node.phase is NodePhase.PENDING for node in situation.state.wave_nodes)
+    if before is not None and whole and not against_wave(situation, before):
+        return before
     return next_wave_of(situation) or before
 
 
@@ -202,8 +205,8 @@ def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
     if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
         return ()
     lasting = _lasting(situation)
-    found = [hold for wave in _planned_waves(situation) for hold in refusals(situation, lasting, wave)]
-    return aggregated(found)
+    held_by = (refusals(situation, lasting, wave) for wave in _planned_waves(situation))
+    return aggregated(hold for held in held_by for hold in held)
 
 
 _ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
@@ -248,8 +251,7 @@ def _planned_waves(situation: Situation) -> Iterator[Wave]:
     """
     state = situation.state
     pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
-    whole = situation.policy.goes_by_machine
-    machines = machines_of(state, situation.seen).among(pending) if whole else ()
+    machines = _pending_machines(situation)
     covered = {name for wave in state.begun.planned for name in wave}
     left = tuple(machine for machine in machines if not covered.intersection(machine))
     covered |= {name for machine in left for name in machine}
@@ -320,9 +322,8 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
 
 def let_go(situation: Situation) -> tuple[Event, ...]:
     """The events when nothing holds any more."""
-    state = situation.state
-    news = gate_news(state, situation.policy, situation.seen)
-    return (*news, HoldsCleared()) if of_predicates(state.in_phase.holds) else news
+    news = gate_news(situation.state, situation.policy, situation.seen)
+    return (*news, HoldsCleared()) if of_predicates(situation.state.in_phase.holds) else news
 
 
 def sentence(hold: Hold) -> str:

@@ -362,12 +362,16 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
 
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
-    taken = {
-        (index.index_uuid, number): ShardTaken(started=started, filters=index.filters, open=index.open)
-        for index in event.indices
-        for number, started in index.started
-    }
-    return replace(state, taken={**state.taken, **taken})
+    taken = dict(state.taken)
+    alike = dict[tuple[int, str, bool], ShardTaken]()  # nearly all of them, and there may be 100,000
+    for index in event.indices:
+        filters, open_ = index.filters, index.open
+        for number, started in index.started:
+            kind = (started, filters, open_)
+            if kind not in alike:
+                alike[kind] = ShardTaken(started=started, filters=filters, open=open_)
+            taken[index.index_uuid, number] = alike[kind]
+    return replace(state, taken=taken)
 
 
 def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:

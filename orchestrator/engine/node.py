@@ -171,8 +171,9 @@ def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
 @for_the_same_objects
 def _reborn(waiting: tuple[NodeProgress, ...], members: Mapping[NodeName, Node]) -> tuple[NodeProgress, ...]:
     """The nodes that live another life than the last accounted for."""
-    here = [(node, members[node.name].incarnation) for node in waiting if node.name in members]
-    return tuple([node for node, life in here if life is not node.life and life != node.life])
+    here = [(node, member) for node in waiting if (member := members.get(node.name)) is not None]
+    lives = [(node, member.incarnation) for node, member in here if member.incarnation is not node.life]
+    return tuple([node for node, life in lives if life != node.life])
 
 
 def next_to(move: Move, situation: Situation) -> tuple[NodeProgress, ...]:

@@ -6,9 +6,10 @@ steps of a run. It has no durations: `estimate.py` adds them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from itertools import groupby
+from typing import Final, assert_never
 
 from orchestrator.engine.kinds.riak.optimism import at_rest, just_back
 from orchestrator.model.action import (
@@ -45,6 +46,9 @@ from orchestrator.model.observation import (
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.upgrade import InstallState, InstallView
 
+_STARTED: Final = CopyState.STARTED
+_UNASSIGNED: Final = CopyState.UNASSIGNED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimisticWorld:
@@ -66,6 +70,19 @@ class OptimisticWorld:
         """The current observation. The lease counts as ours: a plan takes none."""
         return replace(self.seen, at=now, lease=LeaseView(held=True, holder="this plan", refreshed=0.0))
 
+    def after_all(self, actions: Iterable[Action]) -> OptimisticWorld:
+        """The world in which these actions have succeeded. Many nodes stop and start at the cost of one."""
+        world = self
+        for kind, same in groupby(actions, key=type):
+            view, group = world.seen.cluster, tuple(same)
+            names = [action.node for action in group if isinstance(action, (StopNode, StartNode))]
+            if names and not isinstance(view, Unknown) and view.riak is None:
+                world = world.stopped(view, names) if kind is StopNode else world.started(view, names)
+            else:
+                for action in group:
+                    world = world.after(action)
+        return world
+
     def after(self, action: Action) -> OptimisticWorld:
         """The world in which the action has succeeded, at once."""
         view = self.seen.cluster
@@ -73,9 +90,9 @@ class OptimisticWorld:
             return self
         match action:
             case StopNode(node=name):
-                return self._stopped(view, name)
+                return self.stopped(view, [name])
             case StartNode(node=name):
-                return self._started(view, name)
+                return self.started(view, [name])
             case RebootHost():
                 return self._booted(action)
             case WriteSettings():
@@ -125,12 +142,13 @@ class OptimisticWorld:
         )
         return self._with(view, nodes=nodes)
 
-    def service(self, name: NodeName, state: ServiceState) -> OptimisticWorld:
-        """The world in which the node's service is in that state."""
-        host = self.seen.host(name)
-        if isinstance(host, Unknown):
-            return self
-        hosts = {**self.seen.hosts, name: replace(host, service=state, detail=state.value)}
+    def service(self, names: Iterable[NodeName], state: ServiceState) -> OptimisticWorld:
+        """The world in which the services of these nodes are in that state."""
+        hosts = dict(self.seen.hosts)
+        for name in names:
+            host = hosts.get(name)
+            if isinstance(host, HostView):
+                hosts[name] = replace(host, service=state, detail=state.value)
         return replace(self, seen=replace(self.seen, hosts=hosts))
 
     def _installs(self, action: RunInstall) -> OptimisticWorld:
@@ -153,47 +171,46 @@ class OptimisticWorld:
                 world = replace(world, seen=replace(world.seen, hosts=hosts))
         return world
 
-    def _stopped(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
-        member = view.node(name)
-        if member is None:
-            return self
-        members, master = dict(view.members), view.master
-        del members[name]
-        if master == name:  # each of Riak's nodes can be the claimant
-            eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
-            master = next(eligible, None)
-        after = view.changed(_without(view, name), members, master=master)
-        world = replace(self, seen=replace(self.seen, cluster=after))
-        return replace(world, asleep={**self.asleep, name: member}).service(name, ServiceState.STOPPED)
+    def stopped(self, view: ClusterView, names: Iterable[NodeName]) -> OptimisticWorld:
+        """The world in which these nodes are down, one after the other."""
+        members, asleep, master = dict(view.members), dict(self.asleep), view.master
+        changed, stopped = dict[ShardId, tuple[ShardCopy, ...]](), list[NodeName]()
+        for name in names:
+            member = members.pop(name, None)
+            if member is None:
+                continue
+            if master == name:  # each of Riak's nodes can be the claimant
+                eligible = (node.name for node in members.values() if node.master_eligible or view.riak)
+                master = next(eligible, None)
+            _change(changed, view, name, _left_behind)
+            asleep[name] = member
+            stopped.append(name)
+        after = view.changed(changed, members, master=master) if stopped else view
+        world = replace(self, seen=replace(self.seen, cluster=after), asleep=asleep)
+        return world.service(stopped, ServiceState.STOPPED)
 
-    def _started(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
-        member = self.asleep.get(name)
-        if member is None:
-            return self.service(name, ServiceState.RUNNING)
-        lives, step = self.lives + 1, self.installed.get(name)
-        reborn = replace(
-            member,
-            incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives),
-            version=step.target if step else member.version,
-            plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
-        )
-        table = view.routing.table
-        back = {
-            shard: tuple(
-                [
-                    _in_state(copy, CopyState.STARTED, primary=copy.primary) if copy.node == name else copy
-                    for copy in table[shard]
-                ]
+    def started(self, view: ClusterView, names: Sequence[NodeName]) -> OptimisticWorld:
+        """The world in which these nodes are up again, one after the other, of Riak's only one."""
+        members, asleep, lives = dict(view.members), dict(self.asleep), self.lives
+        changed = dict[ShardId, tuple[ShardCopy, ...]]()
+        for name in names:
+            member = asleep.pop(name, None)
+            if member is None:
+                continue
+            lives, step = lives + 1, self.installed.get(name)
+            members[name] = replace(
+                member,
+                incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives),
+                version=step.target if step else member.version,
+                plugins=(member.plugins or frozenset()).union(step.plugins) if step else member.plugins,
             )
-            for shard in view.routing.on(name)
-        }
-        members = {**view.members, name: reborn}
-        after = view.changed(back, members)
-        if view.riak is not None:
-            after = after.changed({}, riak=just_back(after, name, self.seen.settings))
-        world = replace(self, seen=replace(self.seen, cluster=after))
-        asleep = {other: node for other, node in self.asleep.items() if other != name}
-        return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
+            _change(changed, view, name, _back_again)
+            if view.riak is not None:
+                view = view.changed(changed, members)
+                view = view.changed({}, riak=just_back(view, name, self.seen.settings))
+        after = view.changed(changed, members) if lives > self.lives and view.riak is None else view
+        world = replace(self, seen=replace(self.seen, cluster=after), asleep=asleep, lives=lives)
+        return world.service(names, ServiceState.RUNNING)
 
     def _settings(self, action: WriteSettings) -> OptimisticWorld:
         settings = self.seen.settings
@@ -273,40 +290,50 @@ def _replicas(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardC
     )
 
 
-def _without(view: ClusterView, name: NodeName) -> dict[ShardId, tuple[ShardCopy, ...]]:
-    """The shards of a node after it has left: a replica elsewhere is promoted for each primary it had.
+_Copies = tuple[ShardCopy, ...]
+
+
+def _change(
+    changed: dict[ShardId, _Copies],
+    view: ClusterView,
+    name: NodeName,
+    change: Callable[[_Copies, NodeName], _Copies],
+) -> None:
+    """Add this change of the shards of a node to earlier ones; the latest change is the last."""
+    table = view.routing.table
+    for shard in view.routing.by_node.get(name, ()):
+        before = changed.pop(shard) if shard in changed else table[shard]
+        changed[shard] = change(before, name)
+
+
+def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
+    """The copies of a shard after their node has left: a replica elsewhere is promoted if it had the primary.
 
     The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
     with it.
     """
-    changed, table = {}, view.routing.table
-    for shard, gone in view.routing.on(name).items():
-        copies = table[shard]
-        others = (copy for copy in reversed(copies) if copy.node != name and copy.started)
-        heir = next(others, None) if gone.primary else None
-        changed[shard] = tuple(
-            [
-                _in_state(copy, copy.state, primary=True)
-                if copy is heir
-                else _in_state(copy, CopyState.UNASSIGNED, primary=copy.primary and heir is None)
-                if copy.node == name
-                else copy
-                for copy in copies
-            ]
-        )
-    return changed
+    after, heir = list(copies), None
+    for at, copy in enumerate(copies):
+        if copy.node != name:
+            continue
+        if copy.primary and heir is None:
+            others = (n for n in reversed(range(len(copies))) if copies[n].node != name and copies[n].started)
+            heir = next(others, None)
+        after[at] = _in_state(copy, _UNASSIGNED, primary=copy.primary and heir is None)
+    if heir is not None:
+        after[heir] = _in_state(copies[heir], copies[heir].state, primary=True)
+    return tuple(after)
+
+
+def _back_again(copies: _Copies, name: NodeName) -> _Copies:
+    """The copies of a shard after their node has come back with its copy."""
+    return tuple(
+        [_in_state(copy, _STARTED, primary=copy.primary) if copy.node == name else copy for copy in copies]
+    )
 
 
 def _in_state(copy: ShardCopy, state: CopyState, *, primary: bool) -> ShardCopy:
-    """The copy in this state; one that has started moves nowhere. `replace` would take twice as long."""
-    return ShardCopy(
-        shard=copy.shard,
-        primary=primary,
-        state=state,
-        node=copy.node,
-        relocating_to=None if state is CopyState.STARTED else copy.relocating_to,
-        allocation_id=copy.allocation_id,
-        unassigned_reason=copy.unassigned_reason,
-        failed_attempts=copy.failed_attempts,
-        from_snapshot=copy.from_snapshot,
-    )
+    """The copy in this state; one that has started moves nowhere. `_replace` would take much longer."""
+    shard, _, _, node, to, allocation, reason, attempts, snapshot = copy
+    to = None if state is _STARTED else to
+    return ShardCopy(shard, primary, state, node, to, allocation, reason, attempts, snapshot)

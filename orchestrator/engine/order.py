@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import replace
 from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role
@@ -44,7 +46,13 @@ def _place(roles: frozenset[Role]) -> tuple[int, int]:
 
 def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
     """Nodes in the order in which a run restarts them."""
-    return tuple(sorted(nodes, key=lambda node: rank(node, master)))
+    places: dict[tuple[int, int], list[Node]] = {}
+    for node in nodes:
+        places.setdefault(_place(node.roles), []).append(node)
+    alike = (sorted(places[place], key=attrgetter("name")) for place in sorted(places))
+    found = tuple(chain.from_iterable(alike))
+    last = tuple([node for node in found if node.name == master])
+    return (*(node for node in found if node.name != master), *last) if last else found
 
 
 def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:

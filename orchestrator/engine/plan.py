@@ -112,8 +112,8 @@ def make_plan(
                     detail=describe(action),
                 )
             )
-            world = world.after(action)
             state = _follow(state, (ActionConfirmed(action=action),), now, draft, started.policy)
+        world = world.after_all(decision.actions)
     return _finished(started, seen, draft, times)
 
 
@@ -174,7 +174,10 @@ def _follow(
 
 def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) -> RunState:
     """The run under this policy less these predicates."""
-    policy = replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
+    if off:
+        policy = replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
+    if state.begun.policy is policy:
+        return state
     return replace(state, begun=replace(state.begun, policy=policy))
 
 

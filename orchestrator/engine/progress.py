@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from immutables import Map
 
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.phase import NodePhase
@@ -144,7 +147,8 @@ def _parts(node: NodeProgress) -> tuple[_Part, ...]:
 class Nodes(Mapping[NodeName, NodeProgress]):
     """The nodes of a run, in its order, and those of each phase and with each mark.
 
-    It does not change: `changed` makes another one, at the cost of what changes and a copy of a dict or two.
+    It does not change: `changed` makes another one, which shares all else. So an event costs what it changes,
+    however many nodes the run has.
 
     Args:
         nodes: in the order of the run.
@@ -153,13 +157,15 @@ class Nodes(Mapping[NodeName, NodeProgress]):
     __slots__ = ("_all", "_listed", "_parts", "_place")
 
     def __init__(self, nodes: Iterable[NodeProgress] = ()) -> None:
-        self._all = {node.name: node for node in nodes}
-        self._place = {name: place for place, name in enumerate(self._all)}
-        self._parts: dict[_Part, dict[NodeName, NodeProgress]] = {}
-        self._listed: dict[_Part, tuple[NodeProgress, ...]] = {}
-        for node in self._all.values():
+        all_ = {node.name: node for node in nodes}
+        parts: dict[_Part, dict[NodeName, None]] = {}
+        for node in all_.values():
             for part in _parts(node):
-                self._parts.setdefault(part, {})[node.name] = node
+                parts.setdefault(part, {})[node.name] = None
+        self._all = Map(all_)
+        self._place = {name: place for place, name in enumerate(all_)}
+        self._parts = {part: Map(names) for part, names in parts.items()}
+        self._listed: dict[_Part, tuple[NodeProgress, ...]] = {}
 
     @property
     def names(self) -> Collection[NodeName]:
@@ -172,34 +178,44 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         Raises:
             KeyError: one of them is none of the run's.
         """
-        after = Nodes()
-        after._all, after._place = self._all.copy(), self._place
-        after._parts, after._listed = self._parts.copy(), self._listed.copy()
-        copied = set[_Part]()
+        after = object.__new__(Nodes)
+        after._place, after._parts, after._listed = self._place, self._parts.copy(), self._listed.copy()
+        all_ = self._all.mutate()
         for node in nodes:
-            before, now = _parts(after._all[node.name]), _parts(node)
-            after._all[node.name] = node
-            for part in {*before, *now}:
-                if part not in copied:
-                    copied.add(part)
-                    after._parts[part] = after._parts.get(part, {}).copy()
-                    after._listed.pop(part, None)
-                if part in now:
-                    after._parts[part][node.name] = node
-                else:
-                    del after._parts[part][node.name]
+            before, now = _parts(all_[node.name]), _parts(node)
+            all_[node.name] = node
+            for part in now:
+                if part not in before:
+                    after._parts[part] = after._parts.get(part, _NO_NAMES).set(node.name, None)
+                after._relist(part, node, cut=part in before)
+            for part in before:
+                if part not in now:
+                    after._parts[part] = after._parts[part].delete(node.name)
+                    after._relist(part, node, cut=True, put=False)
+        after._all = all_.finish()
         return after
+
+    def _relist(self, part: _Part, node: NodeProgress, *, cut: bool, put: bool = True) -> None:
+        """Cut the node out of the list of a part or put it in, where the list was made already."""
+        listed = self._listed.get(part)
+        if listed is None:
+            return
+        place = self._place
+        at = bisect_left(listed, place[node.name], key=lambda one: place[one.name])
+        self._listed[part] = (*listed[:at], *((node,) if put else ()), *listed[at + cut :])
 
     def of(self, *parts: _Part) -> tuple[NodeProgress, ...]:
         """The nodes in one of these phases, or with one of these marks, in the order of the run."""
         if len(parts) == 1:
             (part,) = parts
             if part not in self._listed:
-                found = self._parts.get(part, {})
-                self._listed[part] = tuple(map(found.__getitem__, sorted(found, key=self._place.__getitem__)))
+                names = sorted(self._parts.get(part, ()), key=self._place.__getitem__)
+                self._listed[part] = tuple(map(self._all.__getitem__, names))
             return self._listed[part]
-        found = {name: node for part in parts for name, node in self._parts.get(part, {}).items()}
-        return self.in_order(found.values())
+        found = [each for part in parts if (each := self.of(part))]
+        if len(found) <= 1:
+            return found[0] if found else ()
+        return self.in_order({node.name: node for each in found for node in each}.values())
 
     def in_order(self, nodes: Iterable[NodeProgress]) -> tuple[NodeProgress, ...]:
         """Some of these nodes in the order of the run."""
@@ -209,22 +225,17 @@ class Nodes(Mapping[NodeName, NodeProgress]):
         return self._all[name]
 
     def __iter__(self) -> Iterator[NodeName]:
-        return iter(self._all)
+        return iter(self._place)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._place)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._all
+        return name in self._place
 
     def keys(self) -> KeysView[NodeName]:
         """Their names."""
-        return self._all.keys()
+        return self._place.keys()
 
-    def values(self) -> ValuesView[NodeProgress]:
-        """All of them."""
-        return self._all.values()
 
-    def items(self) -> ItemsView[NodeName, NodeProgress]:
-        """All of them by name."""
-        return self._all.items()
+_NO_NAMES: Final = Map[NodeName, None]()

@@ -195,7 +195,7 @@ def _not_listed(
     baseline: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
 ) -> tuple[NodeName, ...]:
     """Members of the baseline, and nodes of the run, that the master does not list."""
-    return tuple(sorted({name for names in (baseline, ours) for name in names if name not in present}))
+    return tuple(sorted(set(baseline).union(ours).difference(present)))
 
 
 # What goes before the phase ------------------------------------

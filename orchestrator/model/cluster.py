@@ -122,7 +122,8 @@ class CopyState(Enum):
     UNASSIGNED = "UNASSIGNED"
 
 
-_SERVING: Final = (CopyState.STARTED, CopyState.RELOCATING)
+SERVING: Final = (CopyState.STARTED, CopyState.RELOCATING)
+"""The states of a copy that serves requests. The source of a relocation does."""
 
 
 class ShardId(NamedTuple):
@@ -139,9 +140,8 @@ class ShardId(NamedTuple):
         return f"[{self.index}][{self.number}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardCopy:
-    """One copy of a shard, as the routing table lists it.
+class ShardCopy(NamedTuple):
+    """One copy of a shard, as the routing table lists it. A tuple: a large cluster has a million of them.
 
     Attributes:
         node: the node that holds it; None when unassigned.
@@ -165,7 +165,7 @@ class ShardCopy:
     @property
     def started(self) -> bool:
         """Whether the copy serves requests. A `RELOCATING` source does."""
-        return self.state in _SERVING
+        return self.state in SERVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

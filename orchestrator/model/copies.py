@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Final, overload
 
 from immutables import Map
 
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import SERVING, CopyState, NodeName, ShardCopy, ShardId
 
 _STARTED: Final = CopyState.STARTED
-_MOVES: Final = (CopyState.INITIALIZING, CopyState.RELOCATING)
+_node, _state = attrgetter("node"), attrgetter("state")
 ByShard = Mapping[ShardId, tuple[ShardCopy, ...]]
+_Aside = tuple[ByShard, ByShard, ByShard]
+Test = Callable[[ShardId, tuple[ShardCopy, ...]], bool]
+"""What may be true of a shard with these copies."""
 
 
 class Copies(Sequence[ShardCopy]):
@@ -24,20 +27,43 @@ class Copies(Sequence[ShardCopy]):
 
     Args:
         copies: in any order.
+
+    Attributes:
+        by_shard: the copies of each shard.
+        aside: `away`, `moving` and `red`; None until one of them is asked for.
+        asked: the last test of `where`, its shards, and the shards that changed since.
     """
 
+    by_shard: ByShard
+    aside: _Aside | None
+    asked: tuple[Test, frozenset[ShardId], ByShard] | None
+
     def __init__(self, copies: Iterable[ShardCopy]) -> None:
-        self._copies: tuple[ShardCopy, ...] | None = tuple(copies)
-        self._count = len(self._copies)
+        shards: dict[ShardId, list[ShardCopy]] = {}
+        for copy in copies:
+            shards.setdefault(copy.shard, []).append(copy)
+        self._set({shard: tuple(found) for shard, found in shards.items()})
+
+    @classmethod
+    def of(cls, shards: ByShard) -> Copies:
+        """The copies of these shards, which are read already shard by shard."""
+        made = object.__new__(cls)
+        made._set(shards)
+        return made
+
+    def _set(self, shards: ByShard) -> None:
+        self.by_shard = shards
+        self._count = sum(map(len, shards.values()))
         self._on: dict[NodeName, Mapping[ShardId, ShardCopy]] = {}
         self._origin: Copies | None = None
         self._changed: ByShard = {}
+        self.aside = self.asked = None
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[ShardCopy]:
-        return chain.from_iterable(self.by_shard.values()) if self._copies is None else iter(self._copies)
+        return chain.from_iterable(self.by_shard.values())
 
     @overload
     def __getitem__(self, place: int) -> ShardCopy: ...
@@ -51,14 +77,6 @@ class Copies(Sequence[ShardCopy]):
 
     __hash__ = None  # type: ignore[assignment]  # nobody compares so much by its hash
 
-    @cached_property
-    def by_shard(self) -> ByShard:
-        """The copies of each shard."""
-        shards: dict[ShardId, list[ShardCopy]] = {}
-        for copy in self._copies or ():
-            shards.setdefault(copy.shard, []).append(copy)
-        return {shard: tuple(copies) for shard, copies in shards.items()}
-
     @property
     def table(self) -> ByShard:
         """The same, to look shards up: its order is that of hashes."""
@@ -69,9 +87,13 @@ class Copies(Sequence[ShardCopy]):
     def by_node(self) -> dict[NodeName, dict[ShardId, None]]:
         """The shards of which each node has a copy: the same while copies only change their state."""
         nodes: dict[NodeName, dict[ShardId, None]] = {}
-        for copy in self:
-            if copy.node is not None:
-                nodes.setdefault(copy.node, {})[copy.shard] = None
+        for shard, copies in self.by_shard.items():
+            for copy in copies:
+                node = copy.node
+                if node in nodes:
+                    nodes[node][shard] = None
+                elif node is not None:
+                    nodes[node] = {shard: None}
         return nodes
 
     def on(self, node: NodeName) -> Mapping[ShardId, ShardCopy]:
@@ -86,47 +108,53 @@ class Copies(Sequence[ShardCopy]):
     @property
     def away(self) -> ByShard:
         """The copies that do not serve requests, by shard; a healthy cluster has none."""
-        return self._aside[0]
+        return self._set_aside[0]
 
     @property
     def moving(self) -> ByShard:
         """The shards with a copy that is moving or initializing, with all their copies."""
-        return self._aside[1]
+        return self._set_aside[1]
 
     @property
     def red(self) -> ByShard:
         """The shards without a copy that serves requests, with all their copies."""
-        return self._aside[2]
+        return self._set_aside[2]
 
-    @cached_property
-    def _aside(self) -> tuple[ByShard, ByShard, ByShard]:
-        """`away`, `moving`, `red`: those of the last table that was asked, and what changed since."""
+    def where(self, test: Test) -> frozenset[ShardId]:
+        """The shards of which this is true. The last test is remembered, and asked of changed shards only."""
+        self._catch_up()
+        known, shards = frozenset[ShardId](), self.by_shard
+        if self.asked is not None and self.asked[0] is test:
+            _, known, shards = self.asked
+        if shards:
+            true = [shard for shard, copies in shards.items() if test(shard, copies)]
+            known = known.difference(shards).union(true) if known or true else known
+            self.asked = test, known, {}
+        return known
+
+    @property
+    def _set_aside(self) -> _Aside:
+        """`away`, `moving`, `red`."""
+        self._catch_up()
+        if self.aside is None:
+            self.aside = _aside(({}, {}, {}), self.by_shard)
+        return self.aside
+
+    def _catch_up(self) -> None:
+        """Take over what was computed of the last table that was asked, but for what changed since."""
         origin, later = self, list[ByShard]()
-        while origin._origin is not None and "_aside" not in vars(origin):
+        while origin._origin is not None:
             later.append(origin._changed)
             origin = origin._origin
-        if origin is self:
-            away, moving, red, table = {}, {}, {}, self.table
-            shards = dict.fromkeys(copy.shard for copy in self if copy.state is not _STARTED)
-        else:
-            away, moving, red, table = *map(dict, (origin.away, origin.moving, origin.red)), self.table
-            shards = {}
-            for shard in chain.from_iterable(reversed(later)):
-                shards.pop(shard, None)  # the latest change is the last
-                shards[shard] = None
-        for shard in shards:
-            copies = table[shard]
-            away.pop(shard, None)
-            moving.pop(shard, None)
-            red.pop(shard, None)
-            if resting := tuple([copy for copy in copies if not copy.started]):
-                away[shard] = resting
-            if len(resting) == len(copies):
-                red[shard] = copies
-            if any(map(_on_its_way, copies)):
-                moving[shard] = copies
-        self._origin = None
-        return away, moving, red
+        if not later:
+            return
+        shards = later[0] if len(later) == 1 else _latest(later)
+        if origin.aside is not None:
+            self.aside = _aside(origin.aside, shards)
+        if origin.asked is not None:
+            test, found, earlier = origin.asked
+            self.asked = test, found, {**earlier, **shards} if earlier else shards
+        self._origin, self._changed = None, {}
 
     @cached_property
     def not_started(self) -> tuple[ShardCopy, ...]:
@@ -145,12 +173,12 @@ class Copies(Sequence[ShardCopy]):
 
     def changed(self, shards: ByShard) -> Copies:
         """These copies with other ones of some shards."""
-        before, after, count = self.table, Copies(()), self._count
+        before, after, count = self.table, object.__new__(Copies), self._count
         moved: dict[NodeName, dict[ShardId, None]] = {}
         for shard, copies in shards.items():
             were = before.get(shard, ())
             count += len(copies) - len(were)
-            left, here = [copy.node for copy in were], [copy.node for copy in copies]
+            left, here = list(map(_node, were)), list(map(_node, copies))
             if left != here:
                 for node in dict.fromkeys(chain(left, here)):
                     if node is None:
@@ -161,11 +189,52 @@ class Copies(Sequence[ShardCopy]):
                         moved[node][shard] = None
                     else:
                         del moved[node][shard]
-        after._copies, after._count, after._origin, after._changed = None, count, self, shards
-        all_ = self.by_shard if isinstance(self.by_shard, _Shards) else _Shards.of(self.by_shard)
-        by_node = {**self.by_node, **moved} if moved else self.by_node
-        vars(after).update(by_shard=all_.changed(shards), by_node=by_node)
+        after.by_shard, after._count, after._on = _changed(self.by_shard, shards), count, {}
+        after._origin, after._changed, after.aside, after.asked = self, shards, None, None
+        vars(after)["by_node"] = {**self.by_node, **moved} if moved else self.by_node
         return after
+
+
+def _aside(before: _Aside, shards: ByShard) -> _Aside:
+    """`away`, `moving` and `red` of a table, from those of another one and the shards that differ."""
+    away, moving, red = map(dict, before)
+    for shard, copies in shards.items():
+        if away or moving:  # the copies of a red shard are away
+            away.pop(shard, None)
+            moving.pop(shard, None)
+            red.pop(shard, None)
+        states = tuple(map(_state, copies))
+        if states.count(_STARTED) == len(states):
+            continue
+        resting = tuple([copy for copy in copies if copy.state not in SERVING])
+        if resting:
+            away[shard] = resting
+        if len(resting) == len(copies):
+            red[shard] = copies
+        if CopyState.INITIALIZING in states or CopyState.RELOCATING in states:
+            moving[shard] = copies
+    return away, moving, red
+
+
+_MANY: Final = 16
+"""If a change is of more than this part of all shards, to copy them all costs less than to share them."""
+
+
+def _changed(all_: ByShard, shards: ByShard) -> ByShard:
+    """All shards with some of them changed; new ones are the last."""
+    if len(shards) * _MANY >= len(all_):
+        return {**all_, **shards} if isinstance(all_, dict) else {**dict(all_.items()), **shards}
+    return (all_ if isinstance(all_, _Shards) else _Shards.of(all_)).changed(shards)
+
+
+def _latest(changes: Iterable[ByShard]) -> dict[ShardId, tuple[ShardCopy, ...]]:
+    """What each shard was changed to last, in the order of these changes; the latest ones are given first."""
+    found: dict[ShardId, tuple[ShardCopy, ...]] = {}
+    for shards in reversed(list(changes)):
+        for shard, copies in shards.items():
+            found.pop(shard, None)
+            found[shard] = copies
+    return found
 
 
 class _Shards(ByShard):
@@ -198,8 +267,4 @@ class _Shards(ByShard):
 def _arrived(copy: ShardCopy) -> ShardCopy:
     if copy.state is not CopyState.INITIALIZING:
         return copy
-    return replace(copy, state=CopyState.STARTED, allocation_id=None)
-
-
-def _on_its_way(copy: ShardCopy) -> bool:
-    return copy.state in _MOVES
+    return copy._replace(state=CopyState.STARTED, allocation_id=None)

@@ -124,7 +124,7 @@ def test_a_copy_on_its_way_begins_anew_and_arrives() -> None:
     seen = read(world, policy())[1]
     assert isinstance(seen.cluster, ClusterView)
     copies = tuple(
-        replace(c, state=CopyState.INITIALIZING) if c.allocation_id == replica.allocation_id else c
+        c._replace(state=CopyState.INITIALIZING) if c.allocation_id == replica.allocation_id else c
         for c in seen.cluster.copies
     )
     world_of_it = mirrored(

@@ -149,8 +149,9 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
 def _going(hosts: Mapping[NodeName, Reading[HostView]]) -> tuple[tuple[NodeName, str], ...]:
     """The hosts on which the service is not running, with what they say of it."""
     runs = ServiceState.RUNNING  # nearly all of them
-    read = [(name, host) for name, host in hosts.items() if not isinstance(host, Unknown)]
-    return tuple((n, host.detail) for n, host in read if host.service is not runs and host.service in _GOING)
+    here = hosts.items()
+    off = [(n, h) for n, h in here if not isinstance(h, Unknown) and h.service is not runs]
+    return tuple((name, host.detail) for name, host in off if host.service in _GOING)
 
 
 def _away(question: Question, view: ClusterView) -> set[NodeName]:

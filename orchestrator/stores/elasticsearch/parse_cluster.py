@@ -7,10 +7,11 @@ part is absent, the whole reading is unknown.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
+from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading
 from orchestrator.stores.elasticsearch.dialect import ClusterUuid, Dialect, VotingExclusions, parse_version
@@ -61,6 +62,7 @@ STATE_FIELDS: Final = (
 )
 """The filter of the cluster state. Without it, mappings and features are nearly all of the answer."""
 _STATES: Final = {state.value: state for state in CopyState}
+_STARTED: Final = CopyState.STARTED
 _UNASSIGNED: Final = CopyState.UNASSIGNED
 _RELOCATING: Final = CopyState.RELOCATING
 _SNAPSHOT_STORES: Final = frozenset({"snapshot", "remote_snapshot"})
@@ -116,7 +118,7 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
         master=_place(master_id, places, "the master"),
         nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
         indices=tuple(indices.values()),
-        copies=tuple(_copies(body, indices, places)),
+        copies=_copies(body, indices, places),  # type: ignore[arg-type]  # it is read as a tuple is
         voters=_eligible(nodes) if counted else _voters(coordination),
         voting_by_count=counted,
         voting_exclusions=() if counted else _exclusions(coordination),
@@ -218,24 +220,42 @@ def _first_text(*values: Any) -> str | None:
     return None
 
 
-def _copies(body: Any, indices: Mapping[str, Index], places: Mapping[str, NodeName]) -> Iterator[ShardCopy]:
+def _copies(body: Any, indices: Mapping[str, Index], places: Mapping[str, NodeName]) -> Copies:
     table = mapping(given(within(body, "routing_table", "indices"), {}), "routing_table.indices")
     if strangers := sorted(set(table) - set(indices)):
         raise Malformed(f"index {strangers[0]} has a routing but no metadata")
     # Closed indices have routing since 7.2, open indices always.
     if unrouted := sorted(name for name, index in indices.items() if index.open and name not in table):
         raise Malformed(f"index {unrouted[0]} has metadata but no routing")
+    found: dict[ShardId, tuple[ShardCopy, ...]] = {}
     for name, value in table.items():
         where, uuid = f"routing_table.indices.{name}.shards", indices[name].uuid
         for number_text, copies in mapping(within(value, "shards"), where).items():
-            shard = ShardId(index=name, index_uuid=uuid, number=number(number_text, where))
-            what = f"a copy of {shard}"
-            for copy in items(copies, f"{where}.{number_text}"):
-                yield _copy(shard, mapping(copy, what), places, what)
+            shard = ShardId(name, uuid, number(number_text, where))
+            made = [
+                _started(shard, copy, places) or _copy(shard, copy, places)
+                for copy in items(copies, f"{where}.{number_text}")
+            ]
+            found[shard] = (*found[shard], *made) if shard in found else tuple(made)
+    return Copies.of(found)
 
 
-def _copy(shard: ShardId, copy: dict[str, Any], places: Mapping[str, NodeName], where: str) -> ShardCopy:
-    """One copy. Every step counts: a large cluster has a million of them."""
+def _started(shard: ShardId, copy: Any, places: Mapping[str, NodeName]) -> ShardCopy | None:
+    """A copy of the most usual form; None for any other. A large cluster has a million of them."""
+    if not isinstance(copy, dict) or "unassigned_info" in copy or "recovery_source" in copy:
+        return None
+    primary, node_id, allocation = copy.get("primary"), copy.get("node"), copy.get("allocation_id")
+    allocated = allocation.get("id") if isinstance(allocation, dict) else None
+    if copy.get("state") != "STARTED" or not isinstance(primary, bool) or not isinstance(node_id, str):
+        return None
+    if node_id not in places or not isinstance(allocated, str) or not allocated:
+        return None
+    return ShardCopy(shard, primary, _STARTED, places[node_id], None, allocated)
+
+
+def _copy(shard: ShardId, value: Any, places: Mapping[str, NodeName]) -> ShardCopy:
+    where = f"a copy of {shard}"
+    copy = mapping(value, where)
     primary, known_as, node = copy.get("primary"), copy.get("state"), _place(copy.get("node"), places, where)
     if not isinstance(primary, bool):
         raise Malformed(f"{where} does not say whether it is the primary")

@@ -26,7 +26,7 @@ def test_a_wave_has_recovered_by_readings_that_agree() -> None:
         if not recovered:
             fails = next(copy for copy in view.copies if not copy.primary and copy.node == "es2")
             copies = tuple(
-                replace(copy, state=CopyState.INITIALIZING) if copy is fails else copy for copy in view.copies
+                copy._replace(state=CopyState.INITIALIZING) if copy is fails else copy for copy in view.copies
             )
             seen = replace(seen, cluster=replace(view, copies=copies))
         events = decide(state, seen, now).events

@@ -68,7 +68,7 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
     assert view is not None
     arriving = next(copy for copy in view.copies if copy.node == node and not copy.primary)
     copies = tuple(
-        replace(copy, state=CopyState.INITIALIZING) if copy is arriving else copy for copy in view.copies
+        copy._replace(state=CopyState.INITIALIZING) if copy is arriving else copy for copy in view.copies
     )
     taken = situation.kind.taken(situation.state, view, Wave(number=1, nodes=(node,)))
     after = situation.after(TakenDown(number=1, indices=taken))

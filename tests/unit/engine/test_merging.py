@@ -178,7 +178,7 @@ def test_what_was_lost_is_not_waited_for_longer_than_a_hold() -> None:
     run.until_sent()
     view = run.seen.cluster
     assert isinstance(view, ClusterView)
-    moving = replace(view.copies[0], shard=run.bulk["posts-uuid"].copies[0].shard, state=CopyState.RELOCATING)
+    moving = view.copies[0]._replace(shard=run.bulk["posts-uuid"].copies[0].shard, state=CopyState.RELOCATING)
     run.change("posts", tasks=0)
     run.look(cluster=replace(view, copies=(*view.copies, moving)))
     for _ in range(20):
@@ -196,7 +196,7 @@ def test_an_index_with_a_copy_away_is_not_merged() -> None:
     view = run.seen.cluster
     assert isinstance(view, ClusterView)
     shard = run.bulk["posts-uuid"].copies[0].shard
-    away = replace(view.copies[0], shard=shard, primary=False, node=None, state=CopyState.UNASSIGNED)
+    away = view.copies[0]._replace(shard=shard, primary=False, node=None, state=CopyState.UNASSIGNED)
     run.merged("posts")
     run.look(cluster=replace(view, copies=(*view.copies, away)))
     for _ in range(20):
@@ -345,7 +345,7 @@ def test_what_is_held_from_its_turn_is_not_late() -> None:
     view = run.seen.cluster
     assert isinstance(view, ClusterView)
     shard = run.bulk["b-uuid"].copies[0].shard
-    moving = replace(view.copies[0], shard=shard, state=CopyState.RELOCATING)
+    moving = view.copies[0]._replace(shard=shard, state=CopyState.RELOCATING)
     run.merged("a")
     run.look(cluster=replace(view, copies=(*view.copies, moving)))
     for _ in range(20):
@@ -571,7 +571,7 @@ def test_a_copy_on_its_way_is_waited_for(state: CopyState) -> None:
     assert isinstance(view, ClusterView)
     copy = view.copies[0]
     posts = run.bulk["posts-uuid"].copies[0].shard
-    moving = replace(copy, shard=posts, state=state, node=NodeName("es2"))
+    moving = copy._replace(shard=posts, state=state, node=NodeName("es2"))
     run.look(cluster=replace(view, copies=(*view.copies, moving)))
     for _ in range(20):
         run.step()
@@ -764,7 +764,7 @@ def _refused_only_by(name: str) -> Play:
     else:
         view = run.seen.cluster
         posts = run.bulk["posts-uuid"].copies[0].shard
-        moving = replace(view.copies[0], shard=posts, state=CopyState.RELOCATING)
+        moving = view.copies[0]._replace(shard=posts, state=CopyState.RELOCATING)
         run.look(cluster=replace(view, copies=(*view.copies, moving)))
     return run
 
@@ -855,7 +855,7 @@ def test_a_loaders_settings_are_restored_after_the_merge() -> None:
     run.change("posts", replicas=1, refresh_interval="1s", translog_durability="request")
     view = run.seen.cluster
     shard = run.bulk["posts-uuid"].copies[0].shard
-    coming = replace(view.copies[0], shard=shard, primary=False, state=CopyState.INITIALIZING)
+    coming = view.copies[0]._replace(shard=shard, primary=False, state=CopyState.INITIALIZING)
     run.look(cluster=replace(view, copies=(*view.copies, coming)))
     for _ in range(20):
         run.step()

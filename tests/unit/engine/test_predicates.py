@@ -68,7 +68,7 @@ def _changed(asked: Question, chosen: Callable[[ShardCopy], bool], **fields: obj
     """One copy, the first that is chosen, is another."""
     copies = list(_copies(asked))
     place = next(n for n, copy in enumerate(copies) if chosen(copy))
-    copies[place] = replace(copies[place], **fields)  # type: ignore[arg-type]  # field names by keyword
+    copies[place] = copies[place]._replace(**fields)  # type: ignore[arg-type]  # field names by keyword
     return viewing(asked, copies=tuple(copies))
 
 
@@ -81,7 +81,7 @@ def _red_before(asked: Question) -> Question:
     away = _shards_of_es2(asked)
     shard = next(copy.shard for copy in _copies(asked) if copy.shard not in away)
     copies = tuple(
-        replace(copy, state=CopyState.UNASSIGNED, node=None, unassigned_reason="NODE_LEFT")
+        copy._replace(state=CopyState.UNASSIGNED, node=None, unassigned_reason="NODE_LEFT")
         if copy.shard == shard
         else copy
         for copy in _copies(asked)

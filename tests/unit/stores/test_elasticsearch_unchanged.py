@@ -202,7 +202,7 @@ def test_snapshots_of_another_state_are_read_with_it(
 
 
 @pytest.mark.parametrize("answer", [reply({"error": "x"}, status=403), reply([])])
-def test_snapshots_not_read_beside_the_id_come_with_the_state(
+def test_snapshots_unread_beside_the_id_are_read_with_the_state(
     server: ScriptedServer, port: ElasticsearchCluster, answer: Any
 ) -> None:
     server.on(VERSION_AND_SNAPSHOTS, answer)
@@ -211,7 +211,7 @@ def test_snapshots_not_read_beside_the_id_come_with_the_state(
     assert server.paths().count(WITH_SNAPSHOTS) == 1
 
 
-def test_snapshots_that_are_not_told_beside_the_id_are_not_none(
+def test_snapshots_untold_beside_the_id_are_not_none(
     server: ScriptedServer, port: ElasticsearchCluster
 ) -> None:
     """Without the cluster's name nothing shows that the answer has all its parts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -179,7 +180,7 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 @for_the_same_objects
 def _mixed(nodes: tuple[Node, ...]) -> bool:
-    return len({node.version for node in nodes}) > 1
+    return len(set(map(attrgetter("version"), nodes))) > 1
 
 
 def no_running_snapshot(question: Question) -> Iterator[Finding]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import SERVING, CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
@@ -65,12 +66,14 @@ def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken
     hold: a stop of the run may have taken it down that was done late, while no journal could be written.
     """
     displaced = Counter(copy.shard for copy in _displaced(state, view))
-    shards = {*displaced, *(copy.shard for copy in view.on(wave.nodes) if copy.started)}
-    by_index: dict[str, list[tuple[int, int]]] = {}
-    table = view.routing.table
-    for shard in sorted(shards):
-        started = sum([copy.started for copy in table[shard]]) + displaced[shard]
-        by_index.setdefault(shard.index_uuid, []).append((shard.number, started))
+    nodes, table, by_node = set(wave.nodes), view.routing.table, view.routing.by_node
+    here = dict.fromkeys(chain.from_iterable(by_node.get(name, ()) for name in wave.nodes))
+    by_index: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for shard in {**here, **displaced} if displaced else here:
+        places = [copy.node for copy in table[shard] if copy.state in SERVING]
+        lost = displaced[shard] if displaced else 0
+        if lost or not nodes.isdisjoint(places):
+            by_index.setdefault(shard[:2], []).append((shard.number, len(places) + lost))
     metadata = view.metadata
     return tuple(
         IndexTaken(
@@ -78,10 +81,10 @@ def taken_by(state: RunState, view: ClusterView, wave: Wave) -> tuple[IndexTaken
             index_uuid=uuid,
             replicas=metadata[uuid].replicas,
             filters=metadata[uuid].filters,
-            started=tuple(started),
+            started=tuple(sorted(started)),
             open=metadata[uuid].open,
         )
-        for uuid, started in by_index.items()
+        for (_, uuid), started in sorted(by_index.items())
         if uuid in metadata
     )
 
@@ -253,8 +256,13 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
     """Started, and in-sync if the version reports that: a stale copy never becomes primary."""
     if not copy.started:
         return False
-    in_sync = index.in_sync.get(copy.shard.number) if index and index.in_sync is not None else None
+    in_sync = in_sync_of(index, copy.shard)
     return in_sync is None or copy.allocation_id is None or copy.allocation_id in in_sync
+
+
+def in_sync_of(index: Index | None, shard: ShardId) -> frozenset[str] | None:
+    """Allocation ids of the in-sync copies of a shard; None if the version does not report them."""
+    return index.in_sync.get(shard.number) if index and index.in_sync is not None else None
 
 
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     accepts_without_replicas,
     counts_as_safe,
     exempt_from_copies_rule,
+    in_sync_of,
 )
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Index, Node, NodeName, Role, ShardId
+from orchestrator.model.cluster import (
+    DATA_ROLES,
+    SERVING,
+    CopyState,
+    Index,
+    Node,
+    NodeName,
+    Role,
+    ShardCopy,
+    ShardId,
+)
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
@@ -54,11 +67,13 @@ def _short_of_copies(
     """Shards with a started copy on the wave and fewer than `min_started_copies` safe ones elsewhere."""
     wave, found = set(nodes), list[tuple[ShardId, Finding]]()
     metadata, table = view.metadata, view.routing.table
-    for shard in dict.fromkeys([copy.shard for copy in view.on(nodes) if copy.started]):
-        index = metadata.get(shard.index_uuid)
-        if exempt_from_copies_rule(index) or shard.index in policy.accept_red:
+    for shard in _may_be_short(nodes, policy, view):
+        index, copies = metadata.get(shard.index_uuid), table[shard]
+        if shard.index in policy.accept_red or exempt_from_copies_rule(index):
             continue
-        safe = [copy.node for copy in table[shard] if copy.node not in wave and counts_as_safe(index, copy)]
+        if not any(copy.started and copy.node in wave for copy in copies):
+            continue
+        safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
         if len(safe) < policy.min_started_copies:
             where = f" on {', '.join(str(node) for node in safe)}" if safe else ""
             said = (
@@ -67,6 +82,35 @@ def _short_of_copies(
             )
             found.append((shard, (f"index {shard.index}", said)))
     return tuple(found)
+
+
+def _may_be_short(nodes: tuple[NodeName, ...], policy: Policy, view: ClusterView) -> Iterable[ShardId]:
+    """The shards of a wave, without those that lose one node and have enough others: nearly all of them."""
+    by_node = view.routing.by_node
+    fragile = view.routing.where(_fragile(policy.min_started_copies, view.metadata))
+    if len(nodes) == 1:
+        here = by_node.get(nodes[0], {})
+        return [shard for shard in here if shard in fragile] if fragile else ()
+    losses = Counter(chain.from_iterable(by_node.get(name, ()) for name in nodes))
+    return [shard for shard, lost in losses.items() if lost > 1 or shard in fragile]
+
+
+@for_the_same_objects
+def _fragile(least: int, metadata: Mapping[str, Index]) -> Callable[[ShardId, tuple[ShardCopy, ...]], bool]:
+    """The test whether a shard may have fewer than so many safe copies without one of its nodes."""
+
+    def fragile(shard: ShardId, copies: tuple[ShardCopy, ...]) -> bool:
+        index = metadata.get(shard.index_uuid)
+        in_sync = in_sync_of(index, shard)
+        safe = {
+            copy.node
+            for copy in copies
+            if copy.state in SERVING
+            and (in_sync is None or copy.allocation_id is None or copy.allocation_id in in_sync)
+        }
+        return len(safe) <= least and not exempt_from_copies_rule(index)
+
+    return fragile
 
 
 def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -165,9 +209,9 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every tier and role of the wave's nodes has another member outside the wave."""
-    wave = [node for name in question.wave.nodes if (node := view.node(name))]
-    inside = {role for node in wave for role in served(node.roles)}
-    everywhere, in_wave = _members_by_role(view.nodes), _by_role(Counter(node.roles for node in wave))
+    kinds = _kinds_in_wave(question.wave.nodes, view)
+    inside = {role for roles in kinds for role in served(roles)}
+    everywhere, in_wave = _members_by_role(view.nodes), _by_role(kinds)
     for role in sorted(inside - ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
@@ -186,6 +230,7 @@ def tiers_too(roles: frozenset[Role]) -> frozenset[Role]:
     return here | DATA_ROLES if Role.DATA in here else here
 
 
+@for_the_same_objects
 def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     """How many nodes have each role, tiers too."""
     found = Counter[Role]()
@@ -195,20 +240,27 @@ def _by_role(kinds: Mapping[frozenset[Role], int]) -> Counter[Role]:
     return found
 
 
+@for_the_same_objects
 def _members_by_role(nodes: tuple[Node, ...]) -> Counter[Role]:
     return _by_role(_kinds_of_nodes(nodes))
 
 
 @for_the_same_objects
+def _kinds_in_wave(wave: tuple[NodeName, ...], view: ClusterView) -> Counter[frozenset[Role]]:
+    """The same of the members in a wave."""
+    return Counter([node.roles for name in wave if (node := view.node(name))])
+
+
+@for_the_same_objects
 def _kinds_of_nodes(nodes: tuple[Node, ...]) -> Counter[frozenset[Role]]:
     """Which roles nodes have together, and how many of them."""
-    return Counter([node.roles for node in nodes])
+    return Counter(map(attrgetter("roles"), nodes))
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
     """At least the share `min_capacity` of each tier's data nodes stays up."""
     least, members = question.policy.min_capacity, _members_by_role(view.nodes)
-    in_wave = _by_role(Counter(node.roles for name in question.wave.nodes if (node := view.node(name))))
+    in_wave = _by_role(_kinds_in_wave(question.wave.nodes, view))
     tiers = DATA_ROLES & set().union(*_kinds_of_nodes(view.nodes))
     for tier in sorted(tiers, key=lambda role: role.value):
         left = members[tier] - in_wave[tier]
