@@ -123,6 +123,18 @@ def test_a_ring_in_blocks_is_held_as_with_node() -> None:
     assert lives(world) == dict.fromkeys(world.nodes, 1)
 
 
+def test_a_node_that_is_accepted_goes_with_no_owner_of_its_lists() -> None:
+    """`--disable-predicate` for each node of a ring in blocks: still no list loses the partitions of two."""
+    world = RiakWorld(in_blocks(8, 64))
+    world.across_zones, world.allowed_down = True, 2
+    rules = tuple(DisabledPredicate(name="preference_lists_keep_quorum", subject=name) for name in names(8))
+    simulation, state = run(world, wanted=by_sets(disabled_predicates=rules))
+    assert state.outcome is Outcome.DONE, state.message
+    assert [len(wave) for wave in _waves(simulation)] == [2, 2, 2, 2]
+    for wave in _waves(simulation):
+        assert all(len(each.nodes) == 1 for each in breaches(world.ring, {3}, wave)), wave
+
+
 def test_nodes_of_one_machine_go_together_if_they_can() -> None:
     world = unlocated()
     for one, other in ((ONE, FIVE), (TWO, SIX)):
