@@ -140,7 +140,7 @@ class Selection:
         typer.Option(
             "--strategy",
             help="How nodes are grouped into waves: `node`, `zone` (awareness zone), or `shard-safe` "
-            "(sets of nodes that no shard needs together). "
+            "(sets of nodes that no shard, and in Riak no key, needs together). "
             "Default: that of the playbook, or `node`.",
             metavar="STRATEGY",
         ),

@@ -36,14 +36,12 @@ class Fault:
         path: the key for the message.
         at: the key whose line is named, if `path` must not be shown.
         later: it is correct for a later version.
-        choice: the choice of a later version; empty if the key is of a later version.
     """
 
     path: KeyPath
     message: str
     at: KeyPath | None = None
     later: bool = False
-    choice: str = ""
 
 
 @dataclass(slots=True)
@@ -72,8 +70,7 @@ class Faults:
         """One error for all faults; there must be at least one."""
         ordered = sorted(self.found, key=lambda fault: self._line(fault) or math.inf)
         if all(fault.later for fault in ordered):
-            what = (": ".join(filter(None, (self._where(fault), fault.choice))) for fault in ordered)
-            return NotInThisVersion(": not in this version\n".join(what))
+            return NotInThisVersion(": not in this version\n".join(map(self._where, ordered)))
         first, *rest = ordered[:_MOST]
         others = "".join(f"\n{self._where(fault)}: {fault.message}" for fault in rest)
         if len(ordered) > _MOST:
@@ -126,8 +123,7 @@ def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
     if kind == "extra_forbidden":
         return _unknown_key(model, path)
     if kind == LATER_ERROR:
-        choice = str(details.get("ctx", {}).get("choice", ""))
-        return Fault(path=path, message=details["msg"], later=True, choice=choice)
+        return Fault(path=path, message=details["msg"], later=True)
     return Fault(path=path, message=_message(details, given))
 
 

@@ -23,7 +23,7 @@ from orchestrator.config.quantities import parse_budget, parse_duration, parse_t
 from orchestrator.config.riak_playbook import LOCATION, UPGRADES_LATER, RiakPlaybookSpec
 from orchestrator.config.selection import parse_due, require_consistent
 from orchestrator.config.upgrade import upgrade_to
-from orchestrator.errors import NotInThisVersion, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import (
@@ -119,7 +119,6 @@ def build_policy(
 
     Raises:
         UsageError: a flag is wrong, or flags and files contradict each other; the flag or file is named.
-        NotInThisVersion: a flag needs a later version.
     """
     spec = playbook.spec
     require_playbook(cluster, playbook)
@@ -128,8 +127,6 @@ def build_policy(
     _check_reboot(cluster, overrides)
     upgrade = _upgrade(cluster, playbook, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
-    if strategy is Strategy.SHARD_SAFE and cluster.spec.kind is Kind.RIAK:
-        raise NotInThisVersion(f"--strategy {strategy.value} for `kind: riak`")
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)

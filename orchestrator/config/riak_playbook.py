@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import Field, StrictBool, StrictInt
 
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
-from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
+from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset
 from orchestrator.model.policy import ConfigurationManagement, LeasePlace, Strategy
 
 LOCATION: Final = "location"
@@ -56,19 +56,17 @@ class RiakPlaybookSpec(Spec):
     }
 
     kind: RiakKind = Field(description="Kind of cluster.")
-    strategy: Annotated[
-        Strategy,
-        later_choices(Strategy.SHARD_SAFE.value),
-        WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
-    ] = Field(
+    strategy: Strategy = Field(
         default=Strategy.NODE,
-        description="How nodes are grouped into waves: one node at a time, or the nodes of one location"
-        " (from 3.0 on), as long as every preference list keeps its quorum.",
+        description="How nodes are grouped into waves: one node at a time, the nodes of one location (from"
+        " 3.0 on), or the largest sets of nodes that can be down together (of one location, if there are"
+        " any). Every preference list keeps its quorum.",
     )
     max_unavailable: Unset[NodeBudget] = Field(
         default=None,
         description="Nodes that may be away at once: a number, or a percentage of all nodes (rounded"
-        " down, at least 1). Default: 1 with `node`, the whole location with `zone`.",
+        " down, at least 1). Default: 1 with `node`, the whole location with `zone`; with `shard-safe` as"
+        " many as the largest location has, without locations a third of the nodes.",
     )
     lease: LeasePlace = Field(
         default=LeasePlace.CLUSTER,

@@ -79,20 +79,7 @@ def later(_value: object) -> None:
     Raises:
         PydanticCustomError: always.
     """
-    raise PydanticCustomError(LATER_ERROR, "not in this version", {"choice": ""})
-
-
-def later_choices(*choices: str | bool) -> BeforeValidator:
-    """Refuse choices of a key that belong to a later version."""
-
-    def refuse(value: object) -> object:
-        # `1 == True`: a number in the place of a truth value is a wrong type, not a choice.
-        if isinstance(value, str | bool) and value in choices:
-            written = str(value).lower() if isinstance(value, bool) else str(value)
-            raise PydanticCustomError(LATER_ERROR, "not in this version", {"choice": written})
-        return value
-
-    return BeforeValidator(refuse)
+    raise PydanticCustomError(LATER_ERROR, "not in this version")
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:

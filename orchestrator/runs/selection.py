@@ -116,8 +116,18 @@ def _require_locations(view: ClusterView) -> None:
     if all(node.zone(LOCATION) is None for node in view.nodes):
         raise UsageError(
             f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
-            "(from 3.0 on): set them in the cluster, or use --strategy node"
+            "(from 3.0 on): set them in the cluster, or use --strategy node or shard-safe"
         )
+
+
+def _without_locations(view: ClusterView, policy: Policy) -> bool:
+    """Whether no member of a ring has a location, so that only preference lists keep its nodes apart.
+
+    A member that is down has its location too. With an unknown one the run keeps to locations.
+    """
+    if policy.kind is not Kind.RIAK or view.riak is None or isinstance(view.riak.cluster, Unknown):
+        return False
+    return all(member.location is None for member in view.riak.cluster.members)
 
 
 def start_of(
@@ -151,6 +161,8 @@ def start_of(
     nodes = selected(view, policy.selection, attribute)
     if not nodes and not _some_but_not_due(view, policy):
         raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")
+    if policy.strategy is Strategy.SHARD_SAFE and _without_locations(view, policy):
+        policy = replace(policy, zone_attribute=None)
     return RunStarted(
         cluster=view.name,
         cluster_uuid=view.uuid,

@@ -6,6 +6,8 @@ no other. Waiting hand-offs become an equal number of other nodes' partitions on
 
 from __future__ import annotations
 
+from typing import Final
+
 from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
@@ -16,6 +18,8 @@ from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, Transfers
 from orchestrator.simulation.required import require
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove
+
+_THIRD: Final = 3
 
 
 def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> RiakWorld:
@@ -48,13 +52,21 @@ def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: in
         limit = settings.transient.get(limit_key(name))
         if isinstance(limit, str) and limit.isdecimal():
             world.configure(name, configured=int(limit), limit=int(limit))
-    locations = [node.zone for node in world.nodes.values()]
-    largest = max(locations.count(each) for each in locations)
-    by_location = policy.strategy is Strategy.ZONE
-    world.allowed_down = min(policy.max_unavailable or largest, largest) if by_location else 1
+    world.allowed_down = _allowed_down(world, policy)
     _hand_offs(world, riak)
     _moves(world, riak)
     return world
+
+
+def _allowed_down(world: RiakWorld, policy: Policy) -> int:
+    """The nodes of the largest location; with the largest sets and without locations a third of all."""
+    if policy.strategy is Strategy.NODE:
+        return 1
+    locations = [node.zone for node in world.nodes.values()]
+    largest = max((locations.count(each) for each in locations if each is not None), default=1)
+    if policy.zone_attribute is None:
+        return policy.max_unavailable or max(1, len(locations) // _THIRD)
+    return min(policy.max_unavailable or largest, largest)
 
 
 def _is_down(world: RiakWorld, name: NodeName) -> None:

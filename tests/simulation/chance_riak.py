@@ -18,7 +18,7 @@ from orchestrator.simulation import mishaps, node_mishaps, program_mishaps, riak
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
-from tests.simulation import gated, managed
+from tests.simulation import gated, managed, safe_sets
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn, some_moments
 from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy
@@ -31,6 +31,10 @@ _RINGS: Final = ((3, 16), (4, 16), (5, 16), (5, 32), (5, 64), (5, 64), (6, 64), 
 
 _HASTENED: Final = 4
 """In every fourth seed handoff is hastened, and vnodes of others are found in steps."""
+_LARGER_RINGS: Final = ((5, 64), (6, 64), (7, 64), (8, 64), (8, 64), (9, 128), (12, 64))
+"""Most with nodes that share no preference list."""
+_NINE: Final = 9
+_IN_SETS: Final = (3, 6)
 _VERBS: Final = (
     "raise_limits",
     "restore_settings",
@@ -56,7 +60,7 @@ class RiakShape:
     """A Riak cluster as it is before the run.
 
     Attributes:
-        locations: of the nodes, by number; as many as nodes where each has one of its own.
+        locations: of the nodes, by number; as many as nodes where each has one of its own, none without any.
         limits: of the nodes, as in their files and as in their memory.
         written: keys keep coming.
         queues: a manager queues a start behind a stop; Riak's own script does not.
@@ -85,11 +89,14 @@ class RiakChance(Drawn):
 def chance_riak(seed: int) -> RiakChance:
     """The run of that seed."""
     dice = Random(f"riak {seed}")  # noqa: S311  (repeatable, and secret to nobody)
-    ring = _shape(dice)
+    ring, sets = _shape(dice), _sets(seed)
+    if sets is not None and not sets.located:
+        ring = _without_locations(seed, ring)
     members = list(names(ring.nodes))
     far = 40 + 25 * ring.nodes
     gates = gated.by_chance(seed)
     wanted = replace(_policy(dice, ring, members), hasten_handoff=seed % _HASTENED == 0)
+    wanted = wanted if sets is None else _in_sets(wanted, sets)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return RiakChance(
         seed=seed,
@@ -146,6 +153,39 @@ def _policy(dice: Random, ring: RiakShape, members: list[NodeName]) -> Policy:
         pause_after=dice.choice((None, None, None, 1, 2)),
         timeout=dice.choice((None, None, None, None, 600.0)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sets:
+    """The largest sets as a strategy.
+
+    Attributes:
+        budget: `max_unavailable`.
+        located: the ring keeps its locations; otherwise it has none, and enough nodes for sets of several.
+    """
+
+    budget: int | None
+    located: bool
+
+
+def _sets(seed: int) -> _Sets | None:
+    """In two runs of nine, by dice of its own; seeds that tests name have other strategies."""
+    if seed % _NINE not in _IN_SETS:
+        return None
+    dice = Random(f"riak sets {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    return _Sets(budget=dice.choice((None, None, None, 2, 3, 9)), located=dice.random() < 1 / 4)
+
+
+def _without_locations(seed: int, ring: RiakShape) -> RiakShape:
+    dice = Random(f"riak sets and rings {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    nodes, partitions = dice.choice(_LARGER_RINGS)
+    limits = tuple(dice.choice(((2, 2), (2, 2), (2, 16), (3, 4), (16, 16))) for _ in range(nodes))
+    return replace(ring, nodes=nodes, partitions=partitions, locations=(), limits=limits)
+
+
+def _in_sets(wanted: Policy, sets: _Sets) -> Policy:
+    wanted = replace(wanted, strategy=Strategy.SHARD_SAFE, max_unavailable=sets.budget)
+    return wanted if sets.located else replace(wanted, zone_attribute=None)
 
 
 def _trip(dice: Random) -> Trip:
@@ -240,14 +280,23 @@ def world_of(drawn: RiakChance) -> RiakWorld:
     world.rolling = drawn.wanted.hasten_handoff
     world.inactivity, world.handing_seconds = ring.inactivity, ring.handing
     members = names(ring.nodes)
-    for name, location, (configured, limit) in zip(members, ring.locations, ring.limits, strict=True):
+    for name, (configured, limit) in zip(members, ring.limits, strict=True):
         world.configure(name, configured=configured, limit=limit)
-        world.nodes[name].zone = f"rack-{location}"
         world.nodes[name].start_seconds = ring.starting
-    largest = max(ring.locations.count(each) for each in ring.locations)
-    by_location = drawn.wanted.strategy is Strategy.ZONE
-    world.allowed_down = min(drawn.wanted.max_unavailable or largest, largest) if by_location else 1
+    for name, location in zip(members, ring.locations, strict=False):
+        world.nodes[name].zone = f"rack-{location}"
+    world.allowed_down = _allowed_down(drawn.wanted, ring)
+    world.across_zones = safe_sets.across_zones(drawn.wanted)
     return world
+
+
+def _allowed_down(wanted: Policy, ring: RiakShape) -> int:
+    if wanted.strategy is Strategy.NODE:
+        return 1
+    if not ring.locations:
+        return wanted.max_unavailable or max(1, ring.nodes // 3)
+    largest = max(ring.locations.count(each) for each in ring.locations)
+    return min(wanted.max_unavailable or largest, largest)
 
 
 def without_gates(drawn: RiakChance) -> RiakChance:

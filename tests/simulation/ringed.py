@@ -75,6 +75,25 @@ def located(*together: tuple[NodeName, ...], nodes: int = 8, size: int = 64) -> 
     return world
 
 
+def by_sets(**changes: object) -> Policy:
+    """The largest sets of nodes that can be down together, on a ring without locations."""
+    return riak_policy(
+        **{
+            "strategy": Strategy.SHARD_SAFE,
+            "max_unavailable": None,
+            "zone_attribute": None,
+            **changes,
+        }
+    )
+
+
+def unlocated(nodes: int = 8, size: int = 64) -> RiakWorld:
+    """No node has a location; a third of them may be down at once."""
+    world = ringed(nodes, size)
+    world.across_zones, world.allowed_down = True, max(1, nodes // 3)
+    return world
+
+
 def down(world: RiakWorld, name: str) -> RiakWorld:
     """The same, with that node stopped and its partitions at fallbacks."""
     node = next(node for node in world.nodes.values() if node.name == name)

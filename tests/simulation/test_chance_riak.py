@@ -19,8 +19,8 @@ from orchestrator.simulation import machines, riak_mishaps, ring_changes, views
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed
 from tests.simulation.chance import chance
-from tests.simulation.chance_riak import FIRST, chance_riak, without_gates
-from tests.simulation.play import run
+from tests.simulation.chance_riak import FIRST, chance_riak, without_gates, world_of
+from tests.simulation.play import plan_of, run
 from tests.simulation.ringed import FIVE, FOUR, ONE, TWO, riak_policy, ringed
 from tests.simulation.soak import ON_RINGS, report
 from tests.simulation.whole_runs import ON_RINGS as RUNS
@@ -72,10 +72,21 @@ def test_every_kind_of_mishap_befell_a_ring() -> None:
 def test_what_is_drawn_is_of_every_kind() -> None:
     drawn = [chance_riak(FIRST + seed) for seed in range(100)]
     assert {one.reads for one in drawn} == set(Order) & {Order.CLUSTER_FIRST, Order.HOSTS_FIRST}
-    assert {one.wanted.strategy for one in drawn} == {Strategy.NODE, Strategy.ZONE}
+    assert {one.wanted.strategy for one in drawn} == set(Strategy)
+    assert {bool(one.ring.locations) for one in drawn if one.wanted.strategy is Strategy.SHARD_SAFE} == {
+        True,
+        False,
+    }
     assert {one.ring.queues for one in drawn} == {True, False}
     assert len({one.ring.nodes for one in drawn}) >= 6
     assert {max(one.ring.n_vals) for one in drawn} == {3, 5}
+
+
+def test_sets_of_several_nodes_are_drawn_often_enough() -> None:
+    drawn = [chance_riak(FIRST + seed) for seed in range(100)]
+    in_sets = [one for one in drawn if one.wanted.strategy is Strategy.SHARD_SAFE]
+    plans = [plan_of(world_of(one), replace(one.wanted, pause_after=None)) for one in in_sets]
+    assert sum(any(len(wave.nodes) > 1 for wave in plan.waves) for plan in plans) >= 10
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:

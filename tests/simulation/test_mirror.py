@@ -25,7 +25,17 @@ from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.chance_riak import world_of as riak_world_of
 from tests.simulation.play import cluster, policy
 from tests.simulation.readings import mirror, read, started_on
-from tests.simulation.ringed import FOUR, THREE, TWO, by_location, located, riak_policy, ringed
+from tests.simulation.ringed import (
+    FOUR,
+    THREE,
+    TWO,
+    by_location,
+    by_sets,
+    located,
+    riak_policy,
+    ringed,
+    unlocated,
+)
 
 
 def lasting(view: ClusterView) -> tuple[object, ...]:
@@ -115,6 +125,17 @@ def test_as_many_nodes_of_a_location_may_be_down_as_there_are() -> None:
     together = (TWO, THREE)
     assert mirror(located(together), riak_policy()).allowed_down == 1
     assert mirror(located(together), by_location()).allowed_down == len(together)
+    sets = by_sets(zone_attribute="location")
+    assert mirror(located(together), sets).allowed_down == len(together)
+    assert not mirror(located(together), sets).across_zones
+
+
+@pytest.mark.parametrize(("budget", "allowed"), [(None, 2), (1, 1), (5, 5)])
+def test_without_locations_a_third_may_be_down(budget: int | None, allowed: int) -> None:
+    made = mirror(unlocated(), by_sets(max_unavailable=budget))
+    assert (made.allowed_down, made.across_zones) == (allowed, True)
+    assert mirror(unlocated(3), by_sets()).allowed_down == 1
+    assert mirror(unlocated(), by_sets(zone_attribute="location", max_unavailable=None)).allowed_down == 1
 
 
 def test_a_copy_on_its_way_begins_anew_and_arrives() -> None:

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.machines import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.archived import what_to_do
@@ -208,7 +209,8 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
 def usual_budget(policy: Policy, view: ClusterView) -> Iterator[tuple[str, tuple[NodeName, ...], int]]:
     """Groups of nodes, with how many `shard-safe` may take down at once without `max_unavailable`.
 
-    The largest zone, as `zone` would. Without zones a third of all nodes and of each tier, at least one.
+    The largest zone, as `zone` would. Without zones a third of all nodes and of each tier, at least one. A
+    tier that has all nodes, as on Riak, is not counted twice.
     """
     names = tuple(node.name for node in view.nodes)
     zones = Counter(zone for node in view.nodes if (zone := node.zone(policy.zone_attribute)) is not None)
@@ -218,8 +220,18 @@ def usual_budget(policy: Policy, view: ClusterView) -> Iterator[tuple[str, tuple
     yield "the nodes", names, max(1, len(names) // _THIRD)
     for tier in sorted(DATA_ROLES, key=lambda role: role.value):
         members = tuple(node.name for node in view.nodes if tier in node.roles)
-        if members:
+        if 0 < len(members) < len(names):
             yield f"tier {tier.value}", members, max(1, len(members) // _THIRD)
+
+
+def budget_bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
+    """What `budget_not_exceeded` leaves, as bounds for the search of the largest sets."""
+    if policy.max_unavailable is not None:
+        everybody = {node.name: 1 for node in view.nodes}
+        yield Bound(name="max_unavailable", counts=everybody, most=policy.max_unavailable)
+        return
+    for what, members, most in usual_budget(policy, view):
+        yield Bound(name=what, counts=dict.fromkeys(members, 1), most=most)
 
 
 def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import hasten
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
+from orchestrator.engine.kinds.riak import sets as riak_sets
 from orchestrator.engine.kinds.riak import settings as riak_settings
 from orchestrator.engine.kinds.riak import timing as riak_timing
 from orchestrator.engine.largest_safe import Bound
@@ -128,7 +129,7 @@ RIAK: Final = KindOfCluster(
     ),
     reads_too=hasten.reads_too,
     folded=riak_optimism.folded,
-    bounds=lambda _policy, _view: (),
+    bounds=riak_sets.bounds,
 )
 """Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""
 

@@ -218,12 +218,7 @@ def test_five_faults_are_shown_and_the_others_counted() -> None:
 def test_a_playbook_key_of_a_later_version_is_refused_as_such(subtests: pytest.Subtests) -> None:
     for text, message in [
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
-        ("kind: riak\nstrategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         ("kind: riak\nnotify: []\n", "f.yml:2: notify: not in this version"),
-        (
-            "kind: riak\nnotify: x\nstrategy: shard-safe\n",
-            "f.yml:2: notify: not in this version\nf.yml:3: strategy: shard-safe: not in this version",
-        ),
     ]:
         with subtests.test(text=text, message=message):
             with pytest.raises(NotInThisVersion) as caught:

@@ -258,6 +258,12 @@ hooks:
     )
 
 
+def test_sets_of_nodes_have_the_usual_budget() -> None:
+    wanted = _policy(BOOK + "strategy: shard-safe\n")
+    assert (wanted.strategy, wanted.max_unavailable) == (Strategy.SHARD_SAFE, None)
+    assert _policy(BOOK + "strategy: shard-safe\nmax_unavailable: 3\n").max_unavailable == 3
+
+
 @pytest.mark.parametrize("path", ["var/tmp", "", "/var/\ntmp"])
 def test_the_folder_of_the_lease_is_absolute(path: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -18,6 +18,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.selection import predicate_names, require_zones, start_of
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
+from tests.simulation.ringed import FIVE, down, riak_policy, ringed
 
 AWARE = SettingsView(files={AWARENESS: ("zone", "rack")})
 UNREADABLE = Unknown(reason="403 forbidden")
@@ -93,11 +94,40 @@ def test_the_zones_of_riak_are_locations_or_are_refused() -> None:
         require_zones(view, SettingsView(), wanted, "ring.yml")
     assert str(caught.value) == (
         f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
-        "(from 3.0 on): set them in the cluster, or use --strategy node"
+        "(from 3.0 on): set them in the cluster, or use --strategy node or shard-safe"
     )
     placed = replace(view.nodes[0], attributes={LOCATION: "rack1"})
     require_zones(replace(view, nodes=(placed, *view.nodes[1:])), SettingsView(), wanted, "ring.yml")
     require_zones(view, SettingsView(), replace(wanted, strategy=Strategy.NODE), "ring.yml")
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_without_locations_sets_are_kept_apart_by_lists(strategy: Strategy) -> None:
+    """One member with a location is enough, also while it is down. With an unread ring locations count."""
+    wanted = riak_policy(strategy=strategy)
+    bare, placed = ringed(), ringed()
+    placed.nodes[FIVE].zone = "rack1"
+    away = ringed()
+    away.nodes[FIVE].zone = "rack1"
+    down(away, FIVE)
+    unread = views.cluster(bare)
+    assert unread.riak is not None
+    unread = replace(unread, riak=replace(unread.riak, cluster=UNREADABLE))
+    for view, attribute in [
+        (views.cluster(bare), None if strategy is Strategy.SHARD_SAFE else LOCATION),
+        (views.cluster(placed), LOCATION),
+        (views.cluster(away), LOCATION),
+        (unread, LOCATION),
+    ]:
+        started = start_of(view, SettingsView(), wanted, operator="ann", host="b", cluster_file="ring.yml")
+        assert started.policy.zone_attribute == attribute
+
+
+def test_a_location_that_is_not_there_is_refused() -> None:
+    wanted = riak_policy(strategy=Strategy.SHARD_SAFE, selection=Selection(zone="d"))
+    view = views.cluster(ringed())
+    with pytest.raises(UsageError, match=r"no node has a zone \(node attribute 'location'\)"):
+        start_of(view, SettingsView(), wanted, operator="ann", host="b", cluster_file="ring.yml")
 
 
 def test_a_zone_that_is_not_there_is_refused_with_those_that_are() -> None:

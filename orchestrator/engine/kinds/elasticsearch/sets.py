@@ -16,7 +16,7 @@ from orchestrator.engine.kinds.elasticsearch.redundancy import (
     served,
     tiers_too,
 )
-from orchestrator.engine.kinds.every_kind import usual_budget
+from orchestrator.engine.kinds.every_kind import budget_bounds
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
 from orchestrator.model.observation import ClusterView
@@ -25,19 +25,10 @@ from orchestrator.model.policy import Policy
 
 def bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
     """Every bound of this cluster."""
-    yield from _of_nodes(policy, view)
+    yield from budget_bounds(policy, view)
     yield from _of_roles(policy, view)
     yield from _of_voters(policy, view)
     yield from _of_shards(policy, view)
-
-
-def _of_nodes(policy: Policy, view: ClusterView) -> Iterator[Bound]:
-    everybody = {node.name: 1 for node in view.nodes}
-    if policy.max_unavailable is not None:
-        yield Bound(name="max_unavailable", counts=everybody, most=policy.max_unavailable)
-        return
-    for what, members, most in usual_budget(policy, view):
-        yield Bound(name=what, counts=dict.fromkeys(members, 1), most=most)
 
 
 def _of_roles(policy: Policy, view: ClusterView) -> Iterator[Bound]:
