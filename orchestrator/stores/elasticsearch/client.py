@@ -45,6 +45,7 @@ class ElasticsearchClient:
 
     Attributes:
         access: how it is reached.
+        clock: the time of the waits here.
         limits: of a request.
         traffic: what went over the wire so far.
 
@@ -58,7 +59,7 @@ class ElasticsearchClient:
         self.access = access
         self.limits = limits or Limits()
         self.traffic = Traffic()
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.RLock()
         self._book = EndpointBook(configured=tuple(parse_endpoint(url) for url in access.endpoints))
         self._connections: dict[Endpoint, Connection] = {}
@@ -201,7 +202,7 @@ class ElasticsearchClient:
         self, request: Request, *, retry_lost: bool, wrong: dict[str, str] | None = None
     ) -> Answer | Fault:
         """Send it; `wrong` receives the last reason of each endpoint that failed, by URL."""
-        began = self._clock.now()
+        began = self.clock.now()
         tried: list[Endpoint] = []
 
         def next_endpoint() -> Endpoint | None:
@@ -223,7 +224,7 @@ class ElasticsearchClient:
 
         def exhausted(state: tenacity.RetryCallState) -> bool:
             # tenacity's own stop_after_delay reads the real clock.
-            late = self._clock.now() - began > self.limits.answer
+            late = self.clock.now() - began > self.limits.answer
             return late or state.attempt_number >= max(self.limits.attempts, len(self._usable()))
 
         def pause(state: tenacity.RetryCallState) -> float:
@@ -235,7 +236,7 @@ class ElasticsearchClient:
             retry=tenacity.retry_if_exception_type(_TryElsewhere),
             stop=exhausted,
             wait=pause,
-            sleep=self._clock.wait,
+            sleep=self.clock.wait,
             reraise=True,
         )
         try:
@@ -338,7 +339,7 @@ class ElasticsearchClient:
         with self._lock:
             if endpoint not in self._connections:
                 self._connections[endpoint] = Connection(
-                    self.access, endpoint, traffic=self.traffic, limits=self.limits, clock=self._clock
+                    self.access, endpoint, traffic=self.traffic, limits=self.limits, clock=self.clock
                 )
             return self._connections[endpoint]
 

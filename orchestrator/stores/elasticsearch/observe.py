@@ -4,7 +4,7 @@
 |---|---|
 | CLUSTER | 1 small one while the master's state stays the same, else 1 more of the size of the cluster; after
   the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
-| SETTINGS | 1; none beside CLUSTER while the master's state stays the same |
+| SETTINGS | 1; none beside CLUSTER once the master's state has been the same for two minutes |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
 | FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import (
@@ -31,7 +31,7 @@ from orchestrator.model.observation import (
     Recovery,
     SettingsView,
 )
-from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
@@ -62,6 +62,10 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
+_APPLIED_SECONDS: Final[Seconds] = 120.0
+"""A member applies a state within this time or is removed, which is another state: the master waits 30 s
+(`cluster.publish.timeout`), then 90 s more (`cluster.follower_lag.timeout`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
@@ -69,11 +73,14 @@ class _Kept:
 
     Attributes:
         state: this id, and the id of the master: a state that has only lost its master keeps its own.
+        since: when it was first read.
         snapshots: in progress; `NOT_READ` if that part was not asked for.
-        settings: read after the state, at the earliest of this id; `NOT_READ` if they were not asked for.
+        settings: certainly those of this state; `NOT_READ` until then. Since 9.0 the node that is asked
+            answers with its own state, which may be older than the master's.
     """
 
     state: Mapping[str, object]
+    since: Instant
     cluster: ClusterView
     snapshots: Reading[tuple[str, ...]]
     settings: Reading[SettingsView] = NOT_READ
@@ -200,7 +207,8 @@ class Observer:
         match body:
             case {"state_uuid": str(), "master_node": str()} if complete and not isinstance(view, Unknown):
                 state = {key: body[key] for key in ("state_uuid", "master_node")}
-                self._kept = _Kept(state=state, cluster=view, snapshots=snapshots)
+                now = self._client.clock.now()
+                self._kept = _Kept(state=state, since=now, cluster=view, snapshots=snapshots)
         return view, snapshots
 
     def _meet(self, state: Any, dialect: Dialect) -> bool:
@@ -256,8 +264,10 @@ class Observer:
         kept = self._kept
         if kept is not None and not isinstance(kept.settings, Unknown):
             return kept.settings
+        asked_at = self._client.clock.now()
         settings = self._settings(dialect)
-        self._kept = None if kept is None else replace(kept, settings=settings)
+        if kept is not None and asked_at - kept.since > _APPLIED_SECONDS:
+            self._kept = replace(kept, settings=settings)
         return settings
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
