@@ -220,3 +220,15 @@ def test_a_state_with_facts_that_are_missing_is_read_again(
     read = port.observe(BOTH).cluster
     assert not isinstance(read, Unknown)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
+
+
+def test_settings_of_an_earlier_state_are_none_of_one_that_is_not_kept(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    port.observe(BOTH)
+    clock.wait(LAGS)
+    port.observe(BOTH)
+    server.on(VERSION, reply({}))
+    server.on(STATE, reply(_state(8, None)))
+    server.on(SETTINGS, reply(_settings("80mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
