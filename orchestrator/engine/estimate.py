@@ -81,7 +81,8 @@ class PastTimes:
         opening: of each run, from its beginning to the end of its first wave, beside the slowest node.
         between: of each later wave, from the end of the one before to its own end, beside its slowest node.
         ending: of each run that was done, from the end of its last wave.
-        off: how many times as long as predicted those runs took whose prediction rested on earlier ones.
+        off: how many times as long as predicted, before the correction, those runs took whose prediction
+            rested on earlier ones.
     """
 
     turns: Mapping[NodeName, tuple[PastTurn, ...]] = field(default_factory=dict)
@@ -187,14 +188,18 @@ def times_of(records: Sequence[Record]) -> PastTimes:
 
 
 def _off(records: Sequence[Record]) -> tuple[float, ...]:
-    """Actual over predicted seconds of a run that was done, if its prediction rested on earlier runs."""
+    """Actual over predicted seconds of a run that was done, if its prediction rested on earlier runs.
+
+    It is the error of the prediction before its correction: else a correction that is right would end itself.
+    """
     begun, last = records[0].event if records else None, records[-1].event if records else None
     if not isinstance(begun, RunStarted) or not isinstance(last, RunFinished) or begun.indices:
         return ()
     forecast = begun.forecast
     if last.outcome is not Outcome.DONE or forecast is None or not forecast.measured:
         return ()
-    return (seconds_of(records) / forecast.in_all.likely,) if forecast.in_all.likely else ()
+    uncorrected = forecast.in_all.likely / forecast.correction
+    return (seconds_of(records) / uncorrected,) if uncorrected else ()
 
 
 def predict_node(
@@ -244,12 +249,16 @@ def _spread(past: Sequence[Seconds]) -> Prediction:
     return Prediction(low=_LOW * min(past), likely=median(past), high=_HIGH * max(past))
 
 
-def corrected(prediction: Prediction, times: PastTimes) -> Prediction:
-    """The prediction by what the last ones were off: the more of them there are, the more they count."""
+def correction(times: PastTimes) -> float:
+    """The factor by what the last predictions were off: the more of them there are, the more they count."""
     recent = times.off[-_RECENT:]
     factor = median(recent) ** (len(recent) / (len(recent) + 2)) if recent else 1.0
-    factor = min(max(factor, 1 / _MOST_OFF), _MOST_OFF)
-    likely = prediction.likely * factor
+    return min(max(factor, 1 / _MOST_OFF), _MOST_OFF)
+
+
+def corrected(prediction: Prediction, times: PastTimes) -> Prediction:
+    """The prediction with its correction."""
+    likely = prediction.likely * correction(times)
     return Prediction(low=min(prediction.low, likely), likely=likely, high=max(prediction.high, likely))
 
 

@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from orchestrator.engine.estimate import PastTimes, predict_wave, rests_on, total, total_overlapped
+from orchestrator.engine.estimate import (
+    PastTimes,
+    correction,
+    predict_wave,
+    rests_on,
+    total,
+    total_overlapped,
+)
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
@@ -223,6 +230,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         predicted=together([wave.predicted for wave in waves], times),
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,
+        correction=correction(times),
         stored=stored,
         target_version=started.policy.upgrade.target if started.policy.upgrade else None,
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),

@@ -41,6 +41,7 @@ class Choice:
         members: the cluster's, by name.
         most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
         returns: how often each node came back without its turn; it goes after its like.
+        half: nodes that were left half installed; they go first.
         machines: nodes that go in one wave because they share a machine, machine by machine.
         bounds: what a set of nodes that are down together must leave.
     """
@@ -53,6 +54,7 @@ class Choice:
     most: int | None
     ask: Ask
     returns: Mapping[NodeName, int] = field(default_factory=dict)
+    half: frozenset[NodeName] = frozenset()
     machines: tuple[Unit, ...] = ()
     bounds: Callable[[], Iterable[Bound]] = tuple
 
@@ -84,6 +86,16 @@ class Choice:
             for number, (unit, size) in enumerate(zip(units, sizes, strict=True))
             if not number or size <= most
         )
+
+    def in_turn(self, groups: Mapping[str, Sequence[Unit]]) -> list[str]:
+        """The titles of groups in the order of the run: a group goes when its last node would."""
+
+        def place(title: str) -> tuple[bool, tuple[int, int], int, str]:
+            names = _nodes(groups[title])
+            returns = max(self.returns.get(name, 0) for name in names)
+            return self.half.isdisjoint(names), max(map(self.rank, names)), returns, title
+
+        return sorted(groups, key=place)
 
     def zone(self, name: NodeName) -> Zone | None:
         """The zone of a node; None when it has none, or is away."""
@@ -168,8 +180,7 @@ def zone_wave(choice: Choice) -> Wave:
         zone = choice.zone(unit[0])
         groups.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
     ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
-    returns = {title: max(choice.returns.get(n, 0) for n in _nodes(units)) for title, units in groups.items()}
-    titles = sorted(groups, key=lambda title: (ranks[title], returns[title], title))
+    titles = choice.in_turn(groups)
     first = [title for title in titles if ranks[title] == ranks[titles[0]]]
     for title in first:
         wave = _of_zone(choice, tuple(groups[title]))
@@ -261,13 +272,19 @@ def shard_safe_wave(choice: Choice) -> Wave:
     """`--strategy shard-safe`: the first of the fewest sets of nodes that can be down together.
 
     Within a zone where the cluster has zones; zones go as with `zone`. With an upgrade nodes of one rank go
-    together. The set with the elected master is the last one. If a predicate holds the set, it becomes
-    smaller. If no node passes, the wave is the first node, and the run holds.
+    together, and the set with one that was left half installed is the first. The set with the elected master
+    is the last one. If a predicate holds the set, it becomes smaller. If no node passes, the wave is the
+    first node, and the run holds.
     """
+
+    def place(units: Sequence[Unit]) -> tuple[bool, bool]:
+        names = _nodes(units)
+        return choice.half.isdisjoint(names), choice.master in names
+
     held: Wave | None = None
     for units in _together(choice):
         sets = Sets(units, choice.bounds()).fewest()
-        sets = tuple(sorted(sets, key=lambda one: choice.master in _nodes(one)))
+        sets = tuple(sorted(sets, key=place))
         chosen = choice.within_most(sets[0])
         wave, refusals = choice.wave(chosen), dict[NodeName, Hold]()
         if choice.ask(wave):
@@ -310,9 +327,7 @@ def _together(choice: Choice) -> Iterator[tuple[Unit, ...]]:
         zone = choice.zone(unit[0]) if apart else None
         title = f"zone {zone}" if zone is not None else f"node {unit[0]}" if apart else ""
         groups.setdefault(title, []).append(unit)
-    ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
-    returns = {title: max(choice.returns.get(n, 0) for n in _nodes(units)) for title, units in groups.items()}
-    for title in sorted(groups, key=lambda title: (ranks[title], returns[title], title)):
+    for title in choice.in_turn(groups):
         units = groups[title]
         if choice.policy.upgrade is not None:
             lowest = min(choice.rank(unit[-1]) for unit in units)
@@ -385,6 +400,7 @@ def next_wave(
         most=_until_the_pause(state, policy),
         ask=ask,
         returns=returns,
+        half=frozenset(half),
         machines=machines,
         bounds=bounds,
     )

@@ -74,6 +74,7 @@ class Plan:
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
         predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
+        correction: the factor in all likely times, by what earlier predictions were off.
         stored: bytes that each node stores, as far as known.
     """
 
@@ -98,6 +99,7 @@ class Plan:
     leftovers: tuple[LoaderLeftover, ...] = ()
     predicted_from: str = ""
     measured: bool = False
+    correction: float = 1.0
     stored: Mapping[NodeName, int] = field(default_factory=dict)
     target_version: str | None = None
     owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
@@ -107,4 +109,10 @@ class Plan:
     def forecast(self) -> Forecast:
         """What it predicts, for the run's journal."""
         nodes = {name: wave.predicted.likely / len(wave.nodes) for wave in self.waves for name in wave.nodes}
-        return Forecast(in_all=self.predicted, nodes=nodes, stored=self.stored, measured=self.measured)
+        return Forecast(
+            in_all=self.predicted,
+            nodes=nodes,
+            stored=self.stored,
+            measured=self.measured,
+            correction=self.correction,
+        )

@@ -43,9 +43,11 @@ class Forecast:
         nodes: likely seconds of each node, those of its wave shared among the wave's nodes.
         stored: bytes that each node stored, as far as known: the next prediction compares.
         measured: whether it rests on past runs of this cluster, so that its error corrects the next one.
+        correction: the factor in all likely times, by what earlier predictions were off.
     """
 
     in_all: Prediction
     nodes: Mapping[NodeName, Seconds] = field(default_factory=dict)
     stored: Mapping[NodeName, int] = field(default_factory=dict)
     measured: bool = False
+    correction: float = 1.0

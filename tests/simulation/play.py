@@ -167,7 +167,12 @@ def run(
 
 
 def plan_of(
-    world: World, wanted: Policy, *, out_of_reach: Collection[str] = (), untold: Collection[str] = ()
+    world: World,
+    wanted: Policy,
+    *,
+    out_of_reach: Collection[str] = (),
+    untold: Collection[str] = (),
+    times: PastTimes | None = None,
 ) -> Plan:
     """What `plan` would show of this world now; nothing is done to it.
 
@@ -176,6 +181,7 @@ def plan_of(
         wanted: the policy of the run.
         out_of_reach: nodes whose hosts do not answer.
         untold: nodes that do not tell which process they are.
+        times: what earlier runs took.
     """
     simulation = Simulation(world)
     simulation.note_what_is(wanted, simulation.run)
@@ -190,7 +196,7 @@ def plan_of(
             for node in seen.cluster.nodes
         )
         seen = replace(seen, cluster=replace(seen.cluster, nodes=nodes))
-    return make_plan(started, seen, decide=decide, describe=action_name, times=PastTimes())
+    return make_plan(started, seen, decide=decide, describe=action_name, times=times or PastTimes())
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

@@ -200,6 +200,7 @@ def test_a_canary_pauses_when_its_nodes_have_recovered() -> None:
     assert len(gave_way) == 1, "the last one makes room for nobody: it is waited for in one go"
     assert state.recovered == 2
     _done(simulation, play(simulation, simulation.resume()).outcome)
+    assert _overlaps(simulation) > 1, "the others overlap again"
 
 
 def test_a_pause_waits_for_all_that_recovers() -> None:

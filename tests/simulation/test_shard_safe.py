@@ -7,11 +7,13 @@ from itertools import combinations
 
 import pytest
 
+from orchestrator.engine.waves import next_wave
 from orchestrator.model.cluster import Role
-from orchestrator.model.event import WaveStarted
+from orchestrator.model.event import Hold, WaveStarted
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Policy, Strategy, ZeroReplicas
+from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.plan import plan_text
 from tests.simulation.play import killed, lives, plan_of, play, policy, run
@@ -92,6 +94,40 @@ def test_where_there_are_zones_a_wave_stays_in_one(world: World) -> None:
     _whole(world, state.outcome)
     for wave in _waves(simulation):
         assert len({world.nodes[name].zone for name in wave}) == 1, wave  # type: ignore[index]  # names
+
+
+def test_zones_go_together_where_the_playbook_lets_them() -> None:
+    world = zoned(6)
+    world.across_zones, world.allowed_down = True, 6
+    off = (DisabledPredicate(name="one_zone_at_a_time"),)
+    plan = plan_of(
+        world, _wanted(zone_attribute="zone", max_unavailable=6, disabled_predicates=off, min_capacity=0.1)
+    )
+    assert any(len({world.nodes[name].zone for name in wave.nodes}) > 1 for wave in plan.waves)
+
+
+def test_of_sets_that_all_are_held_the_first_one_is_named() -> None:
+    world = zoned(6)
+    view = views.cluster(world)
+    state = Simulation(world).begin(_wanted(zone_attribute="zone"))
+    asked = list[Wave]()
+
+    def no(wave: Wave) -> tuple[Hold, ...]:
+        asked.append(wave)
+        return (Hold(predicate="cluster_not_red", subject="index logs", evidence="red"),)
+
+    wave = next_wave(state, view, no)
+    assert wave is not None
+    assert wave.nodes == asked[0].nodes[:1]
+    assert wave.why == "held even alone"
+    assert len({each.zone for each in asked}) == 3, "every zone was tried"
+
+
+def test_each_wave_says_how_many_sets_follow() -> None:
+    plan = plan_of(_world(), _wanted())
+    more = [f"{left} more {'set' if left == 1 else 'sets'}" for left in range(len(plan.waves) - 1, 0, -1)]
+    assert [said in wave.why for said, wave in zip(more, plan.waves, strict=False)] == [True] * len(more)
+    assert "more set" not in plan.waves[-1].why
 
 
 def test_an_index_without_replicas_leaves_the_others() -> None:

@@ -21,14 +21,16 @@ from tests.simulation.play import Watcher, policy
 
 @dataclass
 class Listening(Watcher):
-    """Notes each wait for copies: how long the wave has waited, and for how long it listens now."""
+    """Notes each wait for copies: how long the wave has waited, for how long it listens now, and to what."""
 
     waits: list[tuple[float, float]] = field(default_factory=list)
+    counts: set[int] = field(default_factory=set)
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         now, watch = self.simulation.world.agenda.now, decision.watch
         if state.phase is Phase.REASSIGNED and watch is not None and isinstance(watch.cluster, CopiesActive):
             self.waits.append((now - state.in_phase.since, watch.until - now))
+            self.counts.add(watch.cluster.count)
         super().waiting(state, decision)
 
 
@@ -51,6 +53,7 @@ def test_a_long_recovery_is_read_less_and_less_often() -> None:
     assert max(waited for waited, _ in watcher.waits) > 200, "it is a long one"
     assert {pause for waited, pause in watcher.waits if waited < 20} == {2.0}
     assert {round(pause, 6) for waited, pause in watcher.waits if waited >= 150} == {15.0}
+    assert watcher.counts == {6}, "each poll ends with the last copy, and not before"
     for waited, pause in watcher.waits:
         assert abs(pause - min(max(2.0, waited / 10), 15.0)) < 0.001
 

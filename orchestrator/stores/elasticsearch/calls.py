@@ -120,7 +120,7 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
 def state_uuid(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """The id of the master's current state (2.0), and the master: while both are the same, all of it is.
 
-    Also its version, by which the updates of our lease are told from others (`own_updates`).
+    Also its version, by which the updates of our lease are told from others (`OwnUpdates`).
     """
     metrics, fields = "version,master_node", ("state_uuid", "version", "master_node")
     if with_snapshots:

@@ -25,8 +25,8 @@ from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_of
 from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
 from orchestrator.stores.elasticsearch.naming import parse_names, renamed
-from orchestrator.stores.elasticsearch.own_updates import OwnUpdates
 from orchestrator.stores.elasticsearch.parse_nodes import Member, ids_without_name, parse_members
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import Traffic
@@ -46,6 +46,7 @@ class ElasticsearchClient:
 
     Attributes:
         access: how it is reached.
+        clock: the time of the waits here.
         limits: of a request.
         traffic: what went over the wire so far.
         own_updates: of the cluster's state, by the lease.
@@ -61,7 +62,7 @@ class ElasticsearchClient:
         self.limits = limits or Limits()
         self.traffic = Traffic()
         self.own_updates = OwnUpdates()
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.RLock()
         self._book = EndpointBook(configured=tuple(parse_endpoint(url) for url in access.endpoints))
         self._connections: dict[Endpoint, Connection] = {}
@@ -204,7 +205,7 @@ class ElasticsearchClient:
         self, request: Request, *, retry_lost: bool, wrong: dict[str, str] | None = None
     ) -> Answer | Fault:
         """Send it; `wrong` receives the last reason of each endpoint that failed, by URL."""
-        began = self._clock.now()
+        began = self.clock.now()
         tried: list[Endpoint] = []
 
         def next_endpoint() -> Endpoint | None:
@@ -226,7 +227,7 @@ class ElasticsearchClient:
 
         def exhausted(state: tenacity.RetryCallState) -> bool:
             # tenacity's own stop_after_delay reads the real clock.
-            late = self._clock.now() - began > self.limits.answer
+            late = self.clock.now() - began > self.limits.answer
             return late or state.attempt_number >= max(self.limits.attempts, len(self._usable()))
 
         def pause(state: tenacity.RetryCallState) -> float:
@@ -238,7 +239,7 @@ class ElasticsearchClient:
             retry=tenacity.retry_if_exception_type(_TryElsewhere),
             stop=exhausted,
             wait=pause,
-            sleep=self._clock.wait,
+            sleep=self.clock.wait,
             reraise=True,
         )
         try:
@@ -341,7 +342,7 @@ class ElasticsearchClient:
         with self._lock:
             if endpoint not in self._connections:
                 self._connections[endpoint] = Connection(
-                    self.access, endpoint, traffic=self.traffic, limits=self.limits, clock=self._clock
+                    self.access, endpoint, traffic=self.traffic, limits=self.limits, clock=self.clock
                 )
             return self._connections[endpoint]
 

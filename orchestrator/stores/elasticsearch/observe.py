@@ -4,7 +4,7 @@
 |---|---|
 | CLUSTER | 1 small one while only our lease changes the master's state, else 1 more of the cluster's size;
   after the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
-| SETTINGS | 1; none beside CLUSTER while only our lease changes the master's state |
+| SETTINGS | 1; none beside CLUSTER once only our lease has changed the master's state for two minutes |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
 | FINISHED | none beside RECOVERIES, whose answer is many times larger with it |
@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.model.cluster import NodeName
@@ -39,6 +39,7 @@ from orchestrator.stores.elasticsearch.dialect import STATE, Dialect, VotingExcl
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
+from orchestrator.stores.elasticsearch.kept_state import APPLIED_SECONDS, KeptState
 from orchestrator.stores.elasticsearch.naming import name_of
 from orchestrator.stores.elasticsearch.parse import (
     parse_health,
@@ -63,43 +64,6 @@ from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.upgrade import read_upgrade, with_modes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """What was read of the master's state. It stays true while nothing but our lease has changed the state.
-
-    Attributes:
-        uuid: the id of the state.
-        master: the id of the master: a state that has only lost its master keeps its own id.
-        version: of the state, counted by the master.
-        reading: its number, as `OwnUpdates` counts.
-        snapshots: in progress; `NOT_READ` if that part was not asked for.
-        settings: read after the state, at the earliest of this id; `NOT_READ` if they were not asked for.
-    """
-
-    uuid: str
-    master: str
-    version: int
-    reading: int
-    cluster: ClusterView
-    snapshots: Reading[tuple[str, ...]]
-    settings: Reading[SettingsView] = NOT_READ
-
-    def is_still(self, answer: Any, own: int) -> bool:
-        """Whether an answer shows the same state. One that lacks the id or the master shows nothing.
-
-        Args:
-            answer: to `calls.state_uuid`.
-            own: updates of ours that were made before the question, and begun since the reading.
-        """
-        match answer:
-            case {"master_node": self.master, "state_uuid": self.uuid}:
-                return True
-            case {"master_node": self.master, "state_uuid": str(), "version": int(version)}:
-                return 0 < own == version - self.version
-            case _:
-                return False
-
-
 class Observer:
     """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
 
@@ -118,7 +82,7 @@ class Observer:
         self._patience = Patience()
         self._present: frozenset[str] = frozenset()
         self._master: str | None = None
-        self._kept: _Kept | None = None
+        self._kept: KeptState | None = None
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
         """Read the requested parts.
@@ -223,11 +187,12 @@ class Observer:
         match body:
             case {"state_uuid": str(uuid), "master_node": str(elected)} if complete:
                 if not isinstance(view, Unknown):
-                    self._kept = _Kept(
+                    self._kept = KeptState(
                         uuid=uuid,
                         master=elected,
                         version=view.state_version,
                         reading=number,
+                        since=self._client.clock.now(),
                         cluster=view,
                         snapshots=snapshots,
                     )
@@ -286,8 +251,10 @@ class Observer:
         kept = self._kept
         if kept is not None and not isinstance(kept.settings, Unknown):
             return kept.settings
+        asked_at = self._client.clock.now()
         settings = self._settings(dialect)
-        self._kept = None if kept is None else replace(kept, settings=settings)
+        if kept is not None and asked_at - kept.since > APPLIED_SECONDS:
+            self._kept = replace(kept, settings=settings)
         return settings
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:

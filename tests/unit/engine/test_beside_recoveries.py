@@ -18,7 +18,7 @@ from orchestrator.engine.recover import (
     makes_room,
 )
 from orchestrator.engine.situation import Decision, Situation, needed
-from orchestrator.engine.state import PhaseState, RecoveringWave
+from orchestrator.engine.state import Absence, PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
@@ -196,6 +196,49 @@ def test_a_wave_awaited_again_makes_room_only_after_a_pause(
     assert bool(makes_room(replace(asked, state=state), ())) is again
 
 
+def _back(**fields: object) -> Situation:
+    """es2's wave is back, and no other recovers."""
+    situation = _beside(Phase.REASSIGNED)
+    fields = {"wave": Wave(number=1, nodes=(ES2,)), "recovering": (), **fields}
+    return replace(situation, state=state_with(situation.state, **fields))
+
+
+def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.Subtests) -> None:
+    """Else the wave would be called off in GATED and waited for again, to and fro."""
+    recovers = _recovering_on(_back(), ES2)
+    view = recovers.view
+    assert view is not None
+    lost = tuple(
+        copy if copy.started else replace(copy, state=CopyState.UNASSIGNED, node=None) for copy in view.copies
+    )
+    for what, situation, room in [
+        ("nothing", _back(), True),
+        ("a recovery in which it has no part", recovers, True),
+        (
+            "an unassigned copy",
+            replace(recovers, seen=replace(recovers.seen, cluster=replace(view, copies=lost))),
+            False,
+        ),
+        ("a member is missing", _back(absent={ES5: Absence(since=0.0)}), False),
+        ("its tier", replace(_back(), policy=replace(_back().policy, min_capacity=1.0)), False),
+        ("no overlap", replace(_back(), policy=replace(_back().policy, overlap_recovery=False)), False),
+    ]:
+        with subtests.test(what):
+            assert bool(makes_room(situation, ())) is room
+
+
+@pytest.mark.parametrize(
+    ("phase", "room"),
+    [(NodePhase.PENDING, True), (NodePhase.REJOINED, True), (NodePhase.FAILED, False)],
+)
+def test_a_wave_makes_room_when_each_of_its_nodes_runs(phase: NodePhase, *, room: bool) -> None:
+    """One that came back without its turn is in a later wave again."""
+    situation = _back(wave=Wave(number=1, nodes=(ES2, ES5)))
+    es5 = replace(situation.state.nodes[ES5], phase=phase)
+    state = replace(situation.state, nodes=situation.state.nodes.changed(es5))
+    assert bool(makes_room(replace(situation, state=state), ())) is room
+
+
 def _events(decision: Decision | None) -> tuple[Event, ...]:
     return decision.events if decision is not None else ()
 
@@ -215,9 +258,14 @@ def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest
         ((NOBODY_WORKS_ON,), Phase.REASSIGNED, False),
     ]:
         with subtests.test(missing=missing, phase=phase, finished=finished):
-            events = _events(finish_recovered(_beside(phase, wave=Wave(number=2, nodes=(ES3,))), missing))
+            second = Wave(number=2, nodes=(ES3,))
+            situation = _beside(phase, wave=second, wave_since=_beside().now)
+            events = _events(finish_recovered(situation, missing))
             assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
-            assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+            took = [
+                event.seconds for event in events if isinstance(event, WaveFinished) and event.number == 1
+            ]
+            assert took == ([situation.now] if finished else []), "since it began, at 0"
 
 
 def test_what_has_ended_is_read_before_a_wave_is_done() -> None:

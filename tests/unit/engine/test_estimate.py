@@ -11,6 +11,7 @@ from orchestrator.engine.estimate import (
     PUBLISHED,
     PastTimes,
     PastTurn,
+    correction,
     predict_node,
     predict_wave,
     remaining,
@@ -37,7 +38,7 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.runs.simulated import Simulation
-from tests.simulation.play import cluster, policy
+from tests.simulation.play import cluster, plan_of, policy
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
@@ -180,6 +181,25 @@ def test_a_run_that_is_predicted_by_its_own_past_comes_true() -> None:
 def test_only_a_measured_prediction_tells_its_error(*, measured: bool, off: tuple[float, ...]) -> None:
     forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=measured)
     assert times_of(two_waves(forecast=forecast)).off == off
+
+
+def test_a_correction_that_is_right_stays() -> None:
+    """Each run takes 90 s, and 60 s are predicted from what its parts took before."""
+    times = PastTimes()
+    for _ in range(8):
+        factor = correction(times)
+        likely = Prediction(low=50.0, likely=60.0 * factor, high=200.0)
+        forecast = Forecast(in_all=likely, measured=True, correction=factor)
+        times = times.then(times_of(two_waves(forecast=forecast)))
+    assert times.off == pytest.approx((1.5,) * 8)
+    assert correction(times) == pytest.approx(1.5 ** (5 / 7))
+
+
+def test_a_plan_keeps_the_correction_for_the_journal() -> None:
+    once = past({ES1: (100.0,)})
+    plain, plan = (plan_of(cluster(3), policy(), times=replace(once, off=off)) for off in ((), (1.3,) * 3))
+    assert plan.forecast.correction == pytest.approx(1.3**0.6)
+    assert plan.forecast.in_all.likely / plan.forecast.correction == pytest.approx(plain.predicted.likely)
 
 
 def test_the_time_in_which_nobody_worked_is_left_out() -> None:

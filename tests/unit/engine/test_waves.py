@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
+from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.order import in_order, selected, undated, unmatched
 from orchestrator.engine.progress import NodeProgress, Nodes
 from orchestrator.engine.state import RecoveringWave, RunState
@@ -25,6 +27,7 @@ from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wa
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
+from tests.simulation.upgrading import upgrading
 from tests.states import state_with
 
 D, M = Role.DATA, Role.MASTER
@@ -431,3 +434,37 @@ def test_the_first_of_a_zone_is_passed_over_too() -> None:
     assert wave.nodes == ("b", "c")
     assert "zone a without a (busy: a: merges)" in wave.why
     assert zone_wave(replace(choice, ask=_against(*"abc"))).nodes == ("a",), "the run holds for the first"
+
+
+@pytest.mark.parametrize("zones", ["zone", None])
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("returns", [0, 1, 2])
+def test_a_node_that_was_left_half_installed_goes_first_once(
+    strategy: Strategy, zones: str | None, returns: int
+) -> None:
+    """Else a second wave is stopped for the same cause; one that came back twice goes after its like."""
+    if strategy is Strategy.ZONE and zones is None:
+        return
+    wanted = upgrading(strategy=strategy, zone_attribute=zones, max_unavailable=None)
+    progress = (NodeProgress(name=node.name) for node in SIX)
+    half = NodeProgress(name=NodeName("es5"), installs=1, returns=returns)
+    state = replace(Simulation(cluster(3)).begin(wanted), nodes=Nodes(progress).changed(half))
+    pairs = [Bound(name="two at once", counts=dict.fromkeys(state.nodes.names, 1), most=2)]
+    wave = next_wave(state, _view(*SIX), _anything, bounds=lambda: pairs)
+    assert wave is not None
+    assert ("es5" in wave.nodes) is (returns <= 1)
+
+
+def test_the_set_with_a_half_installed_node_is_the_first() -> None:
+    """In order es5 and es1 would go together, and the others need two sets more. By degree es5 comes last."""
+    sides = ("es5", "es2", "es4"), ("es1", "es3", "es6")
+    pairs = [(one, other) for one, other in product(*sides) if sides[0].index(one) != sides[1].index(other)]
+    pairs += [pair for pair in pairs if "es5" not in pair]
+    apart = [Bound(name="pair", counts=dict.fromkeys(map(NodeName, pair), 1), most=1) for pair in pairs]
+    wanted = upgrading(strategy=Strategy.SHARD_SAFE, zone_attribute=None, max_unavailable=None)
+    half = NodeProgress(name=NodeName("es5"), installs=1)
+    progress = (NodeProgress(name=node.name) for node in SIX)
+    state = replace(Simulation(cluster(3)).begin(wanted), nodes=Nodes(progress).changed(half))
+    wave = next_wave(state, _view(*SIX), _anything, bounds=lambda: apart)
+    assert wave is not None
+    assert set(wave.nodes) == set(sides[0])

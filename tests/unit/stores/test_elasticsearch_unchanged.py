@@ -29,6 +29,8 @@ VERSION_AND_SNAPSHOTS = f"{VERSION},customs"
 SETTINGS = "/_cluster/settings"
 LIVES = "/_nodes/id-es1/jvm,http,settings,plugins"
 BOTH = (Look.CLUSTER, Look.SETTINGS)
+LAGS = 120.5
+"""For so long a member may lag behind the master's state."""
 
 
 def _state(version: int, uuid: str | None) -> dict[str, Any]:
@@ -84,8 +86,13 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
-def port(server: ScriptedServer) -> Iterator[ElasticsearchCluster]:
-    made = ElasticsearchCluster(ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock()))
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def port(server: ScriptedServer, clock: ManualClock) -> Iterator[ElasticsearchCluster]:
+    made = ElasticsearchCluster(ElasticsearchClient(Access(endpoints=(server.url,)), clock=clock))
     yield made
     made.close()
 
@@ -102,22 +109,50 @@ def _counted(server: ScriptedServer) -> tuple[int, int, int]:
     return paths.count(VERSION), paths.count(STATE), paths.count(SETTINGS)
 
 
-def test_the_same_state_is_asked_for_its_id_alone(server: ScriptedServer, port: ElasticsearchCluster) -> None:
-    for _ in range(3):
+def test_the_same_state_is_asked_for_its_id_alone(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    for pause in (LAGS, 1.0, 1.0, 1.0):
         assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
-    assert _counted(server) == (2, 1, 1)
+        clock.wait(pause)
+    assert _counted(server) == (3, 1, 2)
+
+
+def test_settings_of_a_node_that_lags_are_read_again(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    """Since 9.0 any node answers with the settings that it has applied, while the state is the master's."""
+    for pause in (60.0, 59.0):
+        assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
+        clock.wait(pause)
+    server.on(SETTINGS, reply(_settings("80mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (7, "80mb"), "it has applied the state"
+
+
+def test_two_minutes_count_for_each_state(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    port.observe(BOTH)
+    clock.wait(2 * LAGS)
+    server.on(VERSION, reply({"state_uuid": "eight", "master_node": "id-es1"}))
+    server.on(STATE, reply(_state(8, "eight")))
+    port.observe(BOTH)
+    server.on(SETTINGS, reply(_settings("80mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
 
 
 def test_another_state_is_read_whole_with_its_settings(
-    server: ScriptedServer, port: ElasticsearchCluster
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
 ) -> None:
+    port.observe(BOTH)
+    clock.wait(LAGS)
     port.observe(BOTH)
     server.on(VERSION, reply({"state_uuid": "eight", "master_node": "id-es1"}))
     server.on(STATE, reply(_state(8, "eight")))
     server.on(SETTINGS, reply(_settings("80mb")))
     for _ in range(2):
         assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
-    assert _counted(server) == (2, 2, 2)
+    assert _counted(server) == (3, 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +185,11 @@ def test_a_server_without_ids_is_not_asked_for_one(
     assert _counted(server) == (0, 3, 3)
 
 
-def test_settings_alone_are_always_read(server: ScriptedServer, port: ElasticsearchCluster) -> None:
+def test_settings_alone_are_always_read(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    port.observe(BOTH)
+    clock.wait(LAGS)
     port.observe(BOTH)
     server.on(SETTINGS, reply(_settings("80mb")))
     read = port.observe([Look.SETTINGS]).settings
@@ -159,8 +198,10 @@ def test_settings_alone_are_always_read(server: ScriptedServer, port: Elasticsea
 
 
 def test_settings_that_could_not_be_read_are_read_again(
-    server: ScriptedServer, port: ElasticsearchCluster
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
 ) -> None:
+    port.observe(BOTH)
+    clock.wait(LAGS)
     server.on(SETTINGS, reply({"error": "x"}, status=403))
     assert isinstance(port.observe(BOTH).settings, Unknown)
     server.on(SETTINGS, reply(_settings("40mb")))
@@ -230,6 +271,18 @@ def test_a_state_with_facts_that_are_missing_is_read_again(
     read = port.observe(BOTH).cluster
     assert not isinstance(read, Unknown)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
+
+
+def test_settings_of_an_earlier_state_are_none_of_a_later_one(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    port.observe(BOTH)
+    clock.wait(LAGS)
+    port.observe(BOTH)
+    server.on(VERSION, reply({}))
+    server.on(STATE, reply(_state(8, None)))
+    server.on(SETTINGS, reply(_settings("80mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
 
 
 # The lease's own updates ------------------------------------------------------------------------------------
