@@ -62,7 +62,7 @@ def test_a_copy_that_failed_too_often_is_not_tried_again() -> None:
         operations_replayed=0,
         done=True,
     )
-    copies = tuple(replace(each, failed_attempts=5) for each in seen.cluster.copies)
+    copies = tuple(each._replace(failed_attempts=5) for each in seen.cluster.copies)
     view = replace(seen.cluster, copies=copies)
     made = mirrored(started, replace(seen, cluster=view, recoveries=(recovery,)), seed=0)
     shards = {(shard.id.index, shard.id.number): shard for i in made.indices.values() for shard in i.shards}

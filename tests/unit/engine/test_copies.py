@@ -46,6 +46,34 @@ def test_a_change_gives_what_reading_it_all_again_gives(seed: int) -> None:
         assert dict(copies.moving) == anew.moving
         assert dict(copies.red) == anew.red
         assert dict(copies.arrived) == anew.arrived
+        test = dice.choice([_one_serves, _one_serves, _has_three])
+        assert copies.where(test) == anew.where(test) == {s for s, found in table.items() if test(s, found)}
+
+
+def _one_serves(_: ShardId, copies: tuple[ShardCopy, ...]) -> bool:
+    return sum(copy.started for copy in copies) == 1
+
+
+def _has_three(_: ShardId, copies: tuple[ShardCopy, ...]) -> bool:
+    return len(copies) == 3
+
+
+def test_a_test_is_asked_again_of_changed_shards_only() -> None:
+    dice, asked = random.Random(1), list[ShardId]()  # noqa: S311  (repeatable)
+    copies = Copies(copy for shard in SHARDS for copy in _copies(dice, shard))
+
+    def test(shard: ShardId, _: tuple[ShardCopy, ...]) -> bool:
+        asked.append(shard)
+        return True
+
+    for _ in range(2):
+        assert copies.where(test) == set(SHARDS)
+    assert asked == SHARDS
+    for shard in SHARDS[2:4]:
+        copies = copies.changed({shard: _copies(dice, shard)})
+        assert copies.active <= len(copies)
+    assert copies.where(test) == set(SHARDS)
+    assert asked[len(SHARDS) :] == SHARDS[2:4]
 
 
 def test_a_remembered_result_is_of_the_very_same_objects() -> None:

@@ -64,6 +64,21 @@ def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> 
         assert here == {node: set(copies.values()) for node, copies in fresh.routing.by_node.items()}
 
 
+@given(steps=STEPS)
+def test_actions_together_do_what_they_do_one_after_the_other(steps: list[tuple[str, int]]) -> None:
+    names = sorted(node.name for node in _view(OptimisticWorld(seen=SEEN)).nodes)
+    verbs = {"stop": StopNode, "start": StartNode}
+    actions = [verbs[what](node=names[number]) for what, number in steps if what in verbs]
+    each = OptimisticWorld(seen=SEEN)
+    for action in actions:
+        each = each.after(action)
+    together = OptimisticWorld(seen=SEEN).after_all(actions)
+    assert together == each
+    assert list(_view(together).members.items()) == list(_view(each).members.items())
+    assert list(_view(together).routing.red.items()) == list(_view(each).routing.red.items())
+    assert list(_view(together).routing.away.items()) == list(_view(each).routing.away.items())
+
+
 def test_a_written_setting_changes_no_rule_of_settings() -> None:
     """Before Elasticsearch 5 nothing becomes absent again, and before 1 flags disable allocation."""
     for resets, flags in ((True, False), (False, False), (False, True)):

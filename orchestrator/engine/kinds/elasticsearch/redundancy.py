@@ -92,7 +92,10 @@ def _may_be_short(nodes: tuple[NodeName, ...], policy: Policy, view: ClusterView
         here = by_node.get(nodes[0], {})
         return [shard for shard in here if shard in fragile] if fragile else ()
     losses = Counter(chain.from_iterable(by_node.get(name, ()) for name in nodes))
-    return [shard for shard, lost in losses.items() if lost > 1 or shard in fragile]
+    found = {shard for shard, lost in losses.items() if lost > 1 or shard in fragile}
+    # In the order of their started copies: evidence names the first one.
+    serving = (copy for copy in view.on(nodes) if copy.started) if found else ()
+    return dict.fromkeys(copy.shard for copy in serving if copy.shard in found)
 
 
 @for_the_same_objects
