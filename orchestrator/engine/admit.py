@@ -118,9 +118,10 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     view = situation.view
     if view is None:
         return None
-    asked = situation
+    asked, copies = situation, view
     if situation.state.recovering:
-        asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
+        copies = view.recovered
+        asked = replace(situation, seen=replace(situation.seen, cluster=copies))
     pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
@@ -129,7 +130,7 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
         view,
         lambda wave: against_wave(asked, wave, unread=unread),
         machines,
-        lambda: situation.kind.bounds(situation.policy, view),
+        lambda: situation.kind.bounds(situation.policy, copies),
     )
 
 
