@@ -18,6 +18,7 @@ from orchestrator.engine.recover import (
     is_back_alone,
     makes_room,
 )
+from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import Absence, PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
@@ -227,6 +228,19 @@ def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.S
     ]:
         with subtests.test(what):
             assert bool(makes_room(situation, ())) is room
+
+
+def test_a_member_that_is_missing_is_looked_for_every_second() -> None:
+    """However long the wave has recovered: the pauses grow only while nothing but copies is awaited."""
+    situation = _recovering_on(_back(since=_back().now - 3600.0), ES2)
+    view = situation.view
+    assert view is not None
+    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != ES5))
+    for cluster, pause, awaited in ((view, 15.0, set()), (without, 1.0, {ES5})):
+        decision = decide(situation.state, replace(situation.seen, cluster=cluster), situation.now)
+        assert decision.watch is not None
+        assert decision.watch.until - situation.now == pytest.approx(pause)
+        assert decision.watch.services == awaited
 
 
 def test_a_safe_set_is_chosen_as_if_what_recovers_were_back() -> None:
