@@ -117,15 +117,16 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     view = situation.view
     if view is None:
         return None
-    asked = situation
+    asked, copies = situation, view
     if situation.state.recovering:
-        asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
+        copies = view.recovered
+        asked = replace(situation, seen=replace(situation.seen, cluster=copies))
     return next_wave(
         situation.state,
         view,
         lambda wave: against_wave(asked, wave, unread=unread),
         _pending_machines(situation),
-        lambda: situation.kind.bounds(situation.policy, view),
+        lambda: situation.kind.bounds(situation.policy, copies),
     )
 
 

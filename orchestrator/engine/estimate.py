@@ -27,9 +27,10 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     WaveFinished,
+    WaveStarted,
 )
 from orchestrator.model.overlap import WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import Instant, Seconds
@@ -147,13 +148,17 @@ def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
 
 
 def times_of(records: Sequence[Record]) -> PastTimes:
-    """What one run took, by its journal. Waves that overlap, or were cut in two, tell only their turns."""
+    """What one run took, by its journal. Waves that overlap, or were cut in two, tell only their turns.
+
+    Merges before the first wave are not part of its opening: a later run may have none.
+    """
     whole = whole_turns(record.event for record in records)
     turns: dict[NodeName, tuple[PastTurn, ...]] = {}
     opening, between, ending = list[Seconds](), list[Seconds](), list[Seconds]()
     back, slowest = dict[NodeName, Instant](), 0.0
     since: Instant | None = None
     stored: Mapping[NodeName, int] = {}
+    under_way = set[int]()
     waves = 0
     for record in records:
         match record.event:
@@ -161,6 +166,10 @@ def times_of(records: Sequence[Record]) -> PastTimes:
                 since, stored = record.at, {} if forecast is None else forecast.stored
             case RunResumed() | RestoreBegun() | WaveGaveWay():
                 since = None
+            case PhaseEntered(node=None, from_=Phase.MERGED.value) if since is not None:
+                since = record.at
+            case WaveStarted(wave=wave):
+                under_way.add(wave.number)
             case PhaseEntered(node=str(node), to=NodePhase.REJOINED.value):
                 back[node] = record.at
             case NodeRecovered(node=node, seconds=seconds):
@@ -168,11 +177,12 @@ def times_of(records: Sequence[Record]) -> PastTimes:
                 if whole.get(node) == seconds:
                     recovery = min(seconds, record.at - back.get(node, record.at))
                     turns[node] = (PastTurn(seconds=seconds, recovery=recovery, stored=stored.get(node)),)
-            case WaveFinished():
+            case WaveFinished(number=number):
+                under_way.discard(number)
                 if since is not None:
                     beside = max(0.0, record.at - since - slowest)
                     (between if waves else opening).append(beside)
-                since, slowest, waves = record.at, 0.0, waves + 1
+                since, slowest, waves = None if under_way else record.at, 0.0, waves + 1
             case RunFinished(outcome=Outcome.DONE):
                 if since is not None and waves:
                     ending.append(record.at - since)

@@ -4,7 +4,7 @@ The run waits only for what it caused. The last reading before the stop records 
 (`TakenDown`). The wave has recovered when each of those shards has its copies again. Copies that are
 unassigned for another reason are reported (`NotWaitedFor`).
 
-Overlapped recovery (`overlap_recovery: true`): the next wave begins while earlier waves still recover. A wave
+Overlapped recovery (`overlap_recovery`): the next wave begins while earlier waves still recover. A wave
 may stop once no copy that the run took down is unassigned, and for every shard with a copy on it all its
 other copies are STARTED: a recovery that loses its source is not assigned again while allocation is
 disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`.

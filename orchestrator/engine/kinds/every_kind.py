@@ -226,6 +226,8 @@ def usual_budget(policy: Policy, view: ClusterView) -> Iterator[tuple[str, tuple
 
 def budget_bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
     """What `budget_not_exceeded` leaves, as bounds for the search of the largest sets."""
+    if policy.disables("budget_not_exceeded", "wave"):
+        return
     if policy.max_unavailable is not None:
         everybody = {node.name: 1 for node in view.nodes}
         yield Bound(name="max_unavailable", counts=everybody, most=policy.max_unavailable)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.admit import next_wave_of
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, lost_beyond_baseline
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
@@ -17,6 +18,7 @@ from orchestrator.engine.recover import (
     is_back_alone,
     makes_room,
 )
+from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision, Situation, needed
 from orchestrator.engine.state import Absence, PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
@@ -32,9 +34,10 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Strategy, Wave
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.turn import Owed, Work
+from orchestrator.simulation.world import World
 from tests.simulation.overlapping import overlapped, slow
 from tests.states import state_with
 from tests.unit.engine.asking import health_of, question
@@ -225,6 +228,46 @@ def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.S
     ]:
         with subtests.test(what):
             assert bool(makes_room(situation, ())) is room
+
+
+def test_a_member_that_is_missing_is_looked_for_every_second() -> None:
+    """However long the wave has recovered: the pauses grow only while nothing but copies is awaited."""
+    situation = _recovering_on(_back(since=_back().now - 3600.0), ES2)
+    view = situation.view
+    assert view is not None
+    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != ES5))
+    for cluster, pause, awaited in ((view, 15.0, set()), (without, 1.0, {ES5})):
+        decision = decide(situation.state, replace(situation.seen, cluster=cluster), situation.now)
+        assert decision.watch is not None
+        assert decision.watch.until - situation.now == pytest.approx(pause)
+        assert decision.watch.services == awaited
+
+
+def test_a_safe_set_is_chosen_as_if_what_recovers_were_back() -> None:
+    """Else a planned set is split: of three copies two may be away together, of two copies one."""
+    world = World(allowed_down=3)
+    for number in range(1, 5):
+        world.add_node(f"es{number}")
+    world.add_index("logs", replicas=2, places=["es2", "es3", "es4"])
+    wanted = overlapped(
+        strategy=Strategy.SHARD_SAFE, zone_attribute=None, max_unavailable=3, min_capacity=0.1
+    )
+    asked = question(world, wave=("es2",))
+    nodes = asked.state.nodes.changed(replace(asked.state.nodes[ES2], phase=NodePhase.REJOINED))
+    beside = (RecoveringWave(wave=asked.wave, since=0.0),)
+    state = state_with(asked.state, policy=wanted, recovering=beside, nodes=nodes)
+    seen, now = asked.observation, asked.observation.at
+    back = Situation(state=state, policy=wanted, kind=ELASTICSEARCH, seen=seen, now=now)
+    view = back.view
+    assert view is not None
+    copies = tuple(
+        replace(copy, state=CopyState.INITIALIZING) if copy.node == ES2 else copy for copy in view.copies
+    )
+    recovers = replace(back, seen=replace(seen, cluster=replace(view, copies=copies)))
+    for situation in (back, recovers):
+        wave = next_wave_of(situation)
+        assert wave is not None
+        assert {"es3", "es4"} <= set(wave.nodes), wave
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch import recovery
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_of_waves, taken_by
+from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
+from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy
 from orchestrator.model.event import Record, TakenDown
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Wave
@@ -41,6 +43,11 @@ def _lost(reason: str = "NODE_LEFT", **changes: object) -> tuple[RunState, Clust
 
 def _counted(state: RunState, view: ClusterView) -> dict[tuple[str, int], int]:
     return {(one.index, n): count for one in taken_by(state, view, WAVE) for n, count in one.started}
+
+
+def _alike(view: ClusterView) -> tuple[Node, ...]:
+    """The nodes on one version: each may hold any copy."""
+    return tuple(replace(node, version=OLD) for node in view.nodes)
 
 
 def _away(view: ClusterView) -> ShardCopy:
@@ -92,3 +99,30 @@ def test_a_lost_copy_with_a_place_holds_the_wave_instead() -> None:
     shard = _away(view).shard
     old = replace(view, nodes=tuple(replace(node, version=OLD) for node in view.nodes))
     assert _counted(state, old).get((shard.index, shard.number)) is None
+
+
+def test_the_larger_count_of_two_waves_is_awaited(subtests: pytest.Subtests) -> None:
+    """Unless its index was closed or moved in between: then the earlier count is of another time."""
+    now = ShardTaken(started=2, filters="")
+    key = ("logs-uuid", 0)
+    for was, awaited in [
+        (replace(now, started=3), 3),
+        (replace(now, started=1), 2),
+        (replace(now, started=3, filters="zone=b"), 2),
+        (replace(now, started=3, open=False), 2),
+    ]:
+        with subtests.test(was=was):
+            state = state_with(_lost()[0], taken={key: now}, displaced={key: was})
+            assert recovery._awaited(state)[key].started == awaited
+            assert recovery._awaited(replace(state, taken={}))[key] == was
+
+
+@pytest.mark.parametrize("changes", [{"filters": "zone=b"}, {"open": False}], ids=["moved", "closed"])
+def test_a_copy_of_an_index_that_was_changed_is_awaited_no_more(changes: dict[str, object]) -> None:
+    state, view = _lost(upgrade=None)
+    shard = _away(view).shard
+    index = view.metadata[shard.index_uuid]
+    was = ShardTaken(started=2, filters=index.filters, open=index.open)
+    for taken, awaited in ((was, 1), (replace(was, **changes), 0)):  # type: ignore[arg-type]  # by keyword
+        after = state_with(state, wave=WAVE, taken={(shard.index_uuid, shard.number): taken})
+        assert len(missing_of_waves(after, replace(view, nodes=_alike(view)))) == awaited

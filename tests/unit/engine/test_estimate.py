@@ -33,7 +33,9 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     WaveFinished,
+    WaveStarted,
 )
+from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
@@ -200,6 +202,45 @@ def test_a_plan_keeps_the_correction_for_the_journal() -> None:
     plain, plan = (plan_of(cluster(3), policy(), times=replace(once, off=off)) for off in ((), (1.3,) * 3))
     assert plan.forecast.correction == pytest.approx(1.3**0.6)
     assert plan.forecast.in_all.likely / plan.forecast.correction == pytest.approx(plain.predicted.likely)
+
+
+def started(number: int, node: NodeName) -> WaveStarted:
+    return WaveStarted(wave=Wave(number=number, nodes=(node,)), incarnations={})
+
+
+def test_waves_that_overlap_tell_only_their_turns() -> None:
+    """The second one began before the first was done, so its time from there is no time between two waves."""
+    records = run_of(
+        (0.0, begun()),
+        (5.0, started(1, ES1)),
+        (8.0, stop(ES1)),
+        (28.0, rejoined(ES1)),
+        (30.0, WaveGaveWay(number=1, copies=4)),
+        (31.0, started(2, ES2)),
+        (32.0, stop(ES2)),
+        (50.0, rejoined(ES2)),
+        (60.0, back(ES1, 52.0)),
+        (60.0, WaveFinished(number=1, seconds=55.0)),
+        (70.0, back(ES2, 38.0)),
+        (71.0, WaveFinished(number=2, seconds=40.0)),
+        (72.0, started(3, ES3)),
+        (73.0, stop(ES3)),
+        (90.0, rejoined(ES3)),
+        (93.0, back(ES3, 20.0)),
+        (94.0, WaveFinished(number=3, seconds=22.0)),
+        (99.0, DONE),
+    )
+    times = times_of(records)
+    assert [turn.seconds for turns in times.turns.values() for turn in turns] == [52.0, 38.0, 20.0]
+    assert (times.opening, times.between, times.ending) == ((), (3.0,), (5.0,))
+
+
+def test_merges_are_no_part_of_the_opening() -> None:
+    _, *others = two_waves()
+    merged = PhaseEntered(from_="merged", to="gated")
+    late = [(record.at + 7200.0, record.event) for record in others]
+    times = times_of(run_of((0.0, begun()), (7202.0, merged), *late))
+    assert (times.opening, times.between, times.ending) == ((8.0,), (4.0,), (6.0,))
 
 
 def test_the_time_in_which_nobody_worked_is_left_out() -> None:

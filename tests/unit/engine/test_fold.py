@@ -22,6 +22,7 @@ from orchestrator.model.event import (
     Event,
     IndexTaken,
     MembersMissed,
+    NotWaitedFor,
     PhaseEntered,
     Record,
     RedExcused,
@@ -37,6 +38,7 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
+from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Wave
@@ -527,8 +529,9 @@ def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
     assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
 
 
-def _taken(number: int, index: str) -> TakenDown:
-    one = IndexTaken(index=index, index_uuid=f"{index}-uuid", replicas=1, filters="", started=((0, 2),))
+def _taken(number: int, index: str, *, started: int = 2) -> TakenDown:
+    counts = ((0, started),)
+    one = IndexTaken(index=index, index_uuid=f"{index}-uuid", replicas=1, filters="", started=counts)
     return TakenDown(number=number, indices=(one,))
 
 
@@ -546,6 +549,32 @@ def test_a_finished_wave_is_waited_for_no_more() -> None:
     beside = replace(_gave_way(), taken=_after(gated, _taken(1, "old")).taken)
     assert ("old-uuid", 0) in _after(beside, *withheld, *called_off).taken, "one of them still recovers"
     assert _after(beside, WaveFinished(number=1, seconds=9.0)).taken == {}
+    chosen = _after(beside, replace(wave, wave=Wave(number=2, nodes=(ES1,))))
+    assert _after(chosen, WaveFinished(number=1, seconds=9.0)).taken == {}, "nothing of the next is down yet"
+
+
+def _unplaced(*names: str) -> NotWaitedFor:
+    copies = tuple(
+        MissingCopy(
+            index=name, index_uuid=f"{name}-uuid", number=0, primary=False, reason="NODE_LEFT", count=1
+        )
+        for name in names
+    )
+    return NotWaitedFor(shards=copies, why="no node can hold them")
+
+
+def test_copies_without_a_place_are_remembered() -> None:
+    """The first wave found the most copies: it took them down, and the next ones found them missing."""
+    state = _after(_state(), _taken(1, "logs", started=2), _unplaced("logs", "new"))
+    assert {key: was.started for key, was in state.displaced.items()} == {("logs-uuid", 0): 2}
+    state = replace(state, taken={})
+    state = _after(state, _taken(2, "logs", started=1), _taken(2, "more", started=2), _unplaced("logs"))
+    assert {key: was.started for key, was in state.displaced.items()} == {("logs-uuid", 0): 2}
+    state = _after(state, _unplaced("more"))
+    assert {key: was.started for key, was in state.displaced.items()} == {
+        ("logs-uuid", 0): 2,
+        ("more-uuid", 0): 2,
+    }
 
 
 def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:

@@ -13,7 +13,7 @@ from orchestrator.engine import largest_safe
 from orchestrator.engine.kinds.elasticsearch.sets import bounds
 from orchestrator.engine.largest_safe import Bound, Sets
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.policy import Strategy, Wave
+from orchestrator.model.policy import DisabledPredicate, Strategy, Wave
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster
 from tests.unit.engine.asking import cluster_of, holding, question, wanting
@@ -86,6 +86,29 @@ def test_a_set_within_the_bounds_is_what_predicates_pass(make: object, wanted: M
             assert within is not bool(held), (nodes, held)
             passed += within
     assert passed or "min_started_copies" in wanted, "there may be two copies of each shard"
+
+
+@pytest.mark.parametrize(
+    ("rule", "subject", "gone"),
+    [
+        ("budget_not_exceeded", "wave", {"max_unavailable"}),
+        ("every_role_keeps_a_member", "role ingest", {"role ingest"}),
+        ("every_role_keeps_a_member", None, {"role data", "role ingest", "role master"}),
+        ("capacity_remains", "tier data", {"tier data"}),
+        ("capacity_remains", "tier data_hot", set()),
+        ("master_quorum_survives", None, {"voters"}),
+        ("every_shard_keeps_started_copies", "index logs-1", {"shard [logs-1][0]"}),
+        ("every_shard_keeps_started_copies", None, {f"shard [logs-{n}][0]" for n in (1, 2, 4, 5)}),
+        ("disk_below_watermark", None, set()),
+    ],
+)
+def test_what_the_playbook_switches_off_bounds_no_set(rule: str, subject: str | None, gone: set[str]) -> None:
+    """Else the plan has more waves than needed, and says that there cannot be fewer."""
+    asked = wanting(question(_eight()), strategy=Strategy.SHARD_SAFE, max_unavailable=2, zone_attribute=None)
+    view = cluster_of(asked.observation.cluster)
+    off = replace(asked.policy, disabled_predicates=(DisabledPredicate(name=rule, subject=subject),))
+    before, after = ({bound.name for bound in bounds(each, view)} for each in (asked.policy, off))
+    assert before - after == gone
 
 
 def test_more_than_half_of_a_bound_needs_another_set() -> None:

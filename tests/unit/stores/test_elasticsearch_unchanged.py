@@ -273,7 +273,7 @@ def test_a_state_with_facts_that_are_missing_is_read_again(
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
 
 
-def test_settings_of_an_earlier_state_are_none_of_a_later_one(
+def test_settings_of_an_earlier_state_are_not_those_of_a_later(
     server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
 ) -> None:
     port.observe(BOTH)

@@ -1,7 +1,8 @@
 """What a set of nodes that are down together must leave, as bounds for the search of the largest one.
 
-They are what the predicates about a wave check (`redundancy.py`, `every_kind.py`). Those decide in the end: a
-bound that is too loose makes a wave smaller than it was planned, and never lets one pass.
+They are what the predicates about a wave check (`redundancy.py`, `every_kind.py`), without those that the
+operator has disabled. The predicates decide in the end: a bound that is too loose makes a wave smaller than
+it was planned, and never lets one pass.
 """
 
 from __future__ import annotations
@@ -43,15 +44,18 @@ def _of_roles(policy: Policy, view: ClusterView) -> Iterator[Bound]:
         accepted = role is Role.MASTER and policy.accept_master_outage
         if role in ROLES_THAT_NEED_NO_MEMBER or accepted:
             continue
-        yield Bound(name=f"role {role.value}", counts=dict.fromkeys(names, 1), most=len(in_tier[role]) - 1)
-        if role in DATA_ROLES:
+        service, tier = f"role {role.value}", f"tier {role.value}"
+        if not policy.disables("every_role_keeps_a_member", service):
+            yield Bound(name=service, counts=dict.fromkeys(names, 1), most=len(in_tier[role]) - 1)
+        if role in DATA_ROLES and not policy.disables("capacity_remains", tier):
             stay = math.ceil(policy.min_capacity * len(in_tier[role]))
-            everybody = dict.fromkeys(in_tier[role], 1)
-            yield Bound(name=f"tier {role.value}", counts=everybody, most=len(in_tier[role]) - stay)
+            yield Bound(name=tier, counts=dict.fromkeys(in_tier[role], 1), most=len(in_tier[role]) - stay)
 
 
 def _of_voters(policy: Policy, view: ClusterView) -> Iterator[Bound]:
     if view.voters is None or (policy.accept_master_outage and len(view.voters) < SMALLEST_QUORUM):
+        return
+    if policy.disables("master_quorum_survives", "voting configuration"):
         return
     voters = [node.name for node in view.nodes if node.node_id in view.voters]
     most = len(voters) - (len(view.voters) // 2 + 1)
@@ -60,9 +64,12 @@ def _of_voters(policy: Policy, view: ClusterView) -> Iterator[Bound]:
 
 def _of_shards(policy: Policy, view: ClusterView) -> Iterator[Bound]:
     metadata, least = view.metadata, policy.min_started_copies
+    rule = "every_shard_keeps_started_copies"
+    off = {index.name for index in view.indices if policy.disables(rule, f"index {index.name}")}
+    unbound = policy.accept_red | off
     for shard, copies in view.shards.items():
         index = metadata.get(shard.index_uuid)
-        if exempt_from_copies_rule(index) or shard.index in policy.accept_red:
+        if exempt_from_copies_rule(index) or shard.index in unbound:
             continue
         safe = [copy.node for copy in copies if copy.node is not None and counts_as_safe(index, copy)]
         yield Bound(name=f"shard {shard}", counts=dict.fromkeys(safe, 1), most=len(safe) - least)
