@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
-from orchestrator.model.observation import ClusterView, MissingCopy
+from orchestrator.model.observation import ClusterView, Members, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
+from orchestrator.model.remembered import for_the_same_objects
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
@@ -108,7 +110,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     In an upgrade, a copy that had no place when its wave was back is waited for with every later wave, once
     a node can hold it: the run took it down.
     """
-    if not view.routing.away:
+    not_started = view.routing.away
+    if not not_started:
         return ()
     missing: list[ShardCopy] = []
     metadata, table = view.metadata, view.routing.table
@@ -118,16 +121,18 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
-        copies = table.get(ShardId(index.name, uuid, number), ())
-        away = [copy for copy in copies if not copy.started]
-        lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
+        shard = ShardId(index.name, uuid, number)
+        away = list(not_started.get(shard, ()))
+        if not away:
+            continue
+        lacking = min(was.started, index.replicas + 1) - (len(table[shard]) - len(away))
         if lacking <= 0:
             continue
-        awaited = sum(not _excused(copy) for copy in away)
-        if away and not _has_a_place(state.begun.policy, view, away[0].shard):
+        awaited = sum([not _excused(copy) for copy in away])
+        if not _has_a_place(state.begun.policy, view, shard):
             away = [copy for copy in away if copy.node is not None]  # awareness came after the index was made
         away.sort(key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
-        missing += away[: min(awaited, max(lacking, sum(copy.node in ours for copy in away)))]
+        missing += away[: min(awaited, max(lacking, sum([copy.node in ours for copy in away])))]
     return (*missing, *_made_meanwhile(state, view, ours))
 
 
@@ -196,6 +201,7 @@ def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
+@lru_cache(maxsize=64)
 def version_key(version: str) -> tuple[int, ...]:
     """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
     return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
@@ -207,38 +213,50 @@ def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
     In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
     more nodes are upgraded.
     """
-    copies = view.shards[shard]
+    copies = view.routing.table[shard]
     holders = {copy.node for copy in copies}
-    data = [node for node in view.nodes if node.holds_data]
-    primary = view.primary(shard)
-    source = None if primary is None or primary.node is None else view.node(primary.node)
+    primary = next((copy.node for copy in copies if copy.primary), None)
+    source = None if primary is None else view.node(primary)
     least = () if source is None else version_key(source.version)
     index = view.metadata.get(shard.index_uuid)
     everywhere = index is not None and (index.auto_expand or "").endswith("-all")
-    attributes = () if everywhere else policy.awareness.attributes
-    full = [_full_values(policy, data, copies, attribute) for attribute in attributes]
+    alike, attributes = _alike(policy, view.members), policy.awareness.attributes
+    full = [] if everywhere else [_full_values(policy, alike, copies, each) for each in attributes]
     return any(
-        node.name not in holders
-        and version_key(node.version) >= least
-        and all(
-            node.attributes.get(each) not in values for each, values in zip(attributes, full, strict=True)
-        )
-        for node in data
+        version >= least
+        and not names <= holders
+        and (everywhere or not any(value in values for value, values in zip(kind, full, strict=True)))
+        for (version, kind), names in alike.items()
     )
 
 
+_Alike = Mapping[tuple[tuple[int, ...], tuple[str | None, ...]], frozenset[NodeName]]
+"""The names of data nodes by their version and their values of the awareness attributes."""
+
+
+@for_the_same_objects
+def _alike(policy: Policy, members: Members) -> _Alike:
+    """The data nodes in groups: large clusters have few groups, and many copies without a node."""
+    groups: dict[tuple[tuple[int, ...], tuple[str | None, ...]], list[NodeName]] = {}
+    for node in members.values():
+        if node.holds_data:
+            values = tuple(node.attributes.get(each) for each in policy.awareness.attributes)
+            groups.setdefault((version_key(node.version), values), []).append(node.name)
+    return {group: frozenset(names) for group, names in groups.items()}
+
+
 def _full_values(
-    policy: Policy, data: Sequence[Node], copies: Sequence[ShardCopy], attribute: str
+    policy: Policy, alike: _Alike, copies: Sequence[ShardCopy], attribute: str
 ) -> frozenset[str | None]:
     """The values of an awareness attribute that have their share of a shard's copies; None: no value.
 
     The share is that of Elasticsearch's `AwarenessAllocationDecider`: the copies over the values that are
     there and those that are forced, rounded up.
     """
-    value_of = {node.name: node.attributes.get(attribute) for node in data}
+    place = policy.awareness.attributes.index(attribute)
     forced = policy.awareness.forced if attribute == policy.zone_attribute else ()
-    values = {value for value in (*value_of.values(), *forced) if value is not None}
-    here = Counter(value_of.get(copy.node) for copy in copies if copy.node is not None)
+    values = {value for value in (*(kind[place] for _, kind in alike), *forced) if value is not None}
+    here = Counter(kind[place] for copy in copies for (_, kind), names in alike.items() if copy.node in names)
     full = (value for value in values if here[value] >= -(-len(copies) // len(values)))
     return frozenset({None, *full})
 
