@@ -290,8 +290,8 @@ def left(world: Ground, name: NodeName) -> None:
 
 def _miss(world: Ground) -> None:
     """Note the shards that have lost a copy since a stop by the program."""
-    for _, shard in world.placement.missed:
-        if shard.id not in world.missing and len(shard.started) < shard.had:
+    for _, shard in world.placement.missed(besides=world.missing):
+        if len(shard.started) < shard.had:
             if not world.missing:
                 world.whole.append((world.agenda.now, False))
             world.missing[shard.id] = world.agenda.now

@@ -7,7 +7,7 @@ of a pass over all shards (`tests/simulation/test_placement.py`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
@@ -264,11 +264,10 @@ class Placement:
         self._follow()
         return self._in_order(self._waiting)
 
-    @property
-    def missed(self) -> list[tuple[SimIndex, SimShard]]:
-        """The shards that lost a started copy by a stop of the program."""
+    def missed(self, *, besides: Container[ShardId] = ()) -> list[tuple[SimIndex, SimShard]]:
+        """The shards of which a stop by the program took a started copy, besides these."""
         self._follow()
-        return self._in_order(self._missed)
+        return self._in_order([shard for shard in self._missed if shard.id not in besides])
 
     @property
     def lost(self) -> list[tuple[SimIndex, SimShard]]:

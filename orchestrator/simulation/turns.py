@@ -128,7 +128,7 @@ def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
     seen = world.last_read if node.stop_sent < world.last_read else world.agenda.now
     return tuple(
         Absent(shard=shard.id, serving=len(shard.started), had=shard.had)
-        for index, shard in world.placement.missed
+        for index, shard in world.placement.missed()
         if shard.id in world.missing
         and world.missing[shard.id] < seen
         and node.name in shard.on_disk

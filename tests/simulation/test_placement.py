@@ -27,7 +27,7 @@ def _equals_a_full_pass(world: World) -> None:
     recovering = [copy for copy in copies if copy.state is CopyState.INITIALIZING]
     assert kept.arriving == Counter(copy.node for copy in recovering)
     assert kept.waiting == [pair for pair in every if _waits(pair[1])]
-    assert kept.missed == [pair for pair in every if pair[1].had]
+    assert kept.missed() == [pair for pair in every if pair[1].had]
     assert kept.lost == [pair for pair in every if pair[1].lost_at is not None]
     for name in world.nodes:
         places = [(pair, {p for c in pair[1].copies for p in (c.node, c.relocating_to)}) for pair in every]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -122,16 +122,18 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         if index is None or index.open is not was.open or index.filters != was.filters:
             continue
         shard = ShardId(index.name, uuid, number)
-        away = list(not_started.get(shard, ()))
-        if not away:
+        away = not_started.get(shard)
+        if away is None:
             continue
         lacking = min(was.started, index.replicas + 1) - (len(table[shard]) - len(away))
         if lacking <= 0:
             continue
         awaited = sum([not _excused(copy) for copy in away])
         if not _has_a_place(state.begun.policy, view, shard):
-            away = [copy for copy in away if copy.node is not None]  # awareness came after the index was made
-        away.sort(key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
+            away = tuple(copy for copy in away if copy.node is not None)  # awareness came after the index
+        if len(away) > 1:
+            order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
+            away = tuple(order)
         missing += away[: min(awaited, max(lacking, sum([copy.node in ours for copy in away])))]
     return (*missing, *_made_meanwhile(state, view, ours))
 
@@ -213,52 +215,74 @@ def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
     In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
     more nodes are upgraded.
     """
-    copies = view.routing.table[shard]
-    holders = {copy.node for copy in copies}
-    primary = next((copy.node for copy in copies if copy.primary), None)
-    source = None if primary is None else view.node(primary)
-    least = () if source is None else version_key(source.version)
+    copies, room = view.routing.table[shard], _room(policy, view.members)
+    source = next((copy.node for copy in copies if copy.primary), None)
+    primary = None if source is None else view.node(source)
     index = view.metadata.get(shard.index_uuid)
-    everywhere = index is not None and (index.auto_expand or "").endswith("-all")
-    alike, attributes = _alike(policy, view.members), policy.awareness.attributes
-    full = [] if everywhere else [_full_values(policy, alike, copies, each) for each in attributes]
-    return any(
-        version >= least
-        and not names <= holders
-        and (everywhere or not any(value in values for value, values in zip(kind, full, strict=True)))
-        for (version, kind), names in alike.items()
+    return room.has_a_place(
+        tuple([room.kinds.get(copy.node) for copy in copies]),
+        None if primary is None else primary.version,
+        everywhere=index is not None and (index.auto_expand or "").endswith("-all"),
     )
 
 
-_Alike = Mapping[tuple[tuple[int, ...], tuple[str | None, ...]], frozenset[NodeName]]
-"""The names of data nodes by their version and their values of the awareness attributes."""
+_Kind = tuple[tuple[int, ...], tuple[str | None, ...]]
+"""The version of a data node and its values of the awareness attributes."""
 
 
-@for_the_same_objects
-def _alike(policy: Policy, members: Members) -> _Alike:
-    """The data nodes in groups: large clusters have few groups, and many copies without a node."""
-    groups: dict[tuple[tuple[int, ...], tuple[str | None, ...]], list[NodeName]] = {}
-    for node in members.values():
-        if node.holds_data:
-            values = tuple(node.attributes.get(each) for each in policy.awareness.attributes)
-            groups.setdefault((version_key(node.version), values), []).append(node.name)
-    return {group: frozenset(names) for group, names in groups.items()}
+class _Room:
+    """The data nodes of a cluster by kind. The answer is the same for shards on nodes of the same kinds."""
+
+    def __init__(self, policy: Policy, members: Members) -> None:
+        self._policy = policy
+        self.kinds: dict[NodeName | None, _Kind] = {
+            node.name: (
+                version_key(node.version),
+                tuple(node.attributes.get(each) for each in policy.awareness.attributes),
+            )
+            for node in members.values()
+            if node.holds_data
+        }
+        self._nodes = Counter(self.kinds.values())
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def has_a_place(self, copies: tuple[_Kind | None, ...], source: str | None, *, everywhere: bool) -> bool:
+        """Whether some data node may take one more copy of a shard.
+
+        Args:
+            copies: the kinds of the nodes of its copies; None for one without a data node.
+            source: the version of the primary's node.
+            everywhere: it is on all nodes, regardless of awareness.
+        """
+        asked = (copies, source, everywhere)
+        if asked not in self._known:
+            least = () if source is None else version_key(source)
+            attributes = () if everywhere else self._policy.awareness.attributes
+            full = [self._full_values(copies, place) for place in range(len(attributes))]
+            self._known[asked] = any(
+                version >= least
+                and count > copies.count((version, values))
+                and not any(value in taken for value, taken in zip(values, full, strict=False))
+                for (version, values), count in self._nodes.items()
+            )
+        return self._known[asked]
+
+    def _full_values(self, copies: Sequence[_Kind | None], place: int) -> frozenset[str | None]:
+        """The values of an awareness attribute that have their share of a shard's copies; None: no value.
+
+        The share is that of Elasticsearch's `AwarenessAllocationDecider`: the copies over the values that are
+        there and those that are forced, rounded up.
+        """
+        awareness, zones = self._policy.awareness, self._policy.zone_attribute
+        forced = awareness.forced if awareness.attributes[place] == zones else ()
+        there = (*(values[place] for _, values in self._nodes), *forced)
+        values = {value for value in there if value is not None}
+        here = Counter(kind[1][place] for kind in copies if kind is not None)
+        full = (value for value in values if here[value] >= -(-len(copies) // len(values)))
+        return frozenset({None, *full})
 
 
-def _full_values(
-    policy: Policy, alike: _Alike, copies: Sequence[ShardCopy], attribute: str
-) -> frozenset[str | None]:
-    """The values of an awareness attribute that have their share of a shard's copies; None: no value.
-
-    The share is that of Elasticsearch's `AwarenessAllocationDecider`: the copies over the values that are
-    there and those that are forced, rounded up.
-    """
-    place = policy.awareness.attributes.index(attribute)
-    forced = policy.awareness.forced if attribute == policy.zone_attribute else ()
-    values = {value for value in (*(kind[place] for _, kind in alike), *forced) if value is not None}
-    here = Counter(kind[place] for copy in copies for (_, kind), names in alike.items() if copy.node in names)
-    full = (value for value in values if here[value] >= -(-len(copies) // len(values)))
-    return frozenset({None, *full})
+_room = for_the_same_objects(_Room)
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
