@@ -22,16 +22,18 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import segments
 from orchestrator.simulation.deciders import (
-    Crowd,
     Ground,
     count_of,
     data_nodes,
     enabled,
+    rules,
     shards_of,
     version_allows,
     zone_has_room,
 )
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
+from orchestrator.simulation.placement import Slots, Until, Wait
+from orchestrator.simulation.recoveries import SimRecovery
 
 MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
@@ -55,56 +57,58 @@ def reroute(world: Ground) -> None:
     """Assign every copy that may be assigned now."""
     if world.master is None:
         return
-    crowd = None
-    for index, shard in shards_of(world):
+    for index, shard in world.placement.due(rules(world)):
         waiting = [copy for copy in shard.copies if copy.state is CopyState.UNASSIGNED]
-        for copy in sorted(waiting, key=_unassigned_since):
-            if copy.failed_attempts >= MAX_ATTEMPTS:
-                continue
-            if not enabled(world, index, copy):
-                shard.never = shard.never or copy.from_snapshot is not None
-                continue
-            if shard.never:
-                continue
-            crowd = crowd or Crowd(world)
-            if copy.primary:
-                place = _assign_primary(world, shard, copy, crowd)
-            else:
-                place = _assign_replica(world, index, shard, copy, crowd)
-            if place is not None:
-                crowd.took(place)
+        waiting.sort(key=_unassigned_since)
+        world.placement.wait(shard, [_assign(world, index, shard, copy) for copy in waiting])
+
+
+def _assign(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy) -> Wait:
+    """Assign a copy if it may be assigned now. Returns what it waits for; an assigned one for a change."""
+    if copy.failed_attempts >= MAX_ATTEMPTS:
+        return Until.CHANGED
+    if not enabled(world, index, copy):
+        if copy.from_snapshot is not None:
+            shard.never = True
+        return Until.ENABLED
+    if shard.never:
+        return Until.CHANGED
+    if copy.primary:
+        return _assign_primary(world, shard, copy)
+    return _assign_replica(world, index, shard, copy)
 
 
 def _unassigned_since(copy: SimCopy) -> Instant:
     return copy.left_at or 0.0  # a copy that never had a node has waited longest
 
 
-def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
+def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy) -> Wait:
     if copy.fresh:
-        place = crowd.emptiest(shard, data_nodes(world))
+        place = world.placement.emptiest(shard, data_nodes(world))
         if place is not None and copy.from_snapshot is not None:
             _begin(world, shard, copy, place, seconds=copy.from_snapshot, total=shard.size, reused=0)
         elif place is not None:
             _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
-        return place
-    limit = count_of(world, INITIAL_PRIMARIES, 4)
+        return Until.CHANGED
+    limit, full = count_of(world, INITIAL_PRIMARIES, 4), list[NodeName]()
     # Without in-sync sets any copy becomes the primary, the latest of those that are there.
     by_age = sorted(shard.on_disk, key=lambda place: place in shard.missed_since)
     for place in shard.on_disk if world.ways.in_sync else by_age:
         known = not world.ways.in_sync or shard.on_disk[place] in shard.in_sync
-        there = world.nodes[place].joined and known
-        if there and crowd.arriving[place] < limit:
+        if not world.nodes[place].joined or not known:
+            continue
+        if world.placement.arriving[place] < limit:
             copy.allocation_id = shard.on_disk[place]
             _begin(world, shard, copy, place, seconds=_FROM_DISK_SECONDS, total=shard.size, reused=shard.size)
-            return place
-    return None
+            return Until.CHANGED
+        full.append(place)
+    return Slots(full, limit) if full else Until.CHANGED
 
 
-def _assign_replica(
-    world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, crowd: Crowd
-) -> NodeName | None:
+def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy) -> Wait:
     if not shard.primary.serves:
-        return None
+        return Until.CHANGED
+    arriving = world.placement.arriving
     taken = {other.node for other in shard.copies}
     limit = count_of(world, CONCURRENT_RECOVERIES, 2)
 
@@ -119,17 +123,20 @@ def _assign_replica(
             and version_allows(world, shard, node)
         ]
 
-    known = [world.nodes[name] for name in crowd.in_order(shard.on_disk)]
-    returning = free(known)
-    place = next((name for name in returning if crowd.arriving[name] < limit), None)
-    if place is None and not returning:
+    returning = free(world.nodes[name] for name in world.placement.in_order(shard.on_disk))
+    place = next((name for name in returning if arriving[name] < limit), None)
+    if place is None and returning:
+        return Slots(returning, limit)
+    if place is None:
         if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay * world.ways.delays:
-            return None  # `left` has scheduled a reroute for the end of the delay
-        candidate = crowd.emptiest(shard, free(world.nodes.values()))
-        place = candidate if candidate and crowd.arriving[candidate] < limit else None
-    if place is not None:
-        _begin_replica(world, index, shard, copy, place)
-    return place
+            return Until.ALWAYS  # `left` has scheduled a reroute for the end of the delay
+        place = world.placement.emptiest(shard, free(world.placement.members.nodes))
+        if place is None:
+            return Until.CHANGED
+        if arriving[place] >= limit:
+            return Until.ALWAYS  # with other numbers of copies another node is the emptiest
+    _begin_replica(world, index, shard, copy, place)
+    return Until.CHANGED
 
 
 def _begin_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, place: NodeName) -> None:
@@ -176,8 +183,7 @@ def _begin(
         began=world.agenda.now,
         ends=world.agenda.now + seconds,
     )
-    world.recoveries[:] = [r for r in world.recoveries if (r.shard, r.target) != (shard.id, place)]
-    world.recoveries.append(recovery)
+    world.recoveries.begin(recovery)
     world.agenda.after(seconds, lambda: _end(world, shard, copy, ticket, recovery))
     world.changed(f"{shard.id} begins on {place}")
 
@@ -199,13 +205,13 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
         world.changed(f"{shard.id} failed on {recovery.target}")
         reroute(world)
         return
-    recovery.done = True
+    world.recoveries.end(recovery)
     copy.state, copy.reason, copy.left_at, copy.failed_attempts = CopyState.STARTED, None, None, 0
     if copy.allocation_id is not None and copy.node is not None:
         if copy.fresh and copy.primary:
             shard.in_sync = frozenset()
         shard.in_sync |= {copy.allocation_id}
-        shard.on_disk[copy.node] = copy.allocation_id
+        shard.on_disk = {**shard.on_disk, copy.node: copy.allocation_id}
         shard.missed_since.pop(copy.node, None)
         if shard.segments:
             copied, operations = recovery.reused < recovery.total, recovery.operations
@@ -239,9 +245,8 @@ def _out_of_reach(world: Ground, recovery: SimRecovery) -> bool:
 def stall(world: Ground, seconds: Seconds) -> None:
     """No recovery makes progress for this long, neither a running one nor one that begins meanwhile."""
     world.stalled_until = max(world.stalled_until, world.agenda.now + seconds)
-    for recovery in world.recoveries:
-        if not recovery.done:
-            recovery.ends += seconds
+    for recovery in world.recoveries.running:
+        recovery.ends += seconds
 
 
 def _unassign(copy: SimCopy, reason: str) -> None:
@@ -256,7 +261,7 @@ def left(world: Ground, name: NodeName) -> None:
     """A node left the cluster: its copies are unassigned, replicas are promoted, recoveries lost."""
     node = world.nodes[name]
     alone = not node.stopped_by_us or node.service is ServiceState.RUNNING  # a stop that is not done yet
-    for index, shard in shards_of(world):
+    for index, shard in world.placement.on(name):
         for copy in shard.copies:
             if copy.relocating_to == name:
                 copy.ticket += 1
@@ -274,16 +279,22 @@ def left(world: Ground, name: NodeName) -> None:
                 _promote(shard, copy)
             if served and not shard.started:
                 shard.lost_at = world.agenda.now
-        if shard.had and len(shard.started) < shard.had:
-            if not world.missing:
-                world.whole.append((world.agenda.now, False))
-            world.missing.setdefault(shard.id, world.agenda.now)
         if had_primary:
             _abandon(shard)
         if here and index.written:
             world.agenda.after(_FIRST_WRITE_SECONDS, lambda shard=shard: _write(shard))  # type: ignore[misc]  # a default binds the loop's value
+    _miss(world)
     for delay in sorted({index.delay for index in world.indices.values()}):
         world.agenda.after(delay, lambda: reroute(world))
+
+
+def _miss(world: Ground) -> None:
+    """Note the shards that have lost a copy since a stop by the program."""
+    for _, shard in world.placement.missed(besides=world.missing):
+        if len(shard.started) < shard.had:
+            if not world.missing:
+                world.whole.append((world.agenda.now, False))
+            world.missing[shard.id] = world.agenda.now
 
 
 def expand(world: Ground) -> None:
@@ -329,7 +340,8 @@ def retry_failed(world: Ground) -> None:
     """Forget the failed attempts."""
     for _, shard in shards_of(world):
         for copy in shard.copies:
-            copy.failed_attempts = 0
+            if copy.failed_attempts:
+                copy.failed_attempts = 0
     reroute(world)
 
 
@@ -349,17 +361,18 @@ def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
         # Copies that are not started are removed first, then the last ones.
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)
         for copy in spare[: len(spare) - wanted if len(spare) > wanted else 0]:
-            shard.copies.remove(copy)  # the in-sync set keeps its id, as a real cluster's does
+            shard.copies = tuple(
+                other for other in shard.copies if other is not copy
+            )  # the in-sync set keeps its id, as a real cluster's does
             shard.gone_alone += copy.left_alone and not copy.serves
             copy.ticket += 1
             if copy.node is not None:
-                shard.on_disk.pop(copy.node, None)
+                shard.leave(copy.node)
         for _ in range(wanted - len(spare)):
             alone = shard.gone_alone > 0
             shard.gone_alone -= alone
-            shard.copies.append(
-                SimCopy(shard=shard.id, primary=False, reason="REPLICA_ADDED", left_alone=alone)
-            )
+            added = SimCopy(shard=shard.id, primary=False, reason="REPLICA_ADDED", left_alone=alone)
+            shard.copies += (added,)
     world.changed(f"{index.name} has {wanted} replicas")
     reroute(world)
 
@@ -376,11 +389,14 @@ def relocate(world: Ground, copy: SimCopy, target: NodeName, seconds: float) -> 
 def _arrived(world: Ground, copy: SimCopy, target: NodeName, ticket: int) -> None:
     if copy.ticket != ticket or copy.state is not CopyState.RELOCATING:
         return
-    shard = next(shard for _, shard in shards_of(world) if shard.id == copy.shard)
+    found = world.placement.shard(copy.shard)
+    if found is None:
+        return
+    _, shard = found
     if copy.node is not None:
-        shard.on_disk.pop(copy.node, None)
+        shard.leave(copy.node)
         if copy.node in shard.segments:
             shard.segments[target] = shard.segments.pop(copy.node)
     copy.state, copy.node, copy.relocating_to = CopyState.STARTED, target, None
-    shard.on_disk[target] = str(copy.allocation_id)
+    shard.on_disk = {**shard.on_disk, target: str(copy.allocation_id)}
     world.changed(f"{copy.shard} has moved to {target}")

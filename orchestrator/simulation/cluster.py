@@ -318,7 +318,7 @@ class SimulatedCluster:
         world = self.world
         match watch:
             case NodesJoined(count=count):
-                return lambda: sum(node.joined for node in world.nodes.values()) >= count
+                return lambda: len(world.placement.members.nodes) >= count
             case CopiesActive(count=count):
                 return lambda: views.active(world) >= count
             case MasterElected():

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
+from orchestrator.engine.kinds.elasticsearch.settings import (
+    AWARENESS,
+    CONCURRENT_RECOVERIES,
+    FORCED_AWARENESS,
+    INITIAL_PRIMARIES,
+    listed,
+)
 from orchestrator.model.allocation import ALLOCATION, DISABLE_NEW, FLAGS, disables
-from orchestrator.model.cluster import CopyState, NodeName, ShardId
+from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
+from orchestrator.simulation.placement import Placement
+from orchestrator.simulation.recoveries import Recoveries
 from orchestrator.simulation.ways import Ways
+
+_RULES: Final = (ALLOCATION, *FLAGS.values(), INITIAL_PRIMARIES, CONCURRENT_RECOVERIES, AWARENESS)
 
 
 class Ground(Protocol):
@@ -24,7 +33,8 @@ class Ground(Protocol):
     master: NodeName | None
     nodes: dict[NodeName, SimNode]
     indices: dict[str, SimIndex]
-    recoveries: list[SimRecovery]
+    placement: Placement
+    recoveries: Recoveries
     story: list[tuple[Instant, str]]
     zone_attribute: str
     ways: Ways
@@ -57,9 +67,16 @@ def shards_of(world: Ground) -> Iterator[tuple[SimIndex, SimShard]]:
             yield index, shard
 
 
-def data_nodes(world: Ground) -> list[NodeName]:
+def data_nodes(world: Ground) -> Sequence[NodeName]:
     """Members that hold data."""
-    return [node.name for node in world.nodes.values() if node.joined and node.holds_data]
+    return world.placement.members.data
+
+
+def rules(world: Ground) -> tuple[object, ...]:
+    """The settings, besides those of an index, by which copies are allocated."""
+    forced = f"{FORCED_AWARENESS}{world.zone_attribute}.values"
+    keys = (*_RULES, forced)
+    return (world.zone_attribute, world.ways, *[world.effective(key) for key in keys])
 
 
 def enabled(world: Ground, index: SimIndex, copy: SimCopy) -> bool:
@@ -118,8 +135,8 @@ def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | No
     attribute = world.zone_attribute
     if everywhere or attribute not in listed(world.effective(AWARENESS)):
         return None
-    zones = {world.nodes[name].zone for name in data_nodes(world)}
-    zones |= set(listed(world.effective(f"{FORCED_AWARENESS}{attribute}.values")))
+    forced = listed(world.effective(f"{FORCED_AWARENESS}{attribute}.values"))
+    zones = world.placement.members.zones.union(forced)
     return -(-len(shard.copies) // len(zones))
 
 
@@ -132,39 +149,6 @@ def count_of(world: Ground, key: str, default: int) -> int:
     """The number in a setting; `default` where it is no number."""
     value = world.effective(key)
     return int(value) if isinstance(value, str) and value.isdigit() else default
-
-
-@dataclass(slots=True)
-class Crowd:
-    """Number of copies and arriving copies of each node; counted at most once in a reroute."""
-
-    world: Ground
-    arriving: Counter[NodeName] = field(default_factory=Counter)
-    held: Counter[NodeName] = field(default_factory=Counter)
-    places: dict[NodeName, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.places = {name: place for place, name in enumerate(self.world.nodes)}
-        for _, shard in shards_of(self.world):
-            for copy in shard.copies:
-                if copy.node is not None:
-                    self.held[copy.node] += 1
-                    self.arriving[copy.node] += copy.state is CopyState.INITIALIZING
-
-    def emptiest(self, shard: SimShard, among: Collection[NodeName]) -> NodeName | None:
-        """The node with the fewest copies that has none of this shard."""
-        taken = {copy.node for copy in shard.copies}
-        free = [name for name in among if name not in taken]
-        return min(free, key=lambda name: (self.held[name], name)) if free else None
-
-    def in_order(self, names: Iterable[NodeName]) -> list[NodeName]:
-        """Those of the names that are nodes, in the world's order."""
-        return sorted((name for name in names if name in self.places), key=self.places.__getitem__)
-
-    def took(self, place: NodeName) -> None:
-        """One more copy is on its way to that node."""
-        self.held[place] += 1
-        self.arriving[place] += 1
 
 
 def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:

@@ -313,9 +313,10 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
         case mishaps.SettingsRefused(reason=reason):
             world.refuse_settings = reason or None
         case mishaps.AllocationsFail(index=name, times=times):
-            for index in world.indices.values():
-                for shard in index.shards:
-                    shard.failing = times if index.name == name else shard.failing
+            for shard in [
+                one for index in world.indices.values() if index.name == name for one in index.shards
+            ]:
+                shard.failing = times
         case mishaps.GateShut(name=name, seconds=seconds, readable=readable):
             gates.shut(world, name, GateState.CLOSED if readable else GateState.UNREADABLE, seconds)
         case _:

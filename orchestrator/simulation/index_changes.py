@@ -144,11 +144,11 @@ def _unassign_all(world: World, index: SimIndex, reason: str) -> None:
     for shard in index.shards:
         allocation.found_again(world, shard)
         shard.lost_at, first = world.agenda.now, shard.primary.node
-        if first in shard.on_disk:  # the primary's former node is tried first
-            shard.on_disk = {first: shard.on_disk.pop(first), **shard.on_disk}
+        if first is not None and first in shard.on_disk:  # the primary's former node is tried first
+            shard.on_disk = {first: shard.on_disk[first], **shard.on_disk}
         for copy in shard.copies:
             _unassign(copy, reason)
-    world.recoveries[:] = [one for one in world.recoveries if one.shard.index_uuid != index.uuid or one.done]
+    world.recoveries.forget(index.uuid, ended=False)
 
 
 def _unassign(copy: SimCopy, reason: str) -> None:

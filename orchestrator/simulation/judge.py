@@ -12,7 +12,7 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
-from orchestrator.simulation.deciders import places_for, replicas_go_anywhere, shards_of
+from orchestrator.simulation.deciders import places_for, replicas_go_anywhere
 from orchestrator.simulation.facts import IN_DOUBT
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
@@ -75,9 +75,11 @@ def stop(world: World, node: SimNode) -> None:
         if not world.news(snapshot):
             world.violated(f"{name} is stopped while snapshot {snapshot} runs")
     merge_judge.stopped(world, node)
-    for index, shard in shards_of(world):
+    left = any(at >= world.last_read and what.endswith(" left") for at, what in world.story[-200:])
+    beside_others = left or bool(down)
+    for index, shard in world.placement.on(name, or_waiting=not beside_others):
         _judge_shard(world, index, shard, node, down)
-        _judge_recovery(world, index, shard, node, down)
+        _judge_recovery(world, index, shard, node, beside_others=beside_others)
     if isinstance(world, RiakWorld):
         world.judge_stop(node)
     node.stopped_by_us = True
@@ -126,7 +128,7 @@ def delay(world: World, node: SimNode, what: str) -> None:
     unread = world.stale_read or world.master is None or world.elected_at >= world.last_read
     if node.process or not node.stopped_by_us or unread:
         return
-    for index, shard in shards_of(world):
+    for index, shard in world.placement.lost:
         lost = shard.lost_at is not None and shard.lost_at < world.last_read
         changed = index.changed_at + _CHANGED >= world.agenda.now or shard.never
         if not lost or changed or _exempt(world, index) or node.name not in shard.on_disk:
@@ -192,22 +194,26 @@ def _judge_shard(
         c for c in shard.started if c.node not in {node.name, *down} and c.allocation_id in shard.in_sync
     ]
     resized = f"{index.name} has {index.replicas} replicas"
-    given_up = any(at >= world.last_read and what == resized for at, what in world.story[-200:])
+    given_up = not others and any(
+        at >= world.last_read and what == resized for at, what in world.story[-200:]
+    )
     if not others and not given_up and not any(world.news(str(n)) for n in [*shard.on_disk, shard.id]):
         world.violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
 
 
 def _judge_recovery(
-    world: World, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
+    world: World, index: SimIndex, shard: SimShard, node: SimNode, *, beside_others: bool
 ) -> None:
-    """A recovery that loses its source is not assigned again, nor is a copy without a recovery yet."""
+    """A recovery that loses its source is not assigned again, nor is a copy without a recovery yet.
+
+    `beside_others`: other nodes are down, which may be why a copy is unassigned.
+    """
     if index.made_at >= world.last_read or world.news(str(shard.id)):
         return
     arriving = [c for c in shard.copies if c.state is CopyState.INITIALIZING and c.node != node.name]
     if arriving and any(copy.node == node.name for copy in shard.copies):
         world.violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
-    left = any(at >= world.last_read and what.endswith(" left") for at, what in world.story[-200:])
-    if _lacks_a_copy(world, index, shard) and not down and not left:
+    if not beside_others and _lacks_a_copy(world, index, shard):
         world.violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")
     if any(copy.node == node.name for copy in shard.started):
         world.had[shard.id] = (len(shard.started), world.agenda.now)

@@ -113,8 +113,8 @@ def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[s
             _copy(world, one, copy)
         told = (index.in_sync or {}).get(shard.number)
         one.in_sync |= told if told is not None else set(one.on_disk.values())
-        made.shards.append(one)
-    world.indices[made.uuid] = made
+        made.shards += (one,)
+    world.put(made)
 
 
 def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:
@@ -123,10 +123,10 @@ def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:
     if copy.started and copy.node is not None:
         made.node, made.state = copy.node, CopyState.STARTED
         made.allocation_id = copy.allocation_id or world.next_id()
-        shard.on_disk[copy.node] = made.allocation_id
+        shard.on_disk = {**shard.on_disk, copy.node: made.allocation_id}
     else:
         made.reason = copy.unassigned_reason or "REPLICA_ADDED"
-    shard.copies.append(made)
+    shard.copies += (made,)
 
 
 def _work(world: World, activity: Activity) -> None:

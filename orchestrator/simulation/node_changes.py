@@ -69,8 +69,8 @@ def _pause(world: World, node: SimNode, what: node_mishaps.NodePauses) -> None:
     if what.host:
         for each in machines.of_one(world, node):
             each.unreachable_until = max(each.unreachable_until, ends)
-    for recovery in world.recoveries:
-        if not recovery.done and node.name in (recovery.source, recovery.target):
+    for recovery in world.recoveries.running:
+        if node.name in (recovery.source, recovery.target):
             recovery.ends += what.seconds
     world.changed(f"{node.name} pauses for {what.seconds:.0f} s")
 

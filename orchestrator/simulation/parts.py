@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.merging import MergePolicy
-from orchestrator.model.observation import Recovery, ServiceState, SettingValue
+from orchestrator.model.observation import ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation.counted import Part
 from orchestrator.simulation.facts import IN_DOUBT, Fact, SimDisk
+from orchestrator.simulation.watched import Part
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """Roles of a node without configured roles."""
@@ -298,6 +298,8 @@ class SimForced:
 class SimShard(Part):
     """A shard: its routing entries, its in-sync set, and the copies on the nodes' disks.
 
+    A collection of which an index is kept (`placement.py`) is replaced, never changed in place.
+
     Attributes:
         on_disk: allocation id of the copy on each node's disk.
         missed_since: since when the copy on a node's disk has missed writes.
@@ -311,9 +313,9 @@ class SimShard(Part):
 
     id: ShardId
     size: int
-    copies: list[SimCopy] = field(default_factory=list)
+    copies: tuple[SimCopy, ...] = ()
     in_sync: frozenset[str] = frozenset()
-    on_disk: dict[NodeName, str] = field(default_factory=dict)
+    on_disk: Mapping[NodeName, str] = field(default_factory=dict)
     missed_since: dict[NodeName, Instant] = field(default_factory=dict)
     segments: dict[NodeName, SimSegments] = field(default_factory=dict)
     failing: int = 0
@@ -331,6 +333,11 @@ class SimShard(Part):
     def started(self) -> list[SimCopy]:
         """Copies that serve."""
         return [copy for copy in self.copies if copy.serves]
+
+    def leave(self, place: NodeName | None) -> None:
+        """Remove the copy on that node's disk, if there is one."""
+        if place in self.on_disk:
+            self.on_disk = {name: copy for name, copy in self.on_disk.items() if name != place}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -375,25 +382,5 @@ class SimIndex(Part):
     searchable_snapshot: bool = False
     delay: Seconds = 60.0
     keeps: Seconds = 12 * 3600.0
-    shards: list[SimShard] = field(default_factory=list)
+    shards: tuple[SimShard, ...] = ()
     shown: tuple[object, Index] | None = None
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class SimRecovery:
-    """A recovery, running or done.
-
-    Attributes:
-        operations: operations that it replays because the copy on disk missed them.
-    """
-
-    shard: ShardId
-    target: NodeName
-    source: NodeName | None
-    total: int
-    reused: int
-    operations: int
-    began: Instant
-    ends: Instant
-    done: bool = False
-    shown: Recovery | None = None

@@ -150,7 +150,7 @@ def forget(shard: SimShard) -> None:
     """Every copy is started: other nodes delete their old files of it, like `IndicesStore`."""
     for place in shard.segments.keys() - {copy.node for copy in shard.copies}:
         del shard.segments[place]
-        shard.on_disk.pop(place, None)
+        shard.leave(place)
 
 
 def turn(world: Place, index: SimIndex, *, written: bool) -> None:

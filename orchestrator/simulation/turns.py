@@ -31,7 +31,7 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
 from orchestrator.simulation import installs
-from orchestrator.simulation.deciders import places_for, shards_of
+from orchestrator.simulation.deciders import places_for
 from orchestrator.simulation.facts import Absent, Fact
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.world import World
@@ -85,7 +85,7 @@ def stopped(world: World, node: SimNode) -> None:
         world.violated(f"{node.name} is stopped, and before_stop hook {min(due)} did not run")
     node.to_undo = set(range(len(world.hooks.after_recovery)))
     node.facts.append(Fact(at=world.agenda.now, what="stopped", alive=True))
-    for _, shard in shards_of(world):
+    for _, shard in world.placement.on(node.name):
         started = shard.started
         if any(copy.node == node.name for copy in started):
             shard.had = max(shard.had, len(started))
@@ -128,7 +128,7 @@ def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
     seen = world.last_read if node.stop_sent < world.last_read else world.agenda.now
     return tuple(
         Absent(shard=shard.id, serving=len(shard.started), had=shard.had)
-        for index, shard in shards_of(world)
+        for index, shard in world.placement.missed()
         if shard.id in world.missing
         and world.missing[shard.id] < seen
         and node.name in shard.on_disk

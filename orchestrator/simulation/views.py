@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from operator import attrgetter
 from typing import Final
 
-from orchestrator.model.cluster import CopyState, Health, Incarnation, Index, Node, NodeName, ShardCopy
+from orchestrator.model.cluster import (
+    CopyState,
+    Health,
+    Incarnation,
+    Index,
+    Node,
+    NodeName,
+    ShardCopy,
+    ShardId,
+)
 from orchestrator.model.observation import (
     EVERYTHING,
     Activity,
@@ -23,10 +32,11 @@ from orchestrator.model.observation import (
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import installs, merges, riak_views
-from orchestrator.simulation.counted import Changes
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode
+from orchestrator.simulation.placement import News
+from orchestrator.simulation.recoveries import SimRecovery
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.ways import Ways
 from orchestrator.simulation.world import World
@@ -79,7 +89,9 @@ def _activity(world: World) -> Activity:
 def _disks(world: World, *, stored: bool) -> dict[NodeName, Disk]:
     answering, held = world.nodes.keys() - _silent(world), Counter[NodeName]()
     for _, shard in shards_of(world) if stored else ():
-        held.update({copy.node: shard.size for copy in shard.copies if copy.node is not None})
+        for copy in shard.copies:
+            if copy.node is not None:
+                held[copy.node] += shard.size
     return {
         name: _disk(merges.used(world, name), merges.room(world, name), held[name] if stored else None)
         for name in world.nodes
@@ -111,28 +123,64 @@ def cluster(world: World) -> ClusterView:
     """
     if isinstance(world, RiakWorld):
         return riak_views.cluster(world, EVERYTHING)
-    unchanged = (*_unchanged(world), world.master, frozenset(world.voters), tuple(world.exclusions))
-    if world.shown is not None and world.shown[0] == unchanged:
-        return world.shown[1]
-    view = ClusterView(
+    news, made_of = world.placement.news(), _made_of(world)
+    if world.shown is None or news.whole:
+        world.shown = (made_of, _whole(world))
+    elif news or world.shown[0] != made_of:
+        world.shown = (made_of, _carried(world, *world.shown, news))
+    return world.shown[1]
+
+
+def _made_of(world: World) -> tuple[object, ...]:
+    """The inputs of the view of a cluster besides its parts."""
+    return (world.version, world.master, frozenset(world.voters), tuple(world.exclusions))
+
+
+def _whole(world: World) -> ClusterView:
+    """The view made of every part."""
+    return ClusterView(
         name=world.name,
         uuid=world.uuid,
         version=min(node.version for node in world.nodes.values()),
         distribution=world.distribution,
         state_version=world.version,
         master=world.master,
-        nodes=tuple([_member(node, world.zone_attribute) for node in world.nodes.values() if node.joined]),
+        nodes=tuple([_member(node, world.zone_attribute) for node in world.placement.members.nodes]),
         indices=tuple([_index(index, world.ways) for index in world.indices.values()]),
         copies=tuple([_copy(copy, world.ways) for _, shard in shards_of(world) for copy in shard.copies]),
         voters=frozenset(world.nodes[name].node_id for name in _voters(world)),
         voting_by_count=world.ways.voting_by_count,
         voting_exclusions=tuple(world.exclusions),
     )
-    if world.shown is None or world.shown[1] != view:
-        world.shown = (unchanged, view)
-    else:
-        world.shown = (unchanged, world.shown[1])  # reuses the values derived from the same view
-    return world.shown[1]
+
+
+def _carried(world: World, made_of: object, before: ClusterView, news: News) -> ClusterView:
+    """The earlier view with what changed since. It shares everything else, with what was derived from it."""
+    shards: dict[ShardId, tuple[ShardCopy, ...]] = {}
+    for _, shard in news.shards:
+        copies = tuple([_copy(copy, world.ways) for copy in shard.copies])
+        if copies != before.shards.get(shard.id):
+            shards[shard.id] = copies
+    fields: dict[str, object] = {}
+    made = [_index(index, world.ways) for index in news.indices]
+    if any(index is not before.metadata.get(index.uuid) for index in made):
+        fields["indices"] = tuple([_index_as_shown(index, world.ways) for index in world.indices.values()])
+    members = None
+    if news.nodes:
+        shown = [_member(node, world.zone_attribute) for node in world.placement.members.nodes]
+        members = {member.name: member for member in shown}
+        fields["version"] = min(node.version for node in world.nodes.values())
+    if not shards and not fields and made_of == _made_of(world):
+        return before
+    return before.changed(
+        shards,
+        members,
+        state_version=world.version,
+        master=world.master,
+        voters=frozenset(world.nodes[name].node_id for name in _voters(world)),
+        voting_exclusions=tuple(world.exclusions),
+        **fields,
+    )
 
 
 def _voters(world: World) -> Collection[NodeName]:
@@ -140,11 +188,6 @@ def _voters(world: World) -> Collection[NodeName]:
     if not world.ways.voting_by_count:
         return world.voters
     return [name for name in world.voters if world.nodes[name].joined]
-
-
-def _unchanged(world: World) -> tuple[int, int, int, int]:
-    """A key that stays the same while no part of the world changes."""
-    return (Changes.count, world.version, len(world.nodes), len(world.indices))
 
 
 def _member(node: SimNode, zone_attribute: str) -> Node:
@@ -185,6 +228,11 @@ def _index(index: SimIndex, ways: Ways) -> Index:
     return index.shown[1]
 
 
+def _index_as_shown(index: SimIndex, ways: Ways) -> Index:
+    """The view of an index that has not changed since it was made, if it was."""
+    return index.shown[1] if index.shown is not None else _index(index, ways)
+
+
 def _copy(copy: SimCopy, ways: Ways) -> ShardCopy:
     made_of = _OF_COPY(copy)
     if copy.shown is None or copy.shown[0] != made_of:
@@ -205,12 +253,14 @@ def _copy(copy: SimCopy, ways: Ways) -> ShardCopy:
 
 def health(world: World, *, settled: bool) -> HealthView:
     """The cluster's own summary."""
-    counts, status = _counted(world)
+    counts, status = world.placement.states, Health.GREEN
+    if counts[CopyState.INITIALIZING] or counts[CopyState.UNASSIGNED]:
+        status = Health.RED if world.placement.red else Health.YELLOW
     relocating = counts[CopyState.RELOCATING]
     return HealthView(
         status=status,
         settled=settled and world.master is not None,
-        nodes=sum(node.joined for node in world.nodes.values()),
+        nodes=len(world.placement.members.nodes),
         active_shards=counts[CopyState.STARTED] + relocating,
         initializing_shards=counts[CopyState.INITIALIZING],
         relocating_shards=relocating,
@@ -222,25 +272,15 @@ def health(world: World, *, settled: bool) -> HealthView:
 
 def active(world: World) -> int:
     """Number of copies that serve requests."""
-    counts, _ = _counted(world)
+    counts = world.placement.states
     return counts[CopyState.STARTED] + counts[CopyState.RELOCATING]
-
-
-def _counted(world: World) -> tuple[Mapping[CopyState, int], Health]:
-    unchanged = _unchanged(world)
-    if world.counted is None or world.counted[0] != unchanged:
-        copies = [copy for _, shard in shards_of(world) for copy in shard.copies]
-        away = [copy for copy in copies if not copy.serves]
-        status = Health.RED if any(copy.primary for copy in away) else Health.YELLOW
-        counts = Counter([copy.state for copy in copies])
-        world.counted = (unchanged, counts, status if away else Health.GREEN)
-    return world.counted[1:]
 
 
 def recoveries(world: World, *, done: bool) -> tuple[Recovery, ...]:
     """The latest recoveries that have ended, or those that run: they have copied by the time passed."""
     now = world.agenda.now
-    return tuple([_recovery(recovery, now) for recovery in world.recoveries if recovery.done is done])
+    found = [one for one in world.recoveries if one.done] if done else world.recoveries.running
+    return tuple([_recovery(recovery, now) for recovery in found])
 
 
 def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:

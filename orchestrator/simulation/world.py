@@ -7,13 +7,13 @@ mistakes. Only tests and faults read this directly.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
 from orchestrator.model.action import SettingChange
 from orchestrator.model.allocation import ALLOCATION
-from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardId
+from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.policy import Hooks
 from orchestrator.model.reading import Instant, Seconds
@@ -29,9 +29,10 @@ from orchestrator.simulation.parts import (
     SimIndex,
     SimNode,
     SimOwner,
-    SimRecovery,
     SimShard,
 )
+from orchestrator.simulation.placement import Placement
+from orchestrator.simulation.recoveries import Recoveries
 from orchestrator.simulation.ways import Ways
 
 DEFAULTS: dict[str, SettingValue] = {
@@ -81,7 +82,7 @@ class World:
         self.queues_starts, self.ways = True, Ways()
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
-        self.recoveries: list[SimRecovery] = []
+        self.placement, self.recoveries = Placement(), Recoveries()
         self.persistent: dict[str, SettingValue] = {}
         self.transient: dict[str, SettingValue] = {}
         self.files: dict[str, SettingValue] = dict(DEFAULTS)
@@ -120,8 +121,8 @@ class World:
         self.unassigned_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
-        self.counted: tuple[object, Mapping[CopyState, int], Health] | None = None
         self._ids = 0
+        self._news: tuple[Instant, int, set[str]] = (0.0, 0, set())
 
     # What allocation and membership need -------------------------------------------------------
 
@@ -158,6 +159,7 @@ class World:
         if roles is not None:
             node.roles = roles
         self.nodes[node.name] = node
+        self.placement.settle(node)
         if self.master is None and Role.MASTER in node.roles:
             self.master = node.name
         if Role.MASTER in node.roles:
@@ -183,16 +185,21 @@ class World:
             for copy in range(replicas + 1):
                 place = data[(number + copy) % len(data)] if copy < len(data) else None
                 entry = SimCopy(shard=shard.id, primary=copy == 0)
-                shard.copies.append(entry)
+                shard.copies += (entry,)
                 if place is None:
                     entry.reason = "INDEX_CREATED"
                     continue
                 entry.node, entry.state, entry.allocation_id = place, CopyState.STARTED, self.next_id()
                 shard.in_sync |= {entry.allocation_id}
-                shard.on_disk[place] = entry.allocation_id
-            index.shards.append(shard)
-        self.indices[index.uuid] = index
+                shard.on_disk = {**shard.on_disk, place: entry.allocation_id}
+            index.shards += (shard,)
+        self.put(index)
         return index
+
+    def put(self, index: SimIndex) -> None:
+        """Add an index with its shards to the cluster."""
+        self.indices[index.uuid] = index
+        self.placement.put(index)
 
     def create_index(self, name: str, *, on: NodeName | None = None, replicas: int = 1) -> None:
         """Create an index during the run, with its primary on that node. No check can exclude that race.
@@ -206,7 +213,7 @@ class World:
         if on is not None and self.nodes[on].process and self.nodes[on].holds_data:
             primary.node, primary.state, primary.reason = on, CopyState.STARTED, None
             shard.in_sync |= {str(primary.allocation_id)}
-            shard.on_disk[on] = str(primary.allocation_id)
+            shard.on_disk = {**shard.on_disk, on: str(primary.allocation_id)}
         else:
             primary.fresh = True
         self.changed(f"index {name} is created, its primary on {primary.node}")
@@ -218,11 +225,11 @@ class World:
         index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now, made_with=replicas)
         index.turned_at = index.made_at
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
-        shard.copies = [
+        shard.copies = tuple(
             SimCopy(shard=shard.id, primary=copy == 0, reason=reason) for copy in range(replicas + 1)
-        ]
-        index.shards.append(shard)
-        self.indices[index.uuid] = index
+        )
+        index.shards = (shard,)
+        self.put(index)
         return index
 
     def delete_index(self, name: str) -> None:
@@ -233,7 +240,8 @@ class World:
                 for copy in shard.copies:
                     copy.ticket += 1
             del self.indices[index.uuid]
-            self.recoveries[:] = [r for r in self.recoveries if r.shard.index_uuid != index.uuid]
+            self.placement.drop(index)
+            self.recoveries.forget(index.uuid, ended=True)
             self.deleted[name] += 1
             self.changed(f"index {name} is deleted")
 
@@ -288,7 +296,7 @@ class World:
         if node.loses_disk:
             node.loses_disk, node.node_id = False, f"{node.node_id}-anew"
             for _, shard in shards_of(self):
-                shard.on_disk.pop(node.name, None)
+                shard.leave(node.name)
             self.changed(f"{node.name} begins with an empty disk")
 
     # What is done to it -----------------------------------------------------------------------------
@@ -350,8 +358,8 @@ class World:
 
     def unassigned(self) -> Counter[ShardId]:
         """Number of copies of each shard that are not being allocated or recovered."""
-        waiting = [c for _, shard in shards_of(self) for c in shard.copies if c.state is CopyState.UNASSIGNED]
-        return Counter(copy.shard for copy in waiting)
+        waiting = [c for _, shard in self.placement.waiting for c in shard.copies]
+        return Counter(copy.shard for copy in waiting if copy.state is CopyState.UNASSIGNED)
 
     # What the judge needs --------------------------------------------------------------------------------
 
@@ -364,8 +372,14 @@ class World:
 
     def news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""
-        since = takewhile(lambda told: told[0] >= self.last_read, reversed(self.story))
-        return any(of in what.split() for _, what in since)
+        since, told, words = self._news
+        if since != self.last_read or told > len(self.story):
+            recent = takewhile(lambda entry: entry[0] >= self.last_read, reversed(self.story))
+            words = {word for _, what in recent for word in what.split()}
+        else:
+            words.update(word for _, what in self.story[told:] for word in what.split())
+        self._news = (self.last_read, len(self.story), words)
+        return of in words
 
     def violated(self, what: str) -> None:
         """Record a mistake of the program."""

@@ -149,8 +149,17 @@ def clustered(nodes: int, copies: int) -> World:
     world = World(seed=1)
     for number in range(nodes):
         world.add_node(f"es{number + 1}", zone=ZONES[number % len(ZONES)])
+    spread = [*world.nodes][: nodes - nodes % len(ZONES)]  # the next node is always in another zone
     for number in range(max(1, copies // (2 * _SHARDS))):
-        world.add_index(f"logs-{number}", shards=_SHARDS, replicas=1, size=_COPY_BYTES).keeps = 0.0
+        first = number * _SHARDS % len(spread)
+        index = world.add_index(
+            f"logs-{number}",
+            shards=_SHARDS,
+            replicas=1,
+            size=_COPY_BYTES,
+            places=[*spread[first:], *spread[:first]],
+        )
+        index.keeps = 0.0
     return world
 
 

@@ -126,7 +126,7 @@ def cluster_not_red() -> Lapse:
     shard = next(s for i, s in deciders.shards_of(world) if i.name == "broken")
     shard.primary.node, shard.primary.state = None, type(shard.primary.state).UNASSIGNED
     shard.primary.reason = "ALLOCATION_FAILED"
-    shard.on_disk.clear()
+    shard.on_disk = {}
     return _held(world)
 
 

@@ -218,7 +218,7 @@ def _spread(world: World) -> None:
         for copy in [copy for copy in shard.copies if not copy.primary and copy.node is not None]:
             zone = world.nodes[copy.node].zone
             if share is not None and deciders.copies_in(world, shard, zone) > share:
-                del shard.on_disk[copy.node]
+                shard.leave(copy.node)
                 shard.in_sync -= {copy.allocation_id}
                 copy.state, copy.node, copy.allocation_id = CopyState.UNASSIGNED, None, None
                 copy.reason = "INDEX_CREATED"

@@ -96,7 +96,7 @@ def test_a_shard_that_stays_red_ends_the_run_in_minutes() -> None:
     def look(what: str) -> None:
         new = next((index for index in world.indices.values() if index.name == "new"), None)
         if what == "after start of es2" and new is not None:
-            new.shards[0].on_disk.clear()
+            new.shards[0].on_disk = {}
 
     _playing(simulation, policy(selection=ONLY_ES2), look)
     joined = _happened(world, "es2 joined")

@@ -145,7 +145,8 @@ def _cramped() -> World:
         for copy in shard.copies:
             if copy.node == ES5:
                 copy.node = next(n for n in ("es4", "es6") if n not in {c.node for c in shard.copies})  # type: ignore[assignment]  # a name
-                shard.on_disk[copy.node] = shard.on_disk.pop(ES5)
+                shard.on_disk = {**shard.on_disk, copy.node: shard.on_disk[ES5]}
+                shard.leave(ES5)
     return world
 
 

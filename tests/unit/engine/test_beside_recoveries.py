@@ -212,7 +212,7 @@ def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.S
     view = recovers.view
     assert view is not None
     lost = tuple(
-        copy if copy.started else replace(copy, state=CopyState.UNASSIGNED, node=None) for copy in view.copies
+        copy if copy.started else copy._replace(state=CopyState.UNASSIGNED, node=None) for copy in view.copies
     )
     for what, situation, room in [
         ("nothing", _back(), True),
@@ -261,7 +261,7 @@ def test_a_safe_set_is_chosen_as_if_what_recovers_were_back() -> None:
     view = back.view
     assert view is not None
     copies = tuple(
-        replace(copy, state=CopyState.INITIALIZING) if copy.node == ES2 else copy for copy in view.copies
+        copy._replace(state=CopyState.INITIALIZING) if copy.node == ES2 else copy for copy in view.copies
     )
     recovers = replace(back, seen=replace(seen, cluster=replace(view, copies=copies)))
     for situation in (back, recovers):
