@@ -117,10 +117,8 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     view = situation.view
     if view is None:
         return None
-    asked, copies = situation, view
-    if situation.state.recovering:
-        copies = view.recovered
-        asked = replace(situation, seen=replace(situation.seen, cluster=copies))
+    copies = view.recovered if situation.state.recovering else view
+    asked = replace(situation, seen=replace(situation.seen, cluster=copies))
     return next_wave(
         situation.state,
         view,

@@ -1,9 +1,8 @@
 """What happens to the copies: assigned, recovered, started, left behind, promoted.
 
-Modelled: the deciders in `deciders.py`, delayed allocation after a node left, in-sync sets, and recoveries
-whose duration depends on their bytes or, from a returning node's disk, on the operations missed. Also five
-failed attempts, and replicas that follow the number of data nodes. Not modelled: rebalancing, disk. A
-searchable snapshot waits for its node.
+Modelled: the deciders in `deciders.py`, delayed allocation after a node left, in-sync sets, recoveries that
+last by their bytes or, from a returning node's disk, by the operations missed, five failed attempts, replicas
+that follow the data nodes. A searchable snapshot waits for its node. Not modelled: rebalancing, disk.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ _REPLAYED_A_SECOND: Final = 20_000.0
 """Operations a second, for each shard."""
 
 _OVERHEAD_SECONDS: Final = 0.4
-_NOT_YET: Final = 0.001
-"""A smaller value is a rounding error."""
+_NOT_YET: Final = 0.001  # a smaller value is a rounding error
 _FROM_DISK_SECONDS: Final = 1.0
 _FIRST_WRITE_SECONDS: Final = 3.0
 """An index that is being written acknowledges a write without the absent copy after this long."""

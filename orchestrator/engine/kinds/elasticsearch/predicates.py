@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Final
 
+from orchestrator.engine.kinds.elasticsearch.places import version_key
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     is_being_restored,
     lost_beyond_baseline,
     red_shards,
-    version_key,
 )
 from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some

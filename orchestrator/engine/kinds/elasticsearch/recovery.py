@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Final
 
+from orchestrator.engine.kinds.elasticsearch.places import has_a_place
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
-from orchestrator.model.observation import ClusterView, Members, MissingCopy
+from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
-from orchestrator.model.remembered import for_the_same_objects
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
@@ -97,7 +96,7 @@ def _displaced(state: RunState, view: ClusterView) -> Iterator[ShardCopy]:
         return
     for copy in missing_beyond_baseline(state, view):
         lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
-        if lost and not _has_a_place(state.begun.policy, view, copy.shard):
+        if lost and not has_a_place(state.begun.policy, view, copy.shard):
             yield copy
 
 
@@ -132,7 +131,7 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         if lacking <= 0:
             continue
         awaited = sum([not _excused(copy) for copy in away])
-        if not _has_a_place(state.begun.policy, view, shard):
+        if not has_a_place(state.begun.policy, view, shard):
             away = tuple(copy for copy in away if copy.node is not None)  # awareness came after the index
         if len(away) > 1:
             order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
@@ -194,7 +193,7 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     has displaced counts as soon as a node can hold it.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
-    placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
+    placeable = (copy for copy in beyond if has_a_place(state.begun.policy, view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
@@ -204,88 +203,6 @@ def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
     index = view.metadata.get(copy.shard.index_uuid)
     expands = index is not None and index.auto_expand is not None
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
-
-
-@lru_cache(maxsize=64)
-def version_key(version: str) -> tuple[int, ...]:
-    """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
-    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
-
-
-def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
-    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes.
-
-    In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
-    more nodes are upgraded.
-    """
-    copies, room = view.routing.table[shard], _room(policy, view.members)
-    source = next((copy.node for copy in copies if copy.primary), None)
-    primary = None if source is None else view.node(source)
-    index = view.metadata.get(shard.index_uuid)
-    return room.has_a_place(
-        tuple([room.kinds.get(copy.node) for copy in copies]),
-        None if primary is None else primary.version,
-        everywhere=index is not None and (index.auto_expand or "").endswith("-all"),
-    )
-
-
-_Kind = tuple[tuple[int, ...], tuple[str | None, ...]]
-"""The version of a data node and its values of the awareness attributes."""
-
-
-class _Room:
-    """The data nodes of a cluster by kind. The answer is the same for shards on nodes of the same kinds."""
-
-    def __init__(self, policy: Policy, members: Members) -> None:
-        self._policy = policy
-        self.kinds: dict[NodeName | None, _Kind] = {
-            node.name: (
-                version_key(node.version),
-                tuple(node.attributes.get(each) for each in policy.awareness.attributes),
-            )
-            for node in members.values()
-            if node.holds_data
-        }
-        self._nodes = Counter(self.kinds.values())
-        self._known: dict[tuple[object, ...], bool] = {}
-
-    def has_a_place(self, copies: tuple[_Kind | None, ...], source: str | None, *, everywhere: bool) -> bool:
-        """Whether some data node may take one more copy of a shard.
-
-        Args:
-            copies: the kinds of the nodes of its copies; None for one without a data node.
-            source: the version of the primary's node.
-            everywhere: it is on all nodes, regardless of awareness.
-        """
-        asked = (copies, source, everywhere)
-        if asked not in self._known:
-            least = () if source is None else version_key(source)
-            attributes = () if everywhere else self._policy.awareness.attributes
-            full = [self._full_values(copies, place) for place in range(len(attributes))]
-            self._known[asked] = any(
-                version >= least
-                and count > copies.count((version, values))
-                and not any(value in taken for value, taken in zip(values, full, strict=False))
-                for (version, values), count in self._nodes.items()
-            )
-        return self._known[asked]
-
-    def _full_values(self, copies: Sequence[_Kind | None], place: int) -> frozenset[str | None]:
-        """The values of an awareness attribute that have their share of a shard's copies; None: no value.
-
-        The share is that of Elasticsearch's `AwarenessAllocationDecider`: the copies over the values that are
-        there and those that are forced, rounded up.
-        """
-        awareness, zones = self._policy.awareness, self._policy.zone_attribute
-        forced = awareness.forced if awareness.attributes[place] == zones else ()
-        there = (*(values[place] for _, values in self._nodes), *forced)
-        values = {value for value in there if value is not None}
-        here = Counter(kind[1][place] for kind in copies if kind is not None)
-        full = (value for value in values if here[value] >= -(-len(copies) // len(values)))
-        return frozenset({None, *full})
-
-
-_room = for_the_same_objects(_Room)
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
