@@ -79,6 +79,15 @@ def test_what_a_step_prints_is_free_of_secrets(hosts: Hosts) -> None:
     assert SECRET not in view.said
 
 
+def test_a_beginning_leaves_no_file_of_its_own(hosts: Hosts, settings: HostSettings) -> None:
+    hosts.perform(step("true"))
+    assert ended(hosts).state is InstallState.DONE
+    script = f'{exclusion.with_lock(settings)}\necho "$lock"'
+    lock = subprocess.run(["/bin/sh", "-c", script], text=True, capture_output=True, check=True)  # noqa: S603  (its own script)
+    place = Path(lock.stdout.strip())
+    assert [one.name for one in place.parent.glob(f"{place.name}.install.begin*")] == []
+
+
 def test_a_step_waits_for_no_start(hosts: Hosts, service: ScriptService) -> None:
     """The reading that allowed it would be out of date."""
     service.start_takes(8)

@@ -39,6 +39,8 @@ def test_a_node_takes_longer_the_more_it_holds() -> None:
 def test_the_rate_is_that_of_the_run_or_a_higher_one_that_stands() -> None:
     slow = policy(recovery_limits=RecoveryLimits(max_bytes_per_sec=None))
     assert usual_restart(_seen(40 << 20), slow).nodes[ES1].high == PUBLISHED.node.high + 1
+    fast = policy(recovery_limits=RecoveryLimits(max_bytes_per_sec=10 << 20))
+    assert usual_restart(_seen(40 << 20), fast).nodes[ES1].high == PUBLISHED.node.high + 1
     unread = replace(_seen(40 << 20), settings=NOT_READ)
     assert usual_restart(unread, slow).nodes[ES1].high == PUBLISHED.node.high + 1, "the server's default"
 

@@ -35,6 +35,7 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
 )
+from orchestrator.model.merging import MergeTarget
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
@@ -102,6 +103,7 @@ def test_a_recovery_grows_with_what_the_node_holds() -> None:
     assert predict_node(ES1, times, stored=5).likely == 70.0
     assert predict_node(ES1, times, stored=None).likely == 100.0
     assert predict_node(ES1, times, stored=10_000).likely == 280.0, "no more than four times as long"
+    assert predict_node(ES1, times, stored=1).likely == 55.0, "no less than a quarter"
 
 
 def test_the_last_predictions_correct_the_next_one() -> None:
@@ -183,6 +185,22 @@ def test_a_run_that_is_predicted_by_its_own_past_comes_true() -> None:
 def test_only_a_measured_prediction_tells_its_error(*, measured: bool, off: tuple[float, ...]) -> None:
     forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=measured)
     assert times_of(two_waves(forecast=forecast)).off == off
+
+
+def test_no_other_run_tells_the_error_of_a_prediction() -> None:
+    """Merges are not predicted, and a run that ended early was not long enough."""
+    forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=True)
+    target = MergeTarget(index="logs", index_uuid="logs-uuid", segments=9, bytes=9, due=True)
+    (_, first), *others = [(record.at, record.event) for record in two_waves(forecast=forecast)]
+    assert isinstance(first, RunStarted)
+    assert times_of(run_of((0.0, replace(first, indices=(target,))), *others)).off == ()
+    assert times_of(run_of((0.0, first), *others[:-1], (90.0, INTERRUPTED))).off == ()
+
+
+def test_a_node_that_took_longer_than_its_wave() -> None:
+    """Its stop was sent in an earlier wave, and done late."""
+    late = [replace(one, event=back(ES2, 75.0)) if one.at == 83.0 else one for one in two_waves()]
+    assert times_of(late).between == (0.0,)
 
 
 def test_a_correction_that_is_right_stays() -> None:
@@ -276,4 +294,6 @@ def test_what_remains_goes_by_the_forecast_and_the_pace() -> None:
     state = replace(state, wave=second, wave_since=100.0, nodes=nodes)
     assert remaining(state, done, 110.0) == 30.0 + 20.0
     assert remaining(state, done, 400.0) == 30.0, "that of the later waves remains"
+    beside = [WaveGaveWay(number=1, copies=1), *done]
+    assert remaining(state, beside, 110.0) == 60.0 + 50.0, "waves that overlap tell no pace"
     assert remaining(replace(state, begun=replace(wanted, forecast=None)), done, 110.0) is None

@@ -121,6 +121,7 @@ def test_without_some_units_the_others_keep_their_order() -> None:
     """Else a plan would change while it is carried out."""
     names = [NodeName(f"es{number:02}") for number in range(30)]
     pairs = [Bound(name=f"shard {n}", counts={names[n]: 1, names[n + 1]: 1}, most=1) for n in range(0, 29, 3)]
+    pairs.append(Bound(name="tier", counts=dict.fromkeys([*names[::2], names[5]], 1), most=8))
     whole, left = [(name,) for name in names], [(name,) for name in names[1::2]]
 
     def orders(units: list[tuple[NodeName, ...]]) -> list[list[tuple[NodeName, ...]]]:

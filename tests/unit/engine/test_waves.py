@@ -455,6 +455,15 @@ def test_a_node_that_was_left_half_installed_goes_first_once(
     assert ("es5" in wave.nodes) is (returns <= 1)
 
 
+def test_a_zone_whose_node_came_back_undone_goes_later() -> None:
+    again = NodeProgress(name=NodeName("es4"), returns=1)
+    progress = (NodeProgress(name=node.name) for node in SIX)
+    state = replace(Simulation(cluster(3)).begin(ZONES), nodes=Nodes(progress).changed(again))
+    wave = next_wave(state, _view(*SIX), _anything)
+    assert wave is not None
+    assert wave.zone == "b"
+
+
 def test_the_set_with_a_half_installed_node_is_the_first() -> None:
     """In order es5 and es1 would go together, and the others need two sets more. By degree es5 comes last."""
     sides = ("es5", "es2", "es4"), ("es1", "es3", "es6")

@@ -20,7 +20,7 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import META_KEY, PREFIX, ElasticsearchLease
 from orchestrator.stores.lease_record import encode
 from tests.fakes.clock import ManualClock
-from tests.fakes.scripted_http import ScriptedServer, node, reply
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, node, reply
 
 VERSION = "/_cluster/state/version,master_node"
 STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
@@ -127,6 +127,21 @@ def test_settings_of_a_node_that_lags_are_read_again(
         clock.wait(pause)
     server.on(SETTINGS, reply(_settings("80mb")))
     assert _version_and_limit(port.observe(BOTH)) == (7, "80mb"), "it has applied the state"
+
+
+def test_two_minutes_count_to_the_question(
+    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
+) -> None:
+    def late(asked: Asked, wire: Wire) -> None:
+        clock.wait(LAGS - 100.0)
+        reply(_settings("40mb"))(asked, wire)
+
+    port.observe(BOTH)
+    clock.wait(100.0)
+    server.on(SETTINGS, late)
+    assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
+    server.on(SETTINGS, reply(_settings("80mb")))
+    assert _version_and_limit(port.observe(BOTH)) == (7, "80mb")
 
 
 def test_two_minutes_count_for_each_state(
