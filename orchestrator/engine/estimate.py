@@ -282,15 +282,34 @@ def total(predictions: Sequence[Prediction], times: PastTimes | None = None) -> 
     )
 
 
-def total_overlapped(predictions: Sequence[Prediction], times: PastTimes | None = None) -> Prediction:
+def least_away(wave: Wave, times: PastTimes) -> Seconds:
+    """The shortest time until the nodes of a wave are back, without their recovery; 0 if none was measured.
+
+    No other wave stops meanwhile, with overlap neither.
+    """
+    past = [times.turns.get(name, ())[-_RECENT:] for name in wave.nodes]
+    return _LOW * max(
+        (min(turn.seconds - turn.recovery for turn in turns) for turns in past if turns), default=0.0
+    )
+
+
+def total_overlapped(
+    predictions: Sequence[Prediction], times: PastTimes | None = None, *, away: Sequence[Seconds] = ()
+) -> Prediction:
     """The duration of waves that may each begin while earlier waves recover.
 
     Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
-    longest wave.
+    longest wave, or the time in which nodes are away, if that is longer.
+
+    Args:
+        predictions: of each wave.
+        times: past runs.
+        away: of each wave, as of `least_away`.
     """
     apart = total(predictions, times)
     longest = max((p.low for p in predictions), default=0.0)
-    return Prediction(low=longest, likely=apart.likely, high=apart.high)
+    low = min(apart.low, max(longest, sum(away)))
+    return Prediction(low=low, likely=apart.likely, high=apart.high)
 
 
 def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds | None:
