@@ -125,22 +125,22 @@ def seconds_of(records: Sequence[Record]) -> Seconds:
 def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
     """Seconds from stop to recovered of each node whose turn one process saw from its stop to its recovery.
 
-    If the process ended in between, no process has seen how long the node took: such a turn is left out.
+    If the process ended in between, no process has seen how long the node took: such a turn is left out. The
+    events may be those of the last process alone: after a resume, a turn needs its own stop.
     """
     times: dict[NodeName, Seconds] = {}
-    under_way, cut = set[NodeName](), set[NodeName]()
+    under_way, resumed = set[NodeName](), False
     for event in events:
         match event:
             case ActionSent(action=StopNode(node=node)):
                 under_way.add(node)
-                cut.discard(node)
             case RunResumed() | RestoreBegun():
-                cut |= under_way
                 under_way.clear()
+                resumed = True
             case NodeRecovered(node=node, seconds=seconds):
-                under_way.discard(node)
-                if node not in cut:
+                if node in under_way or not resumed:
                     times[node] = seconds
+                under_way.discard(node)
             case _:
                 pass
     return times

@@ -68,6 +68,9 @@ def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
     events += [stop[ES2], INTERRUPTED, RestoreBegun(operator="ann", host="bastion"), back(ES2, 30.0)]
     assert whole_turns(events) == {ES3: 48.0}
     assert whole_turns([*events, stop[ES1], back(ES1, 50.0)]) == {ES3: 48.0, ES1: 50.0}, "a later, whole turn"
+    assert whole_turns([RESUMED, back(ES1, 2.8), stop[ES2], back(ES2, 30.0)]) == {ES2: 30.0}, (
+        "the last process"
+    )
 
 
 def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:
