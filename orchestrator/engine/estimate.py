@@ -126,22 +126,22 @@ def seconds_of(records: Sequence[Record]) -> Seconds:
 def whole_turns(events: Iterable[Event]) -> dict[NodeName, Seconds]:
     """Seconds from stop to recovered of each node whose turn one process saw from its stop to its recovery.
 
-    If the process ended in between, no process has seen how long the node took: such a turn is left out.
+    If the process ended in between, no process has seen how long the node took: such a turn is left out. The
+    events may be those of the last process alone: after a resume, a turn needs its own stop.
     """
     times: dict[NodeName, Seconds] = {}
-    under_way, cut = set[NodeName](), set[NodeName]()
+    under_way, resumed = set[NodeName](), False
     for event in events:
         match event:
             case ActionSent(action=StopNode(node=node)):
                 under_way.add(node)
-                cut.discard(node)
             case RunResumed() | RestoreBegun():
-                cut |= under_way
                 under_way.clear()
+                resumed = True
             case NodeRecovered(node=node, seconds=seconds):
-                under_way.discard(node)
-                if node not in cut:
+                if node in under_way or not resumed:
                     times[node] = seconds
+                under_way.discard(node)
             case _:
                 pass
     return times
@@ -292,15 +292,34 @@ def total(predictions: Sequence[Prediction], times: PastTimes | None = None) -> 
     )
 
 
-def total_overlapped(predictions: Sequence[Prediction], times: PastTimes | None = None) -> Prediction:
+def least_away(wave: Wave, times: PastTimes) -> Seconds:
+    """The shortest time until the nodes of a wave are back, without their recovery; 0 if none was measured.
+
+    No other wave stops meanwhile, with overlap neither.
+    """
+    past = [times.turns.get(name, ())[-_RECENT:] for name in wave.nodes]
+    return _LOW * max(
+        (min(turn.seconds - turn.recovery for turn in turns) for turns in past if turns), default=0.0
+    )
+
+
+def total_overlapped(
+    predictions: Sequence[Prediction], times: PastTimes | None = None, *, away: Sequence[Seconds] = ()
+) -> Prediction:
     """The duration of waves that may each begin while earlier waves recover.
 
     Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
-    longest wave.
+    longest wave, or the time in which nodes are away, if that is longer.
+
+    Args:
+        predictions: of each wave.
+        times: past runs.
+        away: of each wave, as of `least_away`.
     """
     apart = total(predictions, times)
     longest = max((p.low for p in predictions), default=0.0)
-    return Prediction(low=longest, likely=apart.likely, high=apart.high)
+    low = min(apart.low, max(longest, sum(away)))
+    return Prediction(low=low, likely=apart.likely, high=apart.high)
 
 
 def remaining(state: RunState, events: Sequence[Event], now: Instant) -> Seconds | None:

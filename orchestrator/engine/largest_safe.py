@@ -190,7 +190,7 @@ class Sets:
         """So many sets are needed whatever is chosen, and why."""
         needed = [(1 if self._units else 0, "nothing keeps them apart")]
         for name, total, most in self._named:
-            needed.append((-(-total // most), f"{name}: {most} of {total} at once"))
+            needed.append((-(-total // most), f"{name}: at most {most} of {total} at once"))
         clique = self._clique()
         if len(clique) > 1:
             names = ", ".join("+".join(self._units[number]) for number in clique[:_NAMED])

@@ -11,6 +11,7 @@ from typing import Final
 from orchestrator.engine.estimate import (
     PastTimes,
     correction,
+    least_away,
     predict_wave,
     rests_on,
     total,
@@ -212,7 +213,9 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         for number, wave in enumerate(draft.waves)
     )
     fewest, why = _fewest(started, view)
-    together = total_overlapped if started.policy.overlap_recovery else total
+    each = [wave.predicted for wave in waves]
+    away = [least_away(wave, times) for wave in draft.waves]
+    overlapped = total_overlapped(each, times, away=away) if started.policy.overlap_recovery else None
     return Plan(
         cluster=started.cluster,
         kind=started.policy.kind,
@@ -227,7 +230,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         holds=tuple(draft.holds),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
-        predicted=together([wave.predicted for wave in waves], times),
+        predicted=overlapped or total(each, times),
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,
         correction=correction(times),

@@ -129,7 +129,8 @@ def node_wave(choice: Choice) -> Wave:
     elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
     else:
-        in_order_of = "zone by zone" if choice.policy.overlap_recovery else "in order"
+        by_zone = choice.policy.overlap_recovery and any(map(choice.zone, choice.members))
+        in_order_of = "zone by zone" if by_zone else "in order"
         why = f"one node at a time, {in_order_of}"
     if passed_over:
         why += f"; before {_without(passed_over)}"
@@ -345,7 +346,7 @@ def _why_set(choice: Choice, wave: Wave, refusals: Mapping[NodeName, Hold], *, l
     if choice.master in wave.nodes:
         said += f", with the {_leader(choice)}, so they go last"
     if later:
-        said += f"; {later} more {'set' if later == 1 else 'sets'}{of_zone} at this point"
+        said += f"; then {later} more {'set' if later == 1 else 'sets'}{of_zone}"
     return f"{said}; without {_without(refusals)}" if refusals else said
 
 

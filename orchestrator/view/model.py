@@ -240,7 +240,10 @@ def _trouble(state: RunState) -> tuple[str, ...]:
         lines.append(f"Second failure: {state.process.second_failure}")
     if state.process.lease_lost is not None:
         lines.append(f"Lease lost: {state.process.lease_lost}")
-    lines += [f"{node.name} failed: {node.failure}" for node in state.nodes.values() if node.failure]
+    for node in state.nodes.values():
+        if node.failure:
+            what = "was skipped" if node.phase is NodePhase.SKIPPED else "failed"
+            lines.append(f"{node.name} {what}: {node.failure}")
     return tuple(lines)
 
 

@@ -90,7 +90,10 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(map(visible, lines)) + "\n"
 
 
-_OVERLAPS: Final = "a wave may begin while copies still recover in which it has no part (`overlap_recovery`)"
+_OVERLAPS: Final = (
+    "a wave may begin while copies of earlier waves recover, if its nodes have no copy of those shards "
+    "(`overlap_recovery: false` in the playbook switches this off)"
+)
 
 
 def _as_few(plan: Plan) -> str:

@@ -31,6 +31,7 @@ def status_text(
     *,
     now: Instant,
     alive: bool | None = None,
+    suspended: int | None = None,
     restored: bool = False,
 ) -> str:
     """The status of a run, for people.
@@ -40,6 +41,7 @@ def status_text(
         records: the run's records.
         now: the current time.
         alive: whether its process runs; None if unknown.
+        suspended: the pid of its process if it is suspended; None otherwise.
         restored: whether another run has restored its changes, which its own journal does not show.
     """
     fresh = Fresh()
@@ -49,7 +51,7 @@ def status_text(
     lines = [
         f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
         f"  began {_began(state, records, now)}",
-        f"  last event {duration(now - last)} ago{_alive(state, alive)}",
+        f"  last event {duration(now - last)} ago{_alive(state, alive, suspended)}",
         f"  nodes: {_nodes(state)}",
     ]
     merges = merges_in_words(state)
@@ -71,6 +73,9 @@ def status_text(
     if len(left) > _LEFT_SHOWN:
         lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
     lines += _advice(state, left, alive)
+    if suspended is not None and state.phase is not Phase.ENDED:
+        lines.append(f"  to continue it: kill -CONT {suspended}")
+        lines.append(f"  to have it stand down: kill {suspended}; kill -CONT {suspended}")
     if shown:
         lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in shown)]
     return "\n".join(map(visible, lines)) + "\n"
@@ -153,9 +158,11 @@ def _where(state: RunState) -> str:
     return state.phase.value.replace("_", " ")
 
 
-def _alive(state: RunState, alive: bool | None) -> str:  # noqa: FBT001  (three values: known yes, known no, unknown)
+def _alive(state: RunState, alive: bool | None, suspended: int | None) -> str:  # noqa: FBT001  (as above)
     if state.phase is Phase.ENDED or alive is None:
         return ""
+    if suspended is not None:
+        return f"; ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
     return "; its process runs" if alive else "; ITS PROCESS IS GONE"
 
 

@@ -269,8 +269,8 @@ def _step(event: _Step) -> str:
             why = f": {one_line(wave.why)}" if wave.why else ""
             return f"wave {wave.number}{zone}: {listed(wave.nodes)}{why}"
         case WaveGaveWay(number=number, copies=copies):
-            left = counted(copies, "copy", "copies")
-            return f"wave {number}: the next wave may start while {left} recover"
+            left = "1 copy recovers" if copies == 1 else f"{copies} copies recover"
+            return f"wave {number}: the next wave may start while {left}"
         case Overlapping():
             return _overlapping(event)
         case ev.PhaseEntered(node=node, from_=from_, to=to, why=why):

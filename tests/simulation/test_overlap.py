@@ -315,3 +315,8 @@ def test_the_plan_says_that_waves_overlap_and_the_least_time() -> None:
     assert plans[True].predicted.low == max(wave.predicted.low for wave in plans[True].waves)
     assert plans[True].predicted.low < plans[False].predicted.low
     assert plans[True].predicted.high == plans[False].predicted.high
+
+
+def test_without_zones_the_plan_names_none() -> None:
+    plan = plan_of(slow(), overlapped(zone_attribute=None))
+    assert plan.waves[0].why == "one node at a time, in order"

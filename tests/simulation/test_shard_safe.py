@@ -64,7 +64,7 @@ def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
     plan = plan_of(_world(), _wanted())
     assert plan.lower_bound_waves is not None
     assert 1 < plan.lower_bound_waves <= len(plan.waves)
-    assert plan.lower_bound_reason.startswith("the nodes: 2 of 8 at once")
+    assert plan.lower_bound_reason.startswith("the nodes: at most 2 of 8 at once")
     assert plan_of(_world(), policy()).lower_bound_waves is None
 
 

@@ -9,7 +9,7 @@ from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.find_run import Wanted, find_run, histories
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.status import status_object, status_text
@@ -51,7 +51,9 @@ def _show(
         if context.output is Output.JSON:
             context.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
         else:
-            context.say(status_text(state, records, now=now, alive=alive, restored=restored).rstrip("\n"))
+            suspended = suspended_pid(entry.process)
+            text = status_text(state, records, now=now, alive=alive, suspended=suspended, restored=restored)
+            context.say(text.rstrip("\n"))
         context.out.flush()
     return records[-1].sequence, state.phase is not Phase.ENDED and not gone
 

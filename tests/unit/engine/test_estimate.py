@@ -12,6 +12,7 @@ from orchestrator.engine.estimate import (
     PastTimes,
     PastTurn,
     correction,
+    least_away,
     predict_node,
     predict_wave,
     remaining,
@@ -70,6 +71,9 @@ def test_only_turns_that_one_process_saw_whole_have_a_time() -> None:
     events += [stop[ES2], INTERRUPTED, RestoreBegun(operator="ann", host="bastion"), back(ES2, 30.0)]
     assert whole_turns(events) == {ES3: 48.0}
     assert whole_turns([*events, stop[ES1], back(ES1, 50.0)]) == {ES3: 48.0, ES1: 50.0}, "a later, whole turn"
+    assert whole_turns([RESUMED, back(ES1, 2.8), stop[ES2], back(ES2, 30.0)]) == {ES2: 30.0}, (
+        "the last process"
+    )
 
 
 def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:
@@ -89,6 +93,17 @@ def test_waves_add_up() -> None:
 
 def test_with_overlap_only_the_lower_end_is_another_one() -> None:
     assert total_overlapped(WAVES) == Prediction(low=60.0, likely=165.0, high=740.0)
+
+
+def test_with_overlap_nodes_are_away_one_wave_after_another() -> None:
+    turns = {name: (PastTurn(seconds=100.0, recovery=40.0),) for name in (ES1, ES2)}
+    turns[ES2] += (PastTurn(seconds=80.0, recovery=30.0),)
+    times = PastTimes(turns=turns)
+    pair, unknown = Wave(number=1, nodes=(ES1, ES2), why=""), Wave(number=2, nodes=(ES3,), why="")
+    assert [least_away(pair, times), least_away(unknown, times)] == [pytest.approx(48.0), 0.0]
+    assert total_overlapped(WAVES, away=[20.0, 50.0]).low == 70.0
+    assert total_overlapped(WAVES, away=[20.0, 10.0]).low == 60.0, "the longest wave"
+    assert total_overlapped(WAVES, away=[200.0, 10.0]).low == 80.0, "no more than without overlap"
 
 
 def test_no_wave_takes_no_time() -> None:

@@ -171,6 +171,17 @@ def test_trouble_comes_first(samples: Any) -> None:
     assert any("pause after this wave" in line for line in lines)
 
 
+def test_a_skipped_node_has_not_failed(samples: Any) -> None:
+    phases = {"es1": NodePhase.FAILED, "es2": NodePhase.SKIPPED}
+    state = samples.run_state()
+    nodes = {
+        name: replace(node, phase=phases.get(name, node.phase), failure="held" if name in phases else None)
+        for name, node in state.nodes.items()
+    }
+    screen = screen_of(samples.run_state(nodes=nodes), WAITS, now=samples.t0 + 120)
+    assert screen.trouble == ("es1 failed: held", "es2 was skipped: held")
+
+
 def test_an_interruption_is_one_line_with_its_second_signal(samples: Any) -> None:
     events: list[Event] = [
         Requested(request=Request.INTERRUPT, by="SIGINT"),

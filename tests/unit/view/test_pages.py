@@ -145,6 +145,15 @@ def test_status_of_a_run_whose_process_was_killed(samples: Any, golden: Golden) 
     assert "orchestrate resume run-1" in text
 
 
+def test_status_of_a_suspended_run_names_both_ways_out(samples: Any) -> None:
+    text = status_text(samples.run_state(), [], now=samples.t0 + 500, alive=True, suspended=4711)
+    assert "ITS PROCESS 4711 IS SUSPENDED" in text
+    assert "to continue it: kill -CONT 4711\n" in text
+    assert "orchestrate resume" not in text
+    ended = status_text(samples.ended_state(), [], now=samples.t0 + 500, alive=True, suspended=4711)
+    assert "4711" not in ended
+
+
 def test_status_of_a_run_that_is_done_asks_for_nothing(samples: Any) -> None:
     text = status_text(samples.ended_state(), [], now=samples.t0 + 500)
     assert "not restored: nothing" in text

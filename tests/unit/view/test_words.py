@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.model.action import Action
 from orchestrator.model.event import ActionConfirmed, ActionSent, Event, RunStarted
+from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.view.live import scrolls, tone
@@ -44,6 +45,11 @@ def test_every_action_has_a_plain_line(kind: Any, samples: Any) -> None:
 def test_all_lines_read_as_agreed(samples: Any, golden: Golden) -> None:
     lines = [record_line(record) for record in samples.records(samples.examples())]
     golden("lines.txt", "\n".join(lines) + "\n")
+
+
+def test_one_copy_recovers_and_two_recover() -> None:
+    lines = [sentence(WaveGaveWay(number=1, copies=copies)) for copies in (1, 2)]
+    assert [line.rpartition("while ")[2] for line in lines] == ["1 copy recovers", "2 copies recover"]
 
 
 def test_every_outcome_has_words() -> None:
