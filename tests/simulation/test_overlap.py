@@ -21,7 +21,7 @@ from orchestrator.model.policy import Deadlines, Hook, Hooks, RecoveryLimits, St
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Crash, Mishap
-from orchestrator.simulation.parts import SimRecovery
+from orchestrator.simulation.recoveries import SimRecovery
 from orchestrator.simulation.world import World
 from orchestrator.view.plan import plan_text
 from tests.simulation.overlapping import (
