@@ -39,6 +39,7 @@ from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.act import request_for
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer
+from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from orchestrator.stores.elasticsearch.request import Request
 from tests.integration.hostlab.docker import run
@@ -132,6 +133,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.sent: list[Request] = []
+        self.own_updates = OwnUpdates()
         self.stands = False
 
     def dialect_to_write(self) -> Dialect:
@@ -149,7 +151,7 @@ class Recorder:
 def lease_writes() -> tuple[Request, ...]:
     """What the lease sends from its taking to its release."""
     recorder = Recorder()
-    lease = ElasticsearchLease(recorder)  # type: ignore[arg-type]  # three methods of it are used
+    lease = ElasticsearchLease(recorder)  # type: ignore[arg-type]  # of it three methods are used, and the count
     assert [lease.create(RECORD), lease.write(RECORD), lease.remove(1)] == [Done(), Done(), Done()]
     return tuple(recorder.sent)
 
