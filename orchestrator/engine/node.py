@@ -171,9 +171,15 @@ def stirring(situation: Situation) -> tuple[NodeProgress, ...]:
 @for_the_same_objects
 def _reborn(waiting: tuple[NodeProgress, ...], members: Mapping[NodeName, Node]) -> tuple[NodeProgress, ...]:
     """The nodes that live another life than the last accounted for."""
-    here = [(node, member) for node in waiting if (member := members.get(node.name)) is not None]
-    lives = [(node, member.incarnation) for node, member in here if member.incarnation is not node.life]
-    return tuple([node for node, life in lives if life != node.life])
+    return tuple(
+        [
+            node
+            for node in waiting
+            if (member := members.get(node.name)) is not None
+            and member.incarnation is not node.life  # the same object for nearly all of them
+            and member.incarnation != node.life
+        ]
+    )
 
 
 def next_to(move: Move, situation: Situation) -> tuple[NodeProgress, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
-from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role
@@ -27,13 +26,13 @@ _MASTER: Final = 3
 """The place of the elected master, after all other members."""
 
 
-def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
+def rank(node: Node, master: NodeName | None) -> tuple[int, int]:
     """The place of a node in the order: tiers of data, then no data and no vote, then voters, master last.
 
     It is Elastic's order for rolling upgrades. The elected master goes last: mastership moves once in a run.
     """
     group, tier = _place(node.roles)
-    return (_MASTER if node.name == master else group, tier, node.name)
+    return (_MASTER if node.name == master else group), tier
 
 
 @cache
@@ -44,15 +43,9 @@ def _place(roles: frozenset[Role]) -> tuple[int, int]:
     return group, max((place for place, role in enumerate(_TIERS) if role in roles), default=-1)
 
 
-def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
-    """Nodes in the order in which a run restarts them."""
-    places: dict[tuple[int, int], list[Node]] = {}
-    for node in nodes:
-        places.setdefault(_place(node.roles), []).append(node)
-    alike = (sorted(places[place], key=attrgetter("name")) for place in sorted(places))
-    found = tuple(chain.from_iterable(alike))
-    last = tuple([node for node in found if node.name == master])
-    return (*(node for node in found if node.name != master), *last) if last else found
+def in_order(nodes: Iterable[Node], master: NodeName | None) -> tuple[Node, ...]:
+    """Nodes in the order in which a run restarts them, by name where they are alike."""
+    return tuple(sorted(nodes, key=lambda node: (rank(node, master), node.name)))
 
 
 def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:
@@ -70,7 +63,7 @@ def selected(view: ClusterView, selection: Selection, zone_attribute: str | None
             return started is not None and started / 1000 < selection.started_before
         return True
 
-    return in_order(tuple(node for node in view.nodes if means(node)), view.master)
+    return in_order(filter(means, view.nodes), view.master)
 
 
 def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:

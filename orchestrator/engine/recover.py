@@ -13,7 +13,7 @@ This module decides when the next wave may begin, when the run waits for a wave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -40,6 +40,7 @@ from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
+from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.turn import in_words
 
 ALLOCATION_ATTEMPTS: Final = 5
@@ -189,7 +190,7 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
     seconds = situation.now - (node.stopped_at if node.stopped_at is not None else node.since)
     if isinstance(read, Unknown):
         return NodeRecovered(node=node.name, seconds=seconds)
-    here: list[Recovery] = [recovery for recovery in read if recovery.target == node.name]
+    here = _by_target(read).get(node.name, ())
     return NodeRecovered(
         node=node.name,
         seconds=seconds,
@@ -197,6 +198,15 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
         bytes_copied=sum(recovery.bytes_copied for recovery in here),
         operations_replayed=sum(recovery.operations_replayed for recovery in here),
     )
+
+
+@for_the_same_objects
+def _by_target(recoveries: tuple[Recovery, ...]) -> Mapping[NodeName, Sequence[Recovery]]:
+    """Asked for each node of a wave, which may be a third of the cluster."""
+    found: dict[NodeName, list[Recovery]] = {}
+    for recovery in recoveries:
+        found.setdefault(recovery.target, []).append(recovery)
+    return found
 
 
 def without_a_place(situation: Situation) -> tuple[Event, ...]:

@@ -13,9 +13,10 @@ from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
-from orchestrator.engine.order import in_order, rank
+from orchestrator.engine.order import rank
+from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName, Zone
+from orchestrator.model.cluster import Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
@@ -105,7 +106,7 @@ class Choice:
     def rank(self, name: NodeName) -> tuple[int, int]:
         """The place of a node without its name; one that is away goes after all others."""
         member = self.members.get(name)
-        return rank(member, self.master)[:2] if member else (_AWAY, 0)
+        return rank(member, self.master) if member else (_AWAY, 0)
 
 
 def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
@@ -377,31 +378,18 @@ def next_wave(
     waiting = state.nodes_in(NodePhase.PENDING)
     if not waiting:
         return None
-    pending, members = tuple(node.name for node in waiting), view.members
-    present = in_order(tuple(members[name] for name in pending if name in members), view.master)
-    if policy.overlap_recovery:
-        present = _beside_recovery(present, view, policy)
     returns = {node.name: node.returns for node in waiting if node.returns}
-    # A node that came back without its turn goes after its like: the disturbance may be over then. One that
-    # was left half installed goes first, once: no second one is stopped for the same cause.
-    half = {node.name for node in waiting if node.installs and node.returns <= 1}
-    if returns or half:
-
-        def place(node: Node) -> tuple[bool, tuple[int, ...], int]:
-            like = rank(node, view.master)[:2] if returns else ()
-            return node.name not in half, like, returns.get(node.name, 0)
-
-        present = tuple(sorted(present, key=place))
+    half = frozenset(node.name for node in waiting if node.installs and node.returns <= 1)
     choice = Choice(
         number=state.waves_begun + 1,
-        pending=tuple(node.name for node in present) or pending[:1],
-        members=members,
+        pending=_in_turn(waiting, view, policy, returns, half) or (waiting[0].name,),
+        members=view.members,
         master=view.master,
         policy=policy,
         most=_until_the_pause(state, policy),
         ask=ask,
         returns=returns,
-        half=frozenset(half),
+        half=half,
         machines=machines,
         bounds=bounds,
     )
@@ -416,24 +404,39 @@ def next_wave(
     return replace(bounded, why=f"{bounded.why}; no larger than planned")
 
 
-def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy) -> tuple[Node, ...]:
-    """The order with overlap: within a tier zone by zone, then by fewest shards shared with what recovers.
+def _in_turn(
+    waiting: Sequence[NodeProgress],
+    view: ClusterView,
+    policy: Policy,
+    returns: Mapping[NodeName, int],
+    half: frozenset[NodeName],
+) -> tuple[NodeName, ...]:
+    """The members among these nodes in the order in which they go: by rank, then by name.
 
-    Nodes of one zone share few shards or none, since awareness puts the copies of a shard into different
-    zones. So the next node seldom has copies of the shards that the node before it still recovers.
+    A node that was left half installed goes first, once: no second one is stopped for the same cause. One
+    that came back without its turn goes after its like: the disturbance may be over then.
+
+    With overlap, nodes of one rank go zone by zone, then by fewest shards shared with what recovers: nodes of
+    one zone share few shards or none, since awareness puts the copies of a shard into different zones. So the
+    next node seldom has copies of the shards that the node before it still recovers.
     """
-    shared = Counter(copy.node for copies in view.moving.values() for copy in copies)
-    return tuple(
-        sorted(
-            nodes,
-            key=lambda node: (
-                rank(node, view.master)[:2],
-                node.zone(policy.zone_attribute) or "",
-                shared[node.name],
-                node.name,
-            ),
-        )
-    )
+    members, overlaps = view.members, policy.overlap_recovery
+    attribute = (overlaps and policy.zone_attribute) or ""
+    shared = Counter(copy.node for copies in view.moving.values() for copy in copies) if overlaps else {}
+    apart = {*returns, *half, *shared, view.master}
+    alike: dict[tuple[frozenset[Role], str, NodeName | None], list[NodeName]] = {}
+    for node in waiting:
+        name = node.name
+        if name in members:
+            roles, zone = members[name].roles, members[name].attributes.get(attribute, "")
+            alike.setdefault((roles, zone, name if name in apart else None), []).append(name)
+    places: dict[tuple[bool, tuple[int, int], int, str, int], list[NodeName]] = {}
+    for (_, zone, _), names in alike.items():
+        first = names[0]
+        place = rank(members[first], view.master)
+        at = first not in half, place, returns.get(first, 0), zone, shared.get(first, 0)
+        places.setdefault(at, []).extend(names)
+    return tuple(name for at in sorted(places) for name in sorted(places[at]))
 
 
 @for_the_same_objects

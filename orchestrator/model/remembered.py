@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from operator import is_
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -22,14 +23,10 @@ def for_the_same_objects(function: Callable[P, T]) -> Callable[P, T]:
     def remembered(*args: P.args, **kwargs: P.kwargs) -> T:
         nonlocal last
         known, given = last, (*args, *kwargs.values())
-        if known is not None and len(known[0]) == len(given) and all(map(_is, known[0], given)):
+        if known is not None and len(known[0]) == len(given) and all(map(is_, known[0], given)):
             return known[1]
         result = function(*args, **kwargs)
         last = (given, result)
         return result
 
     return remembered
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

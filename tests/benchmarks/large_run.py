@@ -86,7 +86,7 @@ class Watcher:
 
     def waiting(self, state: RunState, decision: Decision) -> None:  # noqa: ARG002
         self.turns += 1
-        done = sum(node.phase in _AT_REST for node in state.nodes.values())
+        done = sum(len(state.nodes.of(phase)) for phase in _AT_REST)
         if done * 10 >= self.nodes * (len(self.memory) + 1):
             self.memory.append(resident())
         self.phase = state.phase

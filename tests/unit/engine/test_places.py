@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.engine.kinds.elasticsearch.places import has_a_place, version_key
+from orchestrator.engine.kinds.elasticsearch.places import places, version_key
 from orchestrator.model.cluster import ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Awareness, Policy
@@ -73,8 +73,9 @@ def test_it_is_what_a_look_at_every_node_finds(attributes: tuple[str, ...]) -> N
         view = _view(dice)
         forced = dice.choice(((), ("a", "b", "c", "e")))
         asked = policy(zone_attribute="zone", awareness=Awareness(attributes=attributes, forced=forced))
+        has_a_place = places(asked, view)
         for shard in view.shards:
             expected = _node_by_node(asked, view, shard)
-            assert has_a_place(asked, view, shard) is expected
+            assert has_a_place(shard) is expected
             found[expected] += 1
     assert min(found[True], found[False]) > 50

@@ -7,7 +7,7 @@ the awareness attributes, are counted, not visited.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from orchestrator.model.cluster import NodeName, ShardId
@@ -22,21 +22,27 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
 
 
-def has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
-    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes.
+def places(policy: Policy, view: ClusterView) -> Callable[[ShardId], bool]:
+    """Whether some data node may take one more copy of a shard, to be asked of many shards.
 
     In an upgrade, a node that is older than the node of the primary may not: the copy stays unassigned until
-    more nodes are upgraded.
+    more nodes are upgraded. `expected_nodes_present` handles absent nodes.
     """
-    copies, room = view.routing.table[shard], _room(policy, view.members)
-    source = next((copy.node for copy in copies if copy.primary), None)
-    primary = None if source is None else view.node(source)
-    index = view.metadata.get(shard.index_uuid)
-    return room.has_a_place(
-        tuple([room.kinds.get(copy.node) for copy in copies]),
-        None if primary is None else primary.version,
-        everywhere=index is not None and (index.auto_expand or "").endswith("-all"),
-    )
+    room, table, metadata = _room(policy, view.members), view.routing.table, view.metadata
+    kind_of = room.kind_of.get
+
+    def has_a_place(shard: ShardId) -> bool:
+        kinds, source = list[int | None](), None
+        for copy in table[shard]:
+            kind = kind_of(copy.node)
+            kinds.append(kind)
+            if copy.primary and source is None:
+                source = kind
+        index = metadata.get(shard.index_uuid)
+        everywhere = index is not None and (index.auto_expand or "").endswith("-all")
+        return room.has_a_place(tuple(kinds), source, everywhere=everywhere)
+
+    return has_a_place
 
 
 _Kind = tuple[tuple[int, ...], tuple[str | None, ...]]
@@ -44,11 +50,15 @@ _Kind = tuple[tuple[int, ...], tuple[str | None, ...]]
 
 
 class _Room:
-    """The data nodes of a cluster by kind. The answer is the same for shards on nodes of the same kinds."""
+    """The data nodes of a cluster by kind. The answer is the same for shards on nodes of the same kinds.
+
+    Attributes:
+        kind_of: the number of each data node's kind.
+    """
 
     def __init__(self, policy: Policy, members: Members) -> None:
         self._policy = policy
-        self.kinds: dict[NodeName | None, _Kind] = {
+        kinds: dict[NodeName | None, _Kind] = {
             node.name: (
                 version_key(node.version),
                 tuple(node.attributes.get(each) for each in policy.awareness.attributes),
@@ -56,25 +66,29 @@ class _Room:
             for node in members.values()
             if node.holds_data
         }
-        self._nodes = Counter(self.kinds.values())
+        self._nodes = Counter(kinds.values())
+        self._kinds = tuple(self._nodes)
+        numbers = {kind: number for number, kind in enumerate(self._kinds)}
+        self.kind_of = {name: numbers[kind] for name, kind in kinds.items()}
         self._known: dict[tuple[object, ...], bool] = {}
 
-    def has_a_place(self, copies: tuple[_Kind | None, ...], source: str | None, *, everywhere: bool) -> bool:
+    def has_a_place(self, copies: tuple[int | None, ...], source: int | None, *, everywhere: bool) -> bool:
         """Whether some data node may take one more copy of a shard.
 
         Args:
             copies: the kinds of the nodes of its copies; None for one without a data node.
-            source: the version of the primary's node.
+            source: the kind of the primary's node.
             everywhere: it is on all nodes, regardless of awareness.
         """
         asked = (copies, source, everywhere)
         if asked not in self._known:
-            least = () if source is None else version_key(source)
+            held = [None if number is None else self._kinds[number] for number in copies]
+            least = () if source is None else self._kinds[source][0]
             attributes = () if everywhere else self._policy.awareness.attributes
-            full = [self._full_values(copies, place) for place in range(len(attributes))]
+            full = [self._full_values(held, place) for place in range(len(attributes))]
             self._known[asked] = any(
                 version >= least
-                and count > copies.count((version, values))
+                and count > held.count((version, values))
                 and not any(value in taken for value, taken in zip(values, full, strict=False))
                 for (version, values), count in self._nodes.items()
             )

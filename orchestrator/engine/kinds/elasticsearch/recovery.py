@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.places import has_a_place
+from orchestrator.engine.kinds.elasticsearch.places import places
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
@@ -94,9 +94,10 @@ def _displaced(state: RunState, view: ClusterView) -> Iterator[ShardCopy]:
     """Replicas that were lost in an upgrade, are in no wave's account, and have no place before the next."""
     if state.begun.policy.upgrade is None:
         return
+    has_a_place = places(state.begun.policy, view)
     for copy in missing_beyond_baseline(state, view):
         lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
-        if lost and not has_a_place(state.begun.policy, view, copy.shard):
+        if lost and not has_a_place(copy.shard):
             yield copy
 
 
@@ -116,32 +117,37 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     if not not_started:
         return ()
     missing: list[ShardCopy] = []
-    metadata, table = view.metadata, view.routing.table
+    metadata, table, has_a_place = view.metadata, view.routing.table, places(state.begun.policy, view)
     waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
     ours = {name for wave in waves for name in wave.nodes}
     for (uuid, number), was in _awaited(state).items():
         index = metadata.get(uuid)
-        if index is None or index.open is not was.open or index.filters != was.filters:
+        if index is None:
             continue
         shard = ShardId(index.name, uuid, number)
         away = not_started.get(shard)
-        if away is None:
+        if away is None or index.open is not was.open or index.filters != was.filters:
             continue
         lacking = min(was.started, index.replicas + 1) - (len(table[shard]) - len(away))
         if lacking <= 0:
             continue
+        if len(away) == 1:  # nearly all of them
+            placed = away[0].node is not None or has_a_place(shard)
+            missing += away if placed and not _excused(away[0]) else ()
+            continue
         awaited = sum([not _excused(copy) for copy in away])
-        if not has_a_place(state.begun.policy, view, shard):
+        if not has_a_place(shard):
             away = tuple(copy for copy in away if copy.node is not None)  # awareness came after the index
-        if len(away) > 1:
-            order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
-            away = tuple(order)
-        missing += away[: min(awaited, max(lacking, sum([copy.node in ours for copy in away])))]
+        order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
+        here = sum([copy.node in ours for copy in away])
+        missing += order[: min(awaited, max(lacking, here))]
     return (*missing, *_made_meanwhile(state, view, ours))
 
 
-def _awaited(state: RunState) -> dict[tuple[str, int], ShardTaken]:
+def _awaited(state: RunState) -> Mapping[tuple[str, int], ShardTaken]:
     """What the waves took down, and what an earlier wave took and left without a place."""
+    if not state.displaced:
+        return state.taken
     awaited = dict(state.taken)
     for key, was in state.displaced.items():
         now = awaited.get(key)
@@ -193,7 +199,8 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     has displaced counts as soon as a node can hold it.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
-    placeable = (copy for copy in beyond if has_a_place(state.begun.policy, view, copy.shard))
+    has_a_place = places(state.begun.policy, view)
+    placeable = (copy for copy in beyond if has_a_place(copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
