@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -75,6 +76,7 @@ class Lap:
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends its nodes too
     folder = Path(options.keep) if options.keep else None
     indices = [
         SeedIndex(name=f"bench-{number:02}", shards=6, documents=400, document_bytes=2000)

@@ -331,7 +331,7 @@ def test_a_reader_that_goes_away_ends_no_rehearsal(console: Console, saved: Path
     """Its exit code is the run's: 1 would be the word for a defect."""
     del console
     words = ("rehearse", "--snapshot", str(saved), "--seed", str(_FAILS), "--output", output)
-    program = [sys.executable, "-c", "from orchestrator.cli.main import main; main()", *words]
+    program = [sys.executable, "-m", "orchestrator", *words]
     with subprocess.Popen(  # noqa: S603  (the program under test)
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.lab.client import LabClient
 from tests.integration.hostlab.hosts import REBOOT_USER, HostCluster
 
-PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+PROGRAM = (sys.executable, "-m", "orchestrator")
 PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)
 RUN_SECONDS = 900.0
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 from tests.integration.killing import Described
 from tests.integration.racing import VARIABLE
 
-PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+PROGRAM = (sys.executable, "-m", "orchestrator")
 RACE = Path(__file__).with_name("racing.py")
 
 

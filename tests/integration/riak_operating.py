@@ -16,7 +16,7 @@ from typing import Any
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.riaklab.hosts import RiakHosts
 
-PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+PROGRAM = (sys.executable, "-m", "orchestrator")
 RUN_SECONDS = 400.0
 LOG = "/var/lib/riak-double/log"
 DEADLINES = {

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.airflow, pytest.mark.timeout(3
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
-PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+PROGRAM = (sys.executable, "-m", "orchestrator")
 SECONDS = 120.0
 STORIES = {
     "done": {},
