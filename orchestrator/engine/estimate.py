@@ -36,10 +36,10 @@ from orchestrator.model.prediction import Prediction, Usual
 from orchestrator.model.reading import Instant, Seconds
 
 PUBLISHED: Final = Usual(
-    node=Prediction(low=10.0, likely=90.0, high=600.0),
+    node=Prediction(low=5.0, likely=90.0, high=600.0),
     rests_on="published times of other clusters: 96 s a node (0.90, SSD) to 10 minutes (6.x, 10 TB a node)",
 )
-"""For a node of Elasticsearch without past runs; a small one was seen to take 13 s."""
+"""For a node of Elasticsearch without past runs; a small one was seen to take 7 s."""
 
 _RECENT: Final = 5
 """Older runs are ignored: data and machines have changed since."""
@@ -292,15 +292,15 @@ def total(predictions: Sequence[Prediction], times: PastTimes | None = None) -> 
     )
 
 
-def least_away(wave: Wave, times: PastTimes) -> Seconds:
-    """The shortest time until the nodes of a wave are back, without their recovery; 0 if none was measured.
+def least_away(wave: Wave, times: PastTimes, usual: Usual = PUBLISHED) -> Seconds:
+    """The shortest time until the nodes of a wave are back, without their recovery.
 
-    No other wave stops meanwhile, with overlap neither.
+    No other wave stops meanwhile, with overlap neither. Without a past turn of any of them it is the least
+    time of a usual restart, in which nothing has to recover.
     """
     past = [times.turns.get(name, ())[-_RECENT:] for name in wave.nodes]
-    return _LOW * max(
-        (min(turn.seconds - turn.recovery for turn in turns) for turns in past if turns), default=0.0
-    )
+    known = [min(turn.seconds - turn.recovery for turn in turns) for turns in past if turns]
+    return _LOW * max(known) if known else usual.node.low
 
 
 def total_overlapped(

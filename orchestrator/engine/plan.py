@@ -214,7 +214,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
     )
     fewest, why = _fewest(started, view)
     each = [wave.predicted for wave in waves]
-    away = [least_away(wave, times) for wave in draft.waves]
+    away = [least_away(wave, times, usual) for wave in draft.waves]
     overlapped = total_overlapped(each, times, away=away) if started.policy.overlap_recovery else None
     return Plan(
         cluster=started.cluster,
