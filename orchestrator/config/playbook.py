@@ -18,6 +18,12 @@ from pydantic import (
 
 from orchestrator.config.faults import validate
 from orchestrator.config.gates import GatesSpec
+from orchestrator.config.management import (
+    CONFIGURATION_MANAGEMENT,
+    MANAGEMENT_UNITS,
+    USUAL_UNITS,
+    ManagementUnit,
+)
 from orchestrator.config.merging import ForceMergeSpec
 from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
@@ -203,10 +209,9 @@ class PlaybookSpec(Spec):
         description="External conditions, checked before every stop. The run waits while one is closed.",
     )
     configuration_management: ConfigurationManagement = Field(
-        default=ConfigurationManagement.HOLD,
-        description="While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work"
-        " on a host, its node is not stopped (`hold`), or is all the same (`ignore`).",
+        default=ConfigurationManagement.HOLD, description=CONFIGURATION_MANAGEMENT
     )
+    management_units: tuple[ManagementUnit, ...] = Field(default=USUAL_UNITS, description=MANAGEMENT_UNITS)
     upgrade: Unset[UpgradeSpec] = Field(
         default=None, description="How `orchestrate upgrade` installs a version on a host."
     )

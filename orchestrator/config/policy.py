@@ -10,6 +10,7 @@ from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.disabling import PredicateNames, disabled_predicate
 from orchestrator.config.faults import near
 from orchestrator.config.gates import gates_in
+from orchestrator.config.management import with_disabling
 from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
     AnyPlaybookSpec,
@@ -27,6 +28,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import (
+    ConfigurationManagement,
     Deadlines,
     Hook,
     Hooks,
@@ -334,11 +336,14 @@ def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
 
 
 def _hooks(spec: AnyPlaybookSpec) -> Hooks:
-    return Hooks(
+    hooks = Hooks(
         before_stop=tuple(map(_hook, spec.hooks.before_stop)),
         while_stopped=tuple(map(_hook, spec.hooks.while_stopped)),
         after_recovery=tuple(map(_hook, spec.hooks.after_recovery)),
     )
+    if spec.configuration_management is not ConfigurationManagement.DISABLE:
+        return hooks
+    return with_disabling(hooks, spec.management_units)
 
 
 def _hook(spec: HookSpec) -> Hook:

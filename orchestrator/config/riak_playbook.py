@@ -8,6 +8,12 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from orchestrator.config.gates import GatesSpec
+from orchestrator.config.management import (
+    CONFIGURATION_MANAGEMENT,
+    MANAGEMENT_UNITS,
+    USUAL_UNITS,
+    ManagementUnit,
+)
 from orchestrator.config.playbook_parts import HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.selection import CONFIG_FILES, ConfigFiles
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset
@@ -101,10 +107,9 @@ class RiakPlaybookSpec(Spec):
         description="External conditions, checked before every stop. The run waits while one is closed.",
     )
     configuration_management: ConfigurationManagement = Field(
-        default=ConfigurationManagement.HOLD,
-        description="While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work"
-        " on a host, its node is not stopped (`hold`), or is all the same (`ignore`).",
+        default=ConfigurationManagement.HOLD, description=CONFIGURATION_MANAGEMENT
     )
+    management_units: tuple[ManagementUnit, ...] = Field(default=USUAL_UNITS, description=MANAGEMENT_UNITS)
     config_files: Unset[ConfigFiles] = Field(
         default=None,
         description=CONFIG_FILES + "those of Riak's package: `/etc/riak`, `/etc/default/riak`, drop-ins.",

@@ -43,7 +43,8 @@ PLAYBOOK_KEYS: Final = frozenset(
             "min_capacity",
             "min_started_copies",
         ),
-        *("notify", "on_failure", "overlap_recovery", "rebalance_while_running", "recovery_limits"),
+        *("management_units", "notify", "on_failure", "overlap_recovery"),
+        *("rebalance_while_running", "recovery_limits"),
         *("settle", "strategy", "transfer_limit", "tune", "upgrade", "zero_replica_indices"),
     }
 )

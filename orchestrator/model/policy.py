@@ -51,6 +51,7 @@ class ConfigurationManagement(Enum):
     """What a run does about configuration management and package managers that are at work on a host."""
 
     HOLD = "hold"
+    DISABLE = "disable"
     IGNORE = "ignore"
 
 

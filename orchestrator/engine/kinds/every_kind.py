@@ -239,7 +239,7 @@ def budget_bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
 def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:
     """No Puppet, Chef, Salt, Ansible, package manager or unattended upgrade is at work on the wave's hosts.
 
-    With `configuration_management: ignore` they do not count.
+    With `configuration_management: ignore` they do not count; with `disable` too the run waits for their end.
     """
     if question.policy.configuration_management is ConfigurationManagement.IGNORE:
         return

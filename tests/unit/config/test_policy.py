@@ -10,10 +10,11 @@ from orchestrator.config.disabling import PredicateNames
 from orchestrator.config.playbook import check_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.config.yaml import parse
-from orchestrator.errors import ExitCode, UsageError
+from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.due import Due, DueFor
 from orchestrator.model.policy import (
+    ConfigurationManagement,
     Deadlines,
     DisabledPredicate,
     Hook,
@@ -147,6 +148,22 @@ hooks:
         expect_nodes=30,
         together=Together.NEVER,
     )
+
+
+def test_disabled_management_is_a_pair_of_hooks() -> None:
+    own = "hooks: {before_stop: [{run: depool}], after_recovery: [{run: pool}]}"
+    policy = _policy(playbook=f"configuration_management: disable\nmanagement_units: [a.timer]\n{own}")
+    assert policy.configuration_management is ConfigurationManagement.DISABLE
+    first, disable = policy.hooks.before_stop
+    enable, last = policy.hooks.after_recovery
+    assert (first.run, last.run) == ("depool", "pool")
+    assert "for unit in a.timer; do" in disable.run
+    assert "for unit in a.timer; do" in enable.run
+    assert (
+        "chef-client.timer" in _policy(playbook="configuration_management: disable").hooks.before_stop[0].run
+    )
+    with pytest.raises(ConfigError, match=r"management_units\[0\]: is not the whole name of a unit"):
+        _policy(playbook="configuration_management: disable\nmanagement_units: ['--now']")
 
 
 def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(subtests: pytest.Subtests) -> None:

@@ -90,9 +90,14 @@ def test_the_playbook_says_what_holds_without_it(playbook: str) -> None:
 def test_the_playbook_has_every_key_and_a_comment_with_each(playbook: str, model: type[Spec]) -> None:
     document = read(_path(playbook))
     later = {"notify"}
-    unset = {"max_unavailable", "overlap_recovery", "tune", "config_files", "upgrade"} & set(
-        model.model_fields
-    )
+    unset = {
+        "max_unavailable",
+        "overlap_recovery",
+        "tune",
+        "config_files",
+        "management_units",
+        "upgrade",
+    } & set(model.model_fields)
     assert set(document.content) == set(model.model_fields) - later - unset
     lines = _path(playbook).read_text().splitlines()
     assert all(any(line.startswith(f"# {key}:") for line in lines) for key in unset)

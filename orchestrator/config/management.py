@@ -1,0 +1,76 @@
+"""`configuration_management: disable`: hooks that disable configuration management for the turn of a node.
+
+They are hooks like any other: a stand-down, `resume` and `restore` enable again what a killed run disabled.
+What somebody else has disabled stays so. A unit counts as ours by a mark in the home of the account, which is
+made before it is stopped; Puppet's lock by its message.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+
+from orchestrator.model.policy import Hook, Hooks
+
+USUAL_UNITS: Final = (
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "dnf-automatic.timer", "dnf-automatic-install.timer"),
+    *("chef-client.timer", "chef-client.service", "cinc-client.timer", "cinc-client.service"),
+    "salt-minion.service",
+)
+"""Units that start runs by themselves. Those that a host does not have are passed over."""
+CONFIGURATION_MANAGEMENT: Final = (
+    "While Puppet, Chef, Salt, Ansible, a package manager or an unattended upgrade is at work on a host, its"
+    " node is not stopped (`hold`), or is all the same (`ignore`). `disable` waits like `hold`, and disables"
+    " Puppet's agent and `management_units` from before the stop until the copies are back."
+)
+MANAGEMENT_UNITS: Final = (
+    "Systemd units that `configuration_management: disable` stops. Those that were active are started again."
+)
+_UNIT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._:-]*\.(service|timer|path|socket)")
+
+
+def _is_whole(name: str) -> str:
+    if _UNIT.fullmatch(name) is None:
+        raise ValueError("is not the whole name of a unit, such as chef-client.timer")
+    return name
+
+
+ManagementUnit = Annotated[str, AfterValidator(_is_whole)]
+
+_MESSAGE: Final = "orchestrate: a node of this host is being restarted"
+_BEGIN: Final = 'root=; [ "$(id -u)" = 0 ] || root="sudo -n"; cd && mkdir -p .orchestrate-disabled || exit 1'
+_MARK: Final = '".orchestrate-disabled/$unit"'
+_STOP: Final = f': >{_MARK} && $root systemctl stop "$unit" || exit 1'
+_START: Final = f'$root systemctl start "$unit" && rm {_MARK} || exit 1'
+_WITH_PUPPET: Final = "PATH=$PATH:/opt/puppetlabs/bin; if puppet=$(command -v puppet); then"
+_LOCK: Final = 'lock=$($root "$puppet" config print agent_disabled_lockfile) || exit 1'
+_ENABLE: Final = (
+    f"ours=$($root grep -cs '{_MESSAGE}' \"$lock\"); case $?:$ours in "
+    '0:*) $root "$puppet" agent --enable || exit 1 ;; 1:0 | 2:*) ;; *) exit 1 ;; esac'
+)
+"""By grep's exit code and what it printed. 1 without a count is the refusal of sudo; 2: no lock."""
+
+
+def with_disabling(hooks: Hooks, units: Sequence[str]) -> Hooks:
+    """These hooks, and those that disable the units and Puppet's agent last before a stop.
+
+    After the recovery they are enabled first.
+    """
+    each = f"for unit in {' '.join(map(shlex.quote, units))}; do"
+    stop = (
+        f'{_BEGIN}; {each} if systemctl -q is-active "$unit" 2>&-; then {_STOP}; fi; done; '
+        f"{_WITH_PUPPET} $root \"$puppet\" agent --disable '{_MESSAGE}' || exit 1; fi"
+    )
+    start = (
+        f"{_BEGIN}; {each} if [ -e {_MARK} ]; then {_START}; fi; done; {_WITH_PUPPET} {_LOCK}; {_ENABLE}; fi"
+    )
+    return replace(
+        hooks,
+        before_stop=(*hooks.before_stop, Hook(run=stop)),
+        after_recovery=(Hook(run=start), *hooks.after_recovery),
+    )

@@ -1,0 +1,145 @@
+"""What `configuration_management: disable` runs on a host, beside a service manager that only remembers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.management import with_disabling
+from orchestrator.model.policy import Hook, Hooks
+
+ON, OFF = "agent.timer", "other.timer"
+SYSTEMCTL = """#!/bin/sh
+cd "$ACTIVE" || exit 1
+case "$*" in
+  "-q is-active "*) [ -e "$3" ] ;;
+  "stop "*) [ ! -e broken ] && rm "$2" ;;
+  "start "*) [ ! -e broken ] && : >"$2" ;;
+  *) exit 64 ;;
+esac
+"""
+PUPPET = """#!/bin/sh
+case "$*" in
+  "agent --disable "*) [ -e "$LOCK" ] || printf '{"disabled_message":"%s"}' "$3" >"$LOCK" ;;
+  "agent --enable") rm "$LOCK" ;;
+  "config print agent_disabled_lockfile") echo "$LOCK" ;;
+  *) exit 64 ;;
+esac
+"""
+SUDO = '#!/bin/sh\n[ "$1" = -n ] || exit 64\nshift\necho "$@" >>"$ASKED"\nexec "$@"\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host on which these units are active."""
+
+    folder: Path
+
+    def add(self, name: str, program: str) -> None:
+        """A program of its PATH."""
+        path = self.folder / "bin" / name
+        path.write_text(program)
+        path.chmod(0o755)
+
+    def run(self, hook: Hook) -> int:
+        """Run it as the account does; its exit code."""
+        names = {"ACTIVE": "active", "LOCK": "agent.lock", "HOME": "home", "ASKED": "asked"}
+        variables = {name: str(self.folder / place) for name, place in names.items()}
+        path = f"{self.folder / 'bin'}:{self.folder / 'usual'}"
+        return subprocess.run(  # noqa: S603  (the text under test)
+            [str(self.folder / "usual" / "sh"), "-c", hook.run], check=False, env={**variables, "PATH": path}
+        ).returncode
+
+    @property
+    def active(self) -> set[str]:
+        """Its active units."""
+        return {path.name for path in (self.folder / "active").iterdir()} - {"broken"}
+
+    @property
+    def lock(self) -> str | None:
+        """Why Puppet's agent is disabled; None while it is not."""
+        lock = self.folder / "agent.lock"
+        return json.loads(lock.read_text())["disabled_message"] if lock.exists() else None
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    for name in ("bin", "usual", "active", "home"):
+        (tmp_path / name).mkdir()
+    for tool in ("sh", "mkdir", "rm", "grep"):
+        (tmp_path / "usual" / tool).symlink_to(str(shutil.which(tool)))
+    made = Host(folder=tmp_path)
+    made.add("systemctl", SYSTEMCTL)
+    made.add("sudo", SUDO)
+    made.add("id", "#!/bin/sh\necho 1000\n")
+    (tmp_path / "active" / ON).touch()
+    return made
+
+
+HOOKS = with_disabling(
+    Hooks(before_stop=(Hook(run="depool"),), after_recovery=(Hook(run="pool"),)), [ON, OFF]
+)
+DISABLE, ENABLE = HOOKS.before_stop[-1], HOOKS.after_recovery[0]
+
+
+def test_they_are_last_before_the_stop_and_first_after_it() -> None:
+    assert [hook.run for hook in HOOKS.before_stop[:-1]] == ["depool"]
+    assert [hook.run for hook in HOOKS.after_recovery[1:]] == ["pool"]
+
+
+def test_what_was_active_is_stopped_and_started_again(host: Host) -> None:
+    host.add("puppet", PUPPET)
+    assert (host.run(DISABLE), host.active) == (0, set())
+    assert host.lock == "orchestrate: a node of this host is being restarted"
+    assert host.run(DISABLE) == 0, "a resumed run does it again"
+    assert (host.run(ENABLE), host.active, host.lock) == (0, {ON}, None)
+    asked = (host.folder / "asked").read_text()
+    assert f"systemctl stop {ON}\n" in asked, "with sudo, since the account is not root"
+    (host.folder / "active" / ON).unlink()
+    assert (host.run(ENABLE), host.active) == (0, set()), "what somebody stopped since stays so"
+
+
+def test_what_somebody_else_disabled_stays_disabled(host: Host) -> None:
+    host.add("puppet", PUPPET)
+    (host.folder / "active" / ON).unlink()
+    (host.folder / "agent.lock").write_text('{"disabled_message":"by ann"}')
+    assert (host.run(DISABLE), host.run(ENABLE)) == (0, 0)
+    assert (host.active, host.lock) == (set(), "by ann")
+
+
+def test_a_host_without_puppet_and_units_is_as_it_was(host: Host) -> None:
+    (host.folder / "bin" / "systemctl").unlink()
+    assert (host.run(DISABLE), host.run(ENABLE)) == (0, 0)
+    assert not (host.folder / "asked").exists()
+
+
+def test_a_unit_that_does_not_stop_or_start_fails_the_hook(host: Host) -> None:
+    (host.folder / "active" / "broken").touch()
+    assert (host.run(DISABLE), host.active) == (1, {ON})
+    (host.folder / "active" / "broken").unlink()
+    assert host.run(DISABLE) == 0
+    (host.folder / "active" / "broken").touch()
+    assert (host.run(ENABLE), host.active) == (1, set())
+    (host.folder / "active" / "broken").unlink()
+    assert (host.run(ENABLE), host.active) == (0, {ON}), "it is still known as ours"
+
+
+def test_a_refusal_of_sudo_is_not_taken_for_a_lock_of_others(host: Host) -> None:
+    host.add("puppet", PUPPET)
+    assert host.run(DISABLE) == 0
+    host.add("sudo", '#!/bin/sh\nshift\n[ "$1" != grep ] || exit 1\nexec "$@"\n')
+    assert host.run(ENABLE) == 1
+    assert host.lock is not None
+    host.add("sudo", SUDO)
+    assert (host.run(ENABLE), host.lock) == (0, None)
+
+
+def test_root_needs_no_sudo(host: Host) -> None:
+    host.add("id", "#!/bin/sh\necho 0\n")
+    assert (host.run(DISABLE), host.run(ENABLE), host.active) == (0, 0, {ON})
+    assert not (host.folder / "asked").exists()
