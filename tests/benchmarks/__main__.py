@@ -54,7 +54,7 @@ NAMES: Final = {
     "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
     "c": "orchestrate restart --strategy node",
     "d": "orchestrate restart --strategy zone",
-    "e": "the same as (c), with overlap_recovery",
+    "e": "the same as (c), with overlapped recovery",
 }
 
 
@@ -98,9 +98,9 @@ def main() -> int:
         ways: dict[str, Callable[[int], Lap]] = {
             "a": lambda _lap: _bare(lab, "a", by_long_poll),
             "b": lambda _lap: _bare(lab, "b", by_polls(POLL_SECONDS)),
-            "c": lambda lap: _program("c", "node", file, folder, lap),
-            "d": lambda lap: _program("d", "zone", file, folder, lap),
-            "e": lambda lap: _program("e", "node", file, folder, lap, playbook=_overlapped(folder)),
+            "c": lambda lap: _program("c", "node", file, folder, lap, overlap=False),
+            "d": lambda lap: _program("d", "zone", file, folder, lap, overlap=False),
+            "e": lambda lap: _program("e", "node", file, folder, lap, overlap=True),
         }
         _say("one whole restart that does not count: files and caches are warm after it")
         restart_all(lab, by_long_poll)
@@ -159,22 +159,16 @@ def _bare(lab: LabCluster, way: str, wait: Await) -> Lap:
     return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
 
 
-def _overlapped(folder: Path) -> Path:
+def _program(way: str, strategy: str, file: Path, folder: Path, lap: int, *, overlap: bool) -> Lap:
     """The shipped playbook's defaults, but for the one key."""
-    path = folder / "overlapped.yml"
-    path.write_text(json.dumps({"kind": "elasticsearch", "overlap_recovery": True}), encoding="utf-8")
-    return path
-
-
-def _program(
-    way: str, strategy: str, file: Path, folder: Path, lap: int, *, playbook: Path | None = None
-) -> Lap:
+    playbook = folder / f"playbook-{lap}.yml"
+    playbook.write_text(json.dumps({"kind": "elasticsearch", "overlap_recovery": overlap}), encoding="utf-8")
     result = folder / f"result-{lap}.json"
     command = [sys.executable, "-m", "tests.benchmarks.program", strategy, str(file)]
     began = time.monotonic()
     with (folder / f"output-{lap}.txt").open("wb") as output:
         subprocess.run(  # noqa: S603  (the program under test)
-            [*command, str(folder / f"state-{lap}.db"), str(result), *([str(playbook)] if playbook else [])],
+            [*command, str(folder / f"state-{lap}.db"), str(result), str(playbook)],
             check=True,
             stdout=output,
         )
