@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -31,6 +32,8 @@ SESSIONS_PER_CONNECTION: Final = 8
 """sshd allows 10 (`MaxSessions`). It still counts a session closed here until its command has ended."""
 PATIENCE_SECONDS: Final = 1.0
 """How long a short command waits for room: most end within it, and a further connection costs a log-in."""
+LOG_INS_AT_A_TIME: Final = 5
+"""New connections to one server that are made at once: sshd drops some from the tenth on (`MaxStartups`)."""
 
 
 class LinkError(Exception):
@@ -79,7 +82,9 @@ class Sessions(Generic[L]):
     def __init__(self, make: Callable[[], L], name: str) -> None:
         self._make, self._name = make, name
         self._room = threading.Condition()
+        self._log_ins = threading.BoundedSemaphore(LOG_INS_AT_A_TIME)
         self._in_use: dict[L, int] = {}
+        self._proven: set[L] = set()
         self._most = SESSIONS_PER_CONNECTION
         self._closed = False
 
@@ -97,14 +102,18 @@ class Sessions(Generic[L]):
         while True:
             link, fresh = self._take(patience, full)
             try:
-                return link, attempt(link)
+                with self._log_ins if fresh else nullcontext():
+                    opened = attempt(link)
             except SessionRefusedError:
-                if self._learn(link) == 0 and fresh:
+                if not self._learn(link):
                     raise  # even the first session of a new connection is refused
                 full.append(link)
             except BaseException:
                 self.end(link)
                 raise
+            else:
+                self._proven.add(link)
+                return link, opened
 
     def end(self, link: L) -> None:
         """Release a session, once."""
@@ -143,12 +152,17 @@ class Sessions(Generic[L]):
             self._in_use[link] = self._in_use.get(link, 0) + 1
             return link, fresh
 
-    def _learn(self, link: L) -> int:
-        """The server accepts no more sessions on this connection than the others that it has; how many."""
+    def _learn(self, link: L) -> bool:
+        """The server accepts no more sessions on this connection than the others that it has.
+
+        Returns:
+            Whether it has accepted any: of one that another thread opened it may still hold the place.
+        """
         with self._room:
             self._in_use[link] -= 1
-            self._most = max(1, min(self._most, self._in_use[link]))
-            return self._in_use[link]
+            others = self._in_use[link]
+            self._most = max(1, min(self._most, others))
+            return others > 0 or link in self._proven
 
     def _links(self) -> tuple[L, ...]:
         with self._room:

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.hosts.connection import Trouble
 from orchestrator.hosts.connections.sessions import (
+    LOG_INS_AT_A_TIME,
     SESSIONS_PER_CONNECTION,
     LinkError,
     SessionRefusedError,
@@ -80,6 +81,53 @@ def test_a_refused_first_session_is_not_tried_forever() -> None:
     with pytest.raises(SessionRefusedError):
         server.open()
     assert len(server.links) == 1
+
+
+def test_a_refusal_beside_another_session_is_no_fault() -> None:
+    """The session that got the only place may have ended before the refusal of the other one is heard."""
+    server, refused = Server(1), []
+
+    def attempt(link: FakeLink) -> None:
+        if not refused:
+            refused.append(link)
+            server.end(server.open())  # by another thread
+            raise SessionRefusedError("open failed")
+        link.open += 1
+
+    link, _ = server.sessions.open(attempt)
+    assert refused == [server.links[0]]
+    assert link is server.links[1]
+
+
+def test_new_connections_to_a_server_are_made_a_few_at_a_time() -> None:
+    """sshd with MaxSessions 1 and 24 nodes: log-ins beyond the tenth at once were dropped."""
+    server, lock = Server(1), threading.Lock()
+    server.end(server.open())
+    full = threading.Event()
+    going = most = 0
+
+    def attempt(link: FakeLink) -> None:
+        nonlocal going, most
+        with lock:
+            if link.open >= 1:
+                raise SessionRefusedError("open failed")
+            link.open += 1
+            going += 1
+            most = max(most, going)
+            if going > LOG_INS_AT_A_TIME + 1:
+                full.set()
+        full.wait(0.02)
+        with lock:
+            going -= 1
+
+    threads = [threading.Thread(target=server.sessions.open, args=(attempt,)) for _ in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert len(server.links) == 24
+    # One session goes over the connection that is there already.
+    assert 1 < most <= LOG_INS_AT_A_TIME + 1
 
 
 def test_a_session_that_cannot_be_opened_takes_no_room() -> None:
