@@ -62,9 +62,14 @@ def of(world: World, uuid: str) -> list[SimMerge]:
 
 
 def at_work(world: World, uuid: str | None = None) -> Iterator[NodeName]:
-    """The nodes that merge a copy now, of that index or of any index."""
-    for place, (merge, shard, life) in world.forced.busy.items():
-        if uuid in (None, merge.uuid) and _there(world, merge, (shard, place, life)):
+    """The nodes that merge a copy now, of that index or of any index.
+
+    A node whose merge was lost with its index or its copy goes on with the next one that waits there.
+    """
+    for place in list(world.forced.busy):
+        _next(world, place)
+    for place, (merge, _, _) in world.forced.busy.items():
+        if uuid in (None, merge.uuid):
             yield place
 
 
@@ -80,8 +85,10 @@ def _there(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int])
 def _next(world: World, place: NodeName) -> None:
     """Start the next waiting copy of a node that merges nothing."""
     forced = world.forced
-    if place in set(at_work(world)):
-        return
+    if place in forced.busy:
+        merge, shard, life = forced.busy[place]
+        if _there(world, merge, (shard, place, life)):
+            return
     forced.busy.pop(place, None)
     forced.writing.pop(place, None)
     for merge in list(running(world)):

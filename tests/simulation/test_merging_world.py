@@ -259,6 +259,18 @@ def test_an_index_that_is_gone_or_closed_is_not_in_the_reading() -> None:
     assert simulation.cluster.perform(force("posts-9")) == Done(), "what is gone needs no merge"
 
 
+def test_a_node_whose_merge_was_lost_goes_on_with_the_next() -> None:
+    """What waited behind a merge of an index that was closed was told by no reading, and waited on."""
+    simulation = begun(loaded())
+    world = simulation.world
+    simulation.cluster.perform(force("posts-1"))
+    simulation.fate.befall(mishaps.MergedByOthers(index="posts-2", max_segments=5))
+    simulation.fate.befall(mishaps.IndexClosed(index="posts-1"))
+    assert of(look(simulation, seconds=0.1), "posts-2").merging == len({*merges.at_work(world)}) > 0
+    look(simulation, seconds=4 * COPY_SECONDS)
+    assert merges.running(world) == []
+
+
 def test_a_disk_that_is_full_keeps_its_copies_as_they_are() -> None:
     world = loaded()
     simulation = begun(world)
