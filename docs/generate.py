@@ -78,7 +78,8 @@ is not met.
 
 `--disable-predicate NAME` switches a predicate off for a run, `--disable-predicate NAME=SUBJECT` for one
 subject; the journal records it. If waiting cannot clear a hold ("passes with time": no), a run that has
-changed nothing ends at once with exit code 3. The run waits for the other holds, at most `deadlines.hold`.
+changed nothing ends at once with exit code 3. The run waits for the other holds, and for what a busy cluster
+did not answer (429, 502 to 504, no answer in time), at most `deadlines.hold`.
 
 With `--strategy zone`, a predicate about the wave first makes the wave smaller
 ([zones](../explanation/zones.md)). If it is not met for a single node, the run holds.

@@ -278,7 +278,8 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
     away = any(hold.predicate in _ABSENCE for hold in refused)  # it may clear when the member is back
-    hopeless = not away and any(hold.predicate in lasting for hold in refused)
+    may_clear = away or situation.unread_for_now
+    hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     late = overdue(situation, refused)

@@ -466,6 +466,8 @@ def _cannot_begin(situation: Situation) -> Decision | None:
     state = situation.state
     if not situation.readable or not situation.fresh or not admit.has_not_begun(state):
         return None
+    if situation.unread_for_now:
+        return None  # it holds like any reading that failed
     if situation.policy.begin_anyway:
         skipped = admit.skipped_at_planning(situation)
         return note(*skipped) if skipped else None

@@ -109,6 +109,13 @@ class Situation:
         return self.view is not None and not isinstance(self.seen.settings, Unknown)
 
     @property
+    def unread_for_now(self) -> bool:
+        """Whether the state before an upgrade was not read, or in part, and may be a little later."""
+        found = self.seen.upgrade
+        parts = (found,) if isinstance(found, Unknown) else (found.deprecations, found.snapshot_ended)
+        return any(isinstance(part, Unknown) and part.passes for part in parts)
+
+    @property
     def settled(self) -> bool:
         """Whether health was read, in a current reading."""
         return not isinstance(self.seen.health, Unknown) and self.seen.health.settled

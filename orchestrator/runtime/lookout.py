@@ -131,6 +131,7 @@ class Lookout:
     def _not_older(self, read: ClusterReadings, at: Instant) -> ClusterReadings:
         """A cluster state older than an earlier reading is unknown: endpoints may disagree for a while.
 
+        So are the settings that came with it: since Elasticsearch 9.0 an endpoint has its own.
         Versions count within one cluster. A version that stays lower belongs to a rebuilt cluster.
         """
         view = read.cluster
@@ -139,8 +140,11 @@ class Lookout:
         if self._newest is not None:
             uuid, version, since = self._newest
             if view.uuid == uuid and view.state_version < version and at - since < _DISAGREE_SECONDS:
-                reason = f"an endpoint answered with cluster state {view.state_version}, after {version}"
-                return replace(read, cluster=Unknown(reason=reason))
+                older = Unknown(
+                    reason=f"an endpoint answered with cluster state {view.state_version}, after {version}"
+                )
+                settings = read.settings if isinstance(read.settings, Unknown) else older
+                return replace(read, cluster=older, settings=settings)
         self._newest = (view.uuid, view.state_version, at)
         return read
 

@@ -214,7 +214,7 @@ class Fate:
             case mishaps.SegmentsUnreadable(seconds=seconds):
                 self.bulk_unreadable_until = now + seconds
             case mishaps.StaleReadings(seconds=seconds):
-                self.stale_until, self.frozen = now + seconds, views.readings(world, settled=False)
+                self.stale_until, self.frozen = now + seconds, views.kept(world)
                 if world.forced.policy is not None:
                     self.frozen_bulk = bulk.bulk(world, world.indices)
             case mishaps.ProgramStandsStill(seconds=seconds):
@@ -232,7 +232,7 @@ class Fate:
             case program_mishaps.Unauthorized(seconds=seconds):
                 self.unauthorized_until = now + seconds
             case program_mishaps.EndpointsDisagree(seconds=seconds):
-                self.disagree_until, self.frozen = now + seconds, views.readings(world, settled=False)
+                self.disagree_until, self.frozen = now + seconds, views.kept(world)
             case program_mishaps.TakenOver():
                 self._take_over(what)
             case _:

@@ -67,6 +67,11 @@ def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool
     )
 
 
+def kept(world: World) -> ClusterReadings:
+    """What an endpoint answers whose state has stood still: every part as it is now, whenever it is asked."""
+    return readings(world, EVERYTHING | {Look.UPGRADE, Look.FINISHED}, settled=False)
+
+
 def _settings(world: World) -> SettingsView:
     return SettingsView(
         persistent=dict(world.persistent),

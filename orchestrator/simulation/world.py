@@ -16,7 +16,8 @@ from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.policy import Hooks
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant, Reading, Seconds
+from orchestrator.model.upgrade import UpgradeView
 from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
@@ -99,8 +100,8 @@ class World:
         self.reindexes: set[NodeName] = set()
         self.busy_since: dict[NodeName, Instant] = {}
         self.stalled_until: Instant = 0.0
-        self.jitter = 0.0
-        self.hooks, self.steps, self.fitness = Hooks(), 0, FIT
+        self.jitter, self.hooks, self.steps = 0.0, Hooks(), 0
+        self.fitness: Reading[UpgradeView] = FIT
         self.missing: dict[ShardId, Instant] = {}
         self.whole: list[tuple[Instant, bool]] = []
         self.owner = SimOwner()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.run import COULD_NOT_FINISH
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import RunInstall, StartNode, StopNode, action_name
 from orchestrator.model.cluster import NodeName
@@ -14,10 +15,12 @@ from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy, Together
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
+from orchestrator.simulation.facts import FIT
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
@@ -25,7 +28,7 @@ from orchestrator.view.progress import half_done
 from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
-from tests.simulation.upgrading import TARGET, upgrading
+from tests.simulation.upgrading import TARGET, upgrading, wanted
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 
@@ -69,6 +72,33 @@ def test_steps_come_after_hooks_and_before_tuning() -> None:
     simulation, state = run(world, wanted=upgrading(hooks=hooks, tune=profile("vm.swappiness")))
     _upgraded(simulation, state)
     assert _sent(simulation, "es1") == ["stop", "hook_while_stopped", "install", "install", "tune", "start"]
+
+
+def _told_late(unread: Unknown, *, part: str | None, after: Seconds) -> RunState:
+    """An upgrade to the next major version; what it has to know beforehand can be read only after a while."""
+    world = cluster(3)
+    for node in world.nodes.values():
+        node.version = "8.19.0"
+    fit = replace(FIT, snapshot_ended=world.agenda.now)
+    world.fitness = unread if part is None else replace(fit, **{part: unread})
+    world.agenda.after(after, lambda: setattr(world, "fitness", fit))
+    upgrade = wanted(snapshot_younger_than=86_400.0)
+    _, state = run(world, wanted=upgrading(upgrade=upgrade, deadlines=Deadlines(hold=100.0)))
+    return state
+
+
+_BUSY = Unknown(reason="GET _nodes was answered with 503", passes=True)
+
+
+@pytest.mark.parametrize("part", [None, "deprecations", "snapshot_ended"])
+def test_what_cannot_be_read_for_now_is_waited_for(part: str | None) -> None:
+    assert _told_late(_BUSY, part=part, after=40.0).outcome is Outcome.DONE
+    late = _told_late(_BUSY, part=part, after=400.0)
+    assert late.outcome is Outcome.HELD
+    assert _BUSY.reason in late.message
+    never = _told_late(replace(_BUSY, passes=False), part=part, after=40.0)
+    assert never.outcome is Outcome.HELD
+    assert COULD_NOT_FINISH in never.message
 
 
 def test_a_zone_is_upgraded_together() -> None:

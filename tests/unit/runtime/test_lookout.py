@@ -156,3 +156,17 @@ def test_an_older_cluster_state_is_unknown_for_two_minutes() -> None:
     simulation.world.agenda.advance(2.0)
     assert read(6).state_version == 6
     assert read(1, "another cluster").state_version == 1
+
+
+def test_settings_that_came_with_an_older_state_are_unknown() -> None:
+    """Else somebody's change of a setting is undone by what an endpoint knew before it."""
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    newer = views.readings(simulation.world)
+    assert not isinstance(newer.cluster, Unknown)
+    older = replace(newer, cluster=replace(newer.cluster, state_version=newer.cluster.state_version - 1))
+    answers = iter([newer, older, newer])
+    ports: Any = (Port(lambda _look: next(answers)), Port(lambda *_, **__: {}))
+    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock, order=Order.CLUSTER_FIRST)
+    seen = [lookout.observe(state) for _ in range(3)]
+    assert [one is not None and isinstance(one.settings, Unknown) for one in seen] == [False, True, False]
