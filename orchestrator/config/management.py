@@ -2,7 +2,10 @@
 
 They are hooks like any other: a stand-down, `resume` and `restore` enable again what a killed run disabled.
 What somebody else has disabled stays so. A unit counts as ours by a mark in the home of the account, which is
-made before it is stopped; Puppet's lock by its message.
+made before it is stopped; Puppet's lock by its message. Homes may be shared, so the marks are kept by host.
+
+A node whose turn is under way has a mark too. With several nodes on a host, the end of the last turn enables:
+while one wave recovers, the next is down.
 """
 
 from __future__ import annotations
@@ -43,12 +46,21 @@ def _is_whole(name: str) -> str:
 ManagementUnit = Annotated[str, AfterValidator(_is_whole)]
 
 _MESSAGE: Final = "orchestrate: a node of this host is being restarted"
-_BEGIN: Final = 'root=; [ "$(id -u)" = 0 ] || root="sudo -n"; cd && mkdir -p .orchestrate-disabled || exit 1'
-_MARK: Final = '".orchestrate-disabled/$unit"'
+_BEGIN: Final = (
+    'node={node}; root=; [ "$(id -u)" = 0 ] || root="sudo -n"; '
+    'marks=$HOME/.orchestrate-disabled/$(uname -n); mkdir -p "$marks/turns" "$marks/units" || exit 1; '
+    'turn=$marks/turns/of-$(printf %s "$node" | tr -c A-Za-z0-9._- _)'
+)
+_MARK: Final = '"$marks/units/$unit"'
 _STOP: Final = f': >{_MARK} && $root systemctl stop "$unit" || exit 1'
-_START: Final = f'$root systemctl start "$unit" && rm {_MARK} || exit 1'
 _WITH_PUPPET: Final = "PATH=$PATH:/opt/puppetlabs/bin; if puppet=$(command -v puppet); then"
-_LOCK: Final = 'lock=$($root "$puppet" config print agent_disabled_lockfile) || exit 1'
+_OTHER_TURNS: Final = 'for other in "$marks"/turns/*; do [ ! -e "$other" ] || exit 0; done'
+_START: Final = (
+    'code=0; for mark in "$marks"/units/*; do if [ -e "$mark" ]; then '
+    '$root systemctl start "${mark##*/}" && rm -f "$mark" || code=1; fi; done'
+)
+"""By the marks: the playbook of a `restore` may name other units. A unit that fails delays no other."""
+_LOCK: Final = 'lock=$($root "$puppet" config print --section agent agent_disabled_lockfile) || exit 1'
 _ENABLE: Final = (
     f"ours=$($root grep -cs '{_MESSAGE}' \"$lock\"); case $?:$ours in "
     '0:*) $root "$puppet" agent --enable || exit 1 ;; 1:0 | 2:*) ;; *) exit 1 ;; esac'
@@ -61,13 +73,14 @@ def with_disabling(hooks: Hooks, units: Sequence[str]) -> Hooks:
 
     After the recovery they are enabled first.
     """
-    each = f"for unit in {' '.join(map(shlex.quote, units))}; do"
     stop = (
-        f'{_BEGIN}; {each} if systemctl -q is-active "$unit" 2>&-; then {_STOP}; fi; done; '
-        f"{_WITH_PUPPET} $root \"$puppet\" agent --disable '{_MESSAGE}' || exit 1; fi"
+        f'{_BEGIN}; : >"$turn" || exit 1; for unit in {" ".join(map(shlex.quote, units))}; do '
+        f'if systemctl -q is-active "$unit" 2>/dev/null; then {_STOP}; fi; done; '
+        f"{_WITH_PUPPET} $root \"$puppet\" agent --disable '{_MESSAGE}'; fi"
     )
     start = (
-        f"{_BEGIN}; {each} if [ -e {_MARK} ]; then {_START}; fi; done; {_WITH_PUPPET} {_LOCK}; {_ENABLE}; fi"
+        f'{_BEGIN}; rm -f "$turn" || exit 1; {_OTHER_TURNS}; {_START}; '
+        f"{_WITH_PUPPET} {_LOCK}; {_ENABLE}; fi; exit $code"
     )
     return replace(
         hooks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.management import with_disabling
+from orchestrator.hosts.placeholder import for_node
 from orchestrator.model.policy import Hook, Hooks
 
+ROOT = Path(__file__).parents[3]
+SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 ON, OFF = "agent.timer", "other.timer"
 SYSTEMCTL = """#!/bin/sh
 cd "$ACTIVE" || exit 1
 case "$*" in
   "-q is-active "*) [ -e "$3" ] ;;
-  "stop "*) [ ! -e broken ] && rm "$2" ;;
+  "stop "*) [ -e "$HOME/.orchestrate-disabled/$(uname -n)/units/$2" ] && [ ! -e broken ] && rm "$2" ;;
   "start "*) [ ! -e broken ] && : >"$2" ;;
   *) exit 64 ;;
 esac
@@ -27,7 +31,7 @@ PUPPET = """#!/bin/sh
 case "$*" in
   "agent --disable "*) [ -e "$LOCK" ] || printf '{"disabled_message":"%s"}' "$3" >"$LOCK" ;;
   "agent --enable") rm "$LOCK" ;;
-  "config print agent_disabled_lockfile") echo "$LOCK" ;;
+  "config print --section agent agent_disabled_lockfile") echo "$LOCK" ;;
   *) exit 64 ;;
 esac
 """
@@ -46,13 +50,15 @@ class Host:
         path.write_text(program)
         path.chmod(0o755)
 
-    def run(self, hook: Hook) -> int:
-        """Run it as the account does; its exit code."""
+    def run(self, hook: Hook, node: str = "es1") -> int:
+        """Run it for a node as the account does; its exit code."""
         names = {"ACTIVE": "active", "LOCK": "agent.lock", "HOME": "home", "ASKED": "asked"}
         variables = {name: str(self.folder / place) for name, place in names.items()}
         path = f"{self.folder / 'bin'}:{self.folder / 'usual'}"
         return subprocess.run(  # noqa: S603  (the text under test)
-            [str(self.folder / "usual" / "sh"), "-c", hook.run], check=False, env={**variables, "PATH": path}
+            [str(self.folder / "usual" / "sh"), "-c", for_node(hook.run, node)],
+            check=False,
+            env={**variables, "PATH": path},
         ).returncode
 
     @property
@@ -67,16 +73,18 @@ class Host:
         return json.loads(lock.read_text())["disabled_message"] if lock.exists() else None
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Host:
+@pytest.fixture(params=SHELLS)
+def host(tmp_path: Path, request: pytest.FixtureRequest) -> Host:
     for name in ("bin", "usual", "active", "home"):
         (tmp_path / name).mkdir()
-    for tool in ("sh", "mkdir", "rm", "grep"):
+    (tmp_path / "usual" / "sh").symlink_to(str(shutil.which(request.param)))
+    for tool in ("mkdir", "rm", "grep", "tr"):
         (tmp_path / "usual" / tool).symlink_to(str(shutil.which(tool)))
     made = Host(folder=tmp_path)
     made.add("systemctl", SYSTEMCTL)
     made.add("sudo", SUDO)
     made.add("id", "#!/bin/sh\necho 1000\n")
+    made.add("uname", "#!/bin/sh\necho one\n")
     (tmp_path / "active" / ON).touch()
     return made
 
@@ -85,6 +93,27 @@ HOOKS = with_disabling(
     Hooks(before_stop=(Hook(run="depool"),), after_recovery=(Hook(run="pool"),)), [ON, OFF]
 )
 DISABLE, ENABLE = HOOKS.before_stop[-1], HOOKS.after_recovery[0]
+
+
+def asked(host: Host) -> set[str]:
+    """What sudo was asked to run, with the path of Puppet as its packages have it."""
+    text = (host.folder / "asked").read_text()
+    return set(text.replace(str(host.folder / "bin" / "puppet"), "puppet").splitlines())
+
+
+def documented(host: Host) -> set[str]:
+    """The commands of the sudoers lines in `least-rights.md`, for this unit and this lock."""
+    page = (ROOT / "docs" / "how-to" / "least-rights.md").read_text()
+    lines = page.partition("`configuration_management: disable`")[2].split("```")[1].replace("\\\n", "")
+    found = re.split(r"deploy ALL=\(root\) NOPASSWD: |, ", " ".join(lines.replace("\\:", ":").split()))
+    words = [text.split() for text in found if text]
+    lock = str(host.folder / "agent.lock")
+    return {
+        " ".join(
+            (first.rpartition("/")[2], *rest[:-1], lock if rest[-1].endswith(".lock") else rest[-1])
+        ).replace("apt-daily-upgrade.timer", ON)
+        for first, *rest in words
+    }
 
 
 def test_they_are_last_before_the_stop_and_first_after_it() -> None:
@@ -98,10 +127,40 @@ def test_what_was_active_is_stopped_and_started_again(host: Host) -> None:
     assert host.lock == "orchestrate: a node of this host is being restarted"
     assert host.run(DISABLE) == 0, "a resumed run does it again"
     assert (host.run(ENABLE), host.active, host.lock) == (0, {ON}, None)
-    asked = (host.folder / "asked").read_text()
-    assert f"systemctl stop {ON}\n" in asked, "with sudo, since the account is not root"
+    assert asked(host) == documented(host), "with sudo, since the account is not root"
+    assert "/opt/puppetlabs/bin" in DISABLE.run, "where Puppet's own packages have it"
+    assert "/opt/puppetlabs/bin" in ENABLE.run
     (host.folder / "active" / ON).unlink()
     assert (host.run(ENABLE), host.active) == (0, set()), "what somebody stopped since stays so"
+
+
+@pytest.mark.parametrize("other", ["es2", "Franklin Hall/2", ".."])
+def test_the_last_turn_on_a_host_enables(host: Host, other: str) -> None:
+    host.add("puppet", PUPPET)
+    assert (host.run(DISABLE), host.run(DISABLE, other)) == (0, 0)
+    assert host.run(ENABLE) == 0
+    assert (host.active, host.lock is None) == (set(), False), "the other node may be down"
+    assert (host.run(ENABLE, other), host.active, host.lock) == (0, {ON}, None)
+
+
+def test_two_turns_may_end_at_once(host: Host) -> None:
+    assert host.run(DISABLE) == 0
+    host.add("systemctl", 'rm "$HOME/.orchestrate-disabled/one/units/$2" && : >"$ACTIVE/$2"\n')
+    assert (host.run(ENABLE), host.active) == (0, {ON}), "the other one has removed the mark"
+
+
+def test_hosts_may_share_a_home(host: Host) -> None:
+    assert (host.run(DISABLE), host.active) == (0, set())
+    host.add("uname", "#!/bin/sh\necho two\n")
+    assert (host.run(ENABLE), host.active) == (0, set()), "there it was off"
+    host.add("uname", "#!/bin/sh\necho one\n")
+    assert (host.run(ENABLE), host.active) == (0, {ON})
+
+
+def test_a_playbook_with_other_units_enables_all(host: Host) -> None:
+    assert (host.run(DISABLE), host.active) == (0, set())
+    assert host.run(with_disabling(Hooks(), []).after_recovery[0]) == 0
+    assert host.active == {ON}
 
 
 def test_what_somebody_else_disabled_stays_disabled(host: Host) -> None:
@@ -127,6 +186,30 @@ def test_a_unit_that_does_not_stop_or_start_fails_the_hook(host: Host) -> None:
     assert (host.run(ENABLE), host.active) == (1, set())
     (host.folder / "active" / "broken").unlink()
     assert (host.run(ENABLE), host.active) == (0, {ON}), "it is still known as ours"
+
+
+def test_a_unit_that_is_gone_keeps_nothing_disabled(host: Host) -> None:
+    host.add("puppet", PUPPET)
+    assert host.run(DISABLE) == 0
+    (host.folder / "active" / "broken").touch()
+    assert (host.run(ENABLE), host.lock) == (1, None)
+
+
+def test_a_failure_of_puppet_fails_the_hook(host: Host, subtests: pytest.Subtests) -> None:
+    for failing, hook in [("--disable", DISABLE), ("print", ENABLE), ("--enable", ENABLE)]:
+        with subtests.test(failing):
+            host.add("puppet", PUPPET)
+            assert (host.run(DISABLE), host.lock is None) == (0, False)
+            host.add("puppet", PUPPET.replace("\n", f'\n[ "$2" != {failing} ] || exit 1\n', 1))
+            assert (host.run(hook), host.lock is None) == (1, False)
+
+
+def test_a_home_that_cannot_be_written_fails_it(host: Host) -> None:
+    host.add("puppet", PUPPET)
+    (host.folder / "home").rmdir()
+    (host.folder / "home").touch()
+    assert (host.run(DISABLE), host.active, host.lock) == (1, {ON}, None)
+    assert host.run(ENABLE) == 1
 
 
 def test_a_refusal_of_sudo_is_not_taken_for_a_lock_of_others(host: Host) -> None:

@@ -158,12 +158,13 @@ def test_disabled_management_is_a_pair_of_hooks() -> None:
     enable, last = policy.hooks.after_recovery
     assert (first.run, last.run) == ("depool", "pool")
     assert "for unit in a.timer; do" in disable.run
-    assert "for unit in a.timer; do" in enable.run
+    assert "agent --enable" in enable.run
     assert (
         "chef-client.timer" in _policy(playbook="configuration_management: disable").hooks.before_stop[0].run
     )
-    with pytest.raises(ConfigError, match=r"management_units\[0\]: is not the whole name of a unit"):
-        _policy(playbook="configuration_management: disable\nmanagement_units: ['--now']")
+    for name in ("--now", "chef-client", "a.timer; reboot"):
+        with pytest.raises(ConfigError, match=r"management_units\[0\]: is not the whole name of a unit"):
+            _policy(playbook=f"configuration_management: disable\nmanagement_units: ['{name}']")
 
 
 def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(subtests: pytest.Subtests) -> None:
