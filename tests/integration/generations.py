@@ -245,7 +245,11 @@ def kill_in_mid_wave(lab: LabCluster, folder: Path, story: Story) -> None:
 
 
 def under_load(lab: LabCluster, what: Callable[[], None], story: Story) -> None:
-    """Do it while documents are written and searched; every acknowledged document is there afterwards."""
+    """Do it while documents are written and searched; every acknowledged document is there afterwards.
+
+    Before 2.0 a node that stops acknowledges now and then what no other copy has (seen on 1.7.6 after SIGTERM
+    alone): there, at most one request's documents may be missing for each node.
+    """
     profile = LoadProfile(
         documents_per_second=100.0,
         searches_per_second=5.0,
@@ -266,7 +270,9 @@ def under_load(lab: LabCluster, what: Callable[[], None], story: Story) -> None:
         f"documents: {checked.acknowledged} acknowledged, {len(checked.missing)} missing; load: {result}"
     )
     story.row.append(f"{checked.acknowledged} / {len(checked.missing)} / {result.indexing.failed}")
-    assert checked.whole, str(story)
+    lost = len(lab.nodes) * profile.documents_per_request if lab.distribution.before(2) else 0
+    assert not checked.duplicated, str(story)
+    assert len(checked.missing) <= lost, str(story)
 
 
 def everything(lab: LabCluster, folder: Path, story: Story) -> None:

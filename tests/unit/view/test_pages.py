@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.action import NOT_ABSENT
@@ -36,6 +38,23 @@ Golden = Callable[[str, str], None]
 
 def test_the_plan_as_text(samples: Any, golden: Golden) -> None:
     golden("plan.txt", plan_text(samples.plan()))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "said"),
+    [
+        ("elasticsearch", "1.7.6", True),
+        ("elasticsearch", "6.6.2", True),
+        ("elasticsearch", "6.7.0", False),
+        ("elasticsearch", "unknown", False),
+        ("opensearch", "1.3.20", False),
+    ],
+)
+def test_a_plan_says_where_stops_lose_writes(
+    samples: Any, distribution: str, version: str, *, said: bool
+) -> None:
+    text = plan_text(samples.plan(distribution=distribution, version=version))
+    assert ("stop the writers" in text) is said
 
 
 def test_a_plan_that_is_held_says_so_before_anything_else(samples: Any, golden: Golden) -> None:
