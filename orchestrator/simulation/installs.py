@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade import InstallState, InstallView
@@ -35,7 +36,7 @@ def begin(world: World, node: SimNode, action: RunInstall) -> ActionResult:
         return Done()
     if _is_older(action.ticket, disk.ticket):
         return Refused(reason="a later install step was begun")
-    if node.process:
+    if node.process or node.service is ServiceState.STARTING:
         return Refused(reason="its service runs", passes=True)
     disk.ticket, disk.number, disk.began = action.ticket, action.number, world.agenda.now
     if action.installed is not None and disk.holds == action.target:

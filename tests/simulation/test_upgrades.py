@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.engine.run import COULD_NOT_FINISH
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import RunInstall, StartNode, StopNode, action_name
+from orchestrator.model.action import Refused, RunInstall, StartNode, StopNode, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import installs, machines, mishaps
 from orchestrator.simulation.facts import FIT
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
@@ -28,7 +28,7 @@ from orchestrator.view.progress import half_done
 from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.tuned import profile
-from tests.simulation.upgrading import TARGET, upgrading, wanted
+from tests.simulation.upgrading import STEPS, TARGET, upgrading, wanted
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 
@@ -72,6 +72,18 @@ def test_steps_come_after_hooks_and_before_tuning() -> None:
     simulation, state = run(world, wanted=upgrading(hooks=hooks, tune=profile("vm.swappiness")))
     _upgraded(simulation, state)
     assert _sent(simulation, "es1") == ["stop", "hook_while_stopped", "install", "install", "tune", "start"]
+
+
+def test_a_step_that_arrives_beside_a_start_is_refused() -> None:
+    """On a host it asks the service manager, for which a start under way counts as running."""
+    world = cluster(3)
+    node = world.nodes[ES1]
+    machines.stop(world, node)
+    world.agenda.advance(30.0)
+    machines.start(world, node)
+    step = RunInstall(node=ES1, number=0, step=STEPS[0], ticket="r/es1/0/1", target=TARGET)
+    assert not node.process
+    assert installs.begin(world, node, step) == Refused(reason="its service runs", passes=True)
 
 
 def _told_late(unread: Unknown, *, part: str | None, after: Seconds) -> RunState:
