@@ -32,7 +32,7 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import SERVING, CopyState, Incarnation, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import (
     ClusterView,
@@ -185,8 +185,9 @@ class OptimisticWorld:
             _change(changed, view, name, _left_behind)
             asleep[name] = member
             stopped.append(name)
-        after = view.changed(changed, members, master=master) if stopped else view
-        world = replace(self, seen=replace(self.seen, cluster=after), asleep=asleep)
+        if stopped:
+            view = view.changed({}, members, master=master, copies=view.routing.in_other_states(changed))
+        world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep)
         return world.service(stopped, ServiceState.STOPPED)
 
     def started(self, view: ClusterView, names: Sequence[NodeName]) -> OptimisticWorld:
@@ -208,8 +209,9 @@ class OptimisticWorld:
             if view.riak is not None:
                 view = view.changed(changed, members)
                 view = view.changed({}, riak=just_back(view, name, self.seen.settings))
-        after = view.changed(changed, members) if lives > self.lives and view.riak is None else view
-        world = replace(self, seen=replace(self.seen, cluster=after), asleep=asleep, lives=lives)
+        if lives > self.lives and view.riak is None:
+            view = view.changed({}, members, copies=view.routing.in_other_states(changed))
+        world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep, lives=lives)
         return world.service(names, ServiceState.RUNNING)
 
     def _settings(self, action: WriteSettings) -> OptimisticWorld:
@@ -302,8 +304,8 @@ def _change(
     """Add this change of the shards of a node to earlier ones; the latest change is the last."""
     table = view.routing.table
     for shard in view.routing.by_node.get(name, ()):
-        before = changed.pop(shard) if shard in changed else table[shard]
-        changed[shard] = change(before, name)
+        before = changed.pop(shard, None)
+        changed[shard] = change(table[shard] if before is None else before, name)
 
 
 def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
@@ -316,13 +318,22 @@ def _left_behind(copies: _Copies, name: NodeName) -> _Copies:
     for at, copy in enumerate(copies):
         if copy.node != name:
             continue
-        if copy.primary and heir is None:
-            others = (n for n in reversed(range(len(copies))) if copies[n].node != name and copies[n].started)
-            heir = next(others, None)
-        after[at] = _in_state(copy, _UNASSIGNED, primary=copy.primary and heir is None)
+        primary = copy.primary
+        if primary:
+            heir = _heir(copies, name) if heir is None else heir
+            primary = heir is None
+        after[at] = _in_state(copy, _UNASSIGNED, primary=primary)
     if heir is not None:
         after[heir] = _in_state(copies[heir], copies[heir].state, primary=True)
     return tuple(after)
+
+
+def _heir(copies: _Copies, name: NodeName) -> int | None:
+    """The place of the copy that becomes the primary without this node; None when none can."""
+    for at in range(len(copies) - 1, -1, -1):
+        if copies[at].state in SERVING and copies[at].node != name:
+            return at
+    return None
 
 
 def _back_again(copies: _Copies, name: NodeName) -> _Copies:
@@ -333,7 +344,11 @@ def _back_again(copies: _Copies, name: NodeName) -> _Copies:
 
 
 def _in_state(copy: ShardCopy, state: CopyState, *, primary: bool) -> ShardCopy:
-    """The copy in this state; one that has started moves nowhere. `_replace` would take much longer."""
+    """The copy in this state; one that has started moves nowhere.
+
+    Made as the tuple that it is: a plan makes several of each copy of a cluster.
+    """
     shard, _, _, node, to, allocation, reason, attempts, snapshot = copy
     to = None if state is _STARTED else to
-    return ShardCopy(shard, primary, state, node, to, allocation, reason, attempts, snapshot)
+    made = (shard, primary, state, node, to, allocation, reason, attempts, snapshot)
+    return tuple.__new__(ShardCopy, made)

@@ -90,7 +90,10 @@ def make_plan(
     """
     draft, state, now = _Draft(), RunState(run="plan"), seen.at
     world, sequence = OptimisticWorld(seen=seen), 0
-    state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=started))
+    # All readings of this world agree, so one of them is enough.
+    policy = replace(started.policy, settle_consecutive=1)
+    played = replace(started, policy=policy)
+    state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=played))
     for _ in range(_TURNS_A_NODE * (len(started.nodes) + len(started.indices) + 1)):
         if state.phase is Phase.ENDED:
             break
@@ -108,7 +111,7 @@ def make_plan(
                 world = world.with_lives(state.wave.nodes if state.wave else started.nodes)
                 state = _with_lives(state, world)
             continue
-        state = _follow(state, decision.events, now, draft, started.policy)
+        state = _follow(state, decision.events, now, draft, policy)
         for action in decision.actions:
             order, wave = len(draft.steps) + 1, state.wave.number if state.wave else state.waves_finished
             draft.steps.append(
@@ -120,7 +123,7 @@ def make_plan(
                     detail=describe(action),
                 )
             )
-            state = _follow(state, (ActionConfirmed(action=action),), now, draft, started.policy)
+            state = _follow(state, (ActionConfirmed(action=action),), now, draft, policy)
         world = world.after_all(decision.actions)
     return _finished(started, seen, draft, times)
 

@@ -358,13 +358,12 @@ def preparing(situation: Situation) -> Decision:
     if state.unrestored.withheld:
         # Left by a process that was killed: the run never waits with allocation disabled.
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    wave = admit.next_wave_of(situation)
     pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
     boots = {name: host.boot_id for name, host in situation.hosts.items() if host.boot_id}
-    if situation.view and wave is None:
+    if situation.view and not pending:
         baseline = () if state.baseline else (situation.kind.baseline(situation.view, boots),)
         return note(*baseline, run_phase(state.phase, _after_preparing(situation)))
-    wave = wave or Wave(number=state.waves_finished + 1, nodes=pending[:1])
+    wave = Wave(number=state.waves_finished + 1, nodes=pending[:1])  # fundamental rules are about no wave
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
     refused = admit.refusals(situation, fundamental, wave)
     if refused:

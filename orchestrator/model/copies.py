@@ -173,7 +173,7 @@ class Copies(Sequence[ShardCopy]):
 
     def changed(self, shards: ByShard) -> Copies:
         """These copies with other ones of some shards."""
-        before, after, count = self.table, object.__new__(Copies), self._count
+        before, count = self.table, self._count
         moved: dict[NodeName, dict[ShardId, None]] = {}
         for shard, copies in shards.items():
             were = before.get(shard, ())
@@ -189,21 +189,28 @@ class Copies(Sequence[ShardCopy]):
                         moved[node][shard] = None
                     else:
                         del moved[node][shard]
+        return self._with(shards, count, {**self.by_node, **moved} if moved else self.by_node)
+
+    def in_other_states(self, shards: ByShard) -> Copies:
+        """These copies with other ones of some shards, each on the node of the one before."""
+        return self._with(shards, self._count, self.by_node)
+
+    def _with(self, shards: ByShard, count: int, by_node: dict[NodeName, dict[ShardId, None]]) -> Copies:
+        after = object.__new__(Copies)
         after.by_shard, after._count, after._on = _changed(self.by_shard, shards), count, {}
         after._origin, after._changed, after.aside, after.asked = self, shards, None, None
-        vars(after)["by_node"] = {**self.by_node, **moved} if moved else self.by_node
+        vars(after)["by_node"] = by_node
         return after
 
 
 def _aside(before: _Aside, shards: ByShard) -> _Aside:
     """`away`, `moving` and `red` of a table, from those of another one and the shards that differ."""
     away, moving, red = map(dict, before)
+    for part in (away, moving, red):
+        for shard in part.keys() & shards.keys() if part else ():
+            del part[shard]
     for shard, copies in shards.items():
-        if away or moving:  # the copies of a red shard are away
-            away.pop(shard, None)
-            moving.pop(shard, None)
-            red.pop(shard, None)
-        states = tuple(map(_state, copies))
+        states = [*map(_state, copies)]
         if states.count(_STARTED) == len(states):
             continue
         resting = tuple([copy for copy in copies if copy.state not in SERVING])

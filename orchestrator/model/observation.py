@@ -116,9 +116,9 @@ class ClusterView:
 
     def changed(self, shards: ByShard, members: Members | None = None, **fields: object) -> ClusterView:
         """This view with these copies of some shards, these members, and these values of other fields."""
-        copies = self.routing.changed(shards) if shards else self.routing
+        fields = {"copies": self.routing.changed(shards) if shards else self.routing, **fields}
         fields |= {} if members is None else {"nodes": tuple(members.values())}
-        after: ClusterView = replace(self, copies=copies, **fields)  # type: ignore[arg-type]  # by keyword
+        after: ClusterView = replace(self, **fields)  # type: ignore[arg-type]  # by keyword
         if "indices" not in fields:
             vars(after)["metadata"] = self.metadata
         if members is not None or "nodes" not in fields:

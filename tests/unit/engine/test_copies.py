@@ -50,6 +50,18 @@ def test_a_change_gives_what_reading_it_all_again_gives(seed: int) -> None:
         assert copies.where(test) == anew.where(test) == {s for s, found in table.items() if test(s, found)}
 
 
+def test_copies_in_other_states_are_a_change_that_moves_none() -> None:
+    dice = random.Random(2)  # noqa: S311  (repeatable)
+    copies = Copies(copy for shard in SHARDS for copy in _copies(dice, shard))
+    assert copies.red is not None  # known of the table before
+    for shard in SHARDS:
+        states = (dice.choice(list(CopyState)) for _ in range(len(SHARDS)))
+        other = {shard: tuple(copy._replace(state=next(states)) for copy in copies.by_shard[shard])}
+        changed, copies = copies.changed(other), copies.in_other_states(other)
+        assert (copies, len(copies), copies.active) == (changed, len(changed), changed.active)
+        assert (copies.by_node, copies.away, copies.red) == (changed.by_node, changed.away, changed.red)
+
+
 def _one_serves(_: ShardId, copies: tuple[ShardCopy, ...]) -> bool:
     return sum(copy.started for copy in copies) == 1
 

@@ -198,6 +198,8 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     not count, though it may have had a node that now holds another copy of its shard. One that an upgrade
     has displaced counts as soon as a node can hold it.
     """
+    if not view.not_started:
+        return ()
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     has_a_place = places(state.begun.policy, view)
     placeable = (copy for copy in beyond if has_a_place(copy.shard))
