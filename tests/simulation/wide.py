@@ -229,8 +229,10 @@ class Life(AnyLife):
         if self.forgotten:
             raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
-        if left := upgrading.left_behind(self.world, state):
-            raise BrokenError("completeness", f"done, and not upgraded: {', '.join(left)}")
+        ended = state.in_phase.since - self.simulation.clock.ahead
+        later = {f"{name} joined" for name in upgrading.left_behind(self.world, state)}
+        if left := later - {what for at, what in self.world.story if at > ended}:
+            raise BrokenError("completeness", f"done, and not upgraded: {', '.join(sorted(left))}")
         written = [record.event for record in self.simulation.journal.records]
         warned = [event for event in written if isinstance(event, MergeWarned)]
         many = merged.unmerged(self.world, state, self.began, warned)

@@ -436,6 +436,8 @@ def test_the_rules_that_cannot_be_disabled_are_these() -> None:
     fixed = [rule.name for rule in PREDICATES if not rule.may_be_disabled]
     of_every_run = ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
     assert fixed == [*of_every_run, "upgrade_path_is_supported", "no_node_is_newer"]
+    about_a_wave = [rule.name for rule in PREDICATES if rule.about_wave]
+    assert not set(fixed) & set(about_a_wave), "they are asked before a wave is chosen"
 
 
 def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
