@@ -21,7 +21,7 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import host_name
+from orchestrator.runtime.identity import host_name, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
@@ -93,6 +93,9 @@ def request(
     else:
         message = f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}"
     message += f"; `orchestrate status {entry.run}` shows it"
+    pid = suspended_pid(entry.process)
+    if pid is not None:
+        message += f"; its process {pid} is suspended and reads it after `kill -CONT {pid}`"
     if context.output.for_people:
         context.say(message)
     return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

@@ -58,8 +58,12 @@ def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateSt
 
 def _ended(store: StateStore, file: str, lease: LeasePlace, *, uuid: str = "uuid") -> None:
     """A run of ours that was interrupted before it touched a node."""
-    listed = entry(OURS, "boot/1/2/3")
-    begun = RunStarted(
+    ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
+    store.create_run(entry(OURS, "boot/1/2/3")).append([_begun(file, lease, uuid), ended], 1.0)
+
+
+def _begun(file: str, lease: LeasePlace, uuid: str = "uuid") -> RunStarted:
+    return RunStarted(
         cluster="lab",
         cluster_uuid=uuid,
         version="8.19.0",
@@ -71,8 +75,6 @@ def _ended(store: StateStore, file: str, lease: LeasePlace, *, uuid: str = "uuid
         host="bastion",
         cluster_file=file,
     )
-    ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
-    store.create_run(listed).append([begun, ended], 1.0)
 
 
 def _theirs() -> LeaseRecord:
@@ -138,6 +140,26 @@ def suspended() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+def _identity(process: subprocess.Popen[bytes]) -> str:
+    begun = int(Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return str(replace(current_process(), pid=process.pid, started=begun))
+
+
+@pytest.mark.parametrize("command", ["stop", "pause"])
+def test_a_request_says_that_a_suspended_run_reads_it_later(
+    store: StateStore, capsys: pytest.CaptureFixture[str], suspended: subprocess.Popen[bytes], command: str
+) -> None:
+    store.create_run(entry(OURS, _identity(suspended))).append([_begun("", LeasePlace.CLUSTER)], 1.0)
+    assert run([command, OURS]) == ExitCode.DONE
+    said, pid = capsys.readouterr().out, suspended.pid
+    assert f"asked run {OURS} on lab" in said
+    assert f"its process {pid} is suspended and reads it after `kill -CONT {pid}`" in said
+    suspended.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, pid, os.WCONTINUED)
+    assert run([command, OURS]) == ExitCode.DONE
+    assert "suspended" not in capsys.readouterr().out
+
+
 def test_a_run_suspended_on_this_machine_continues_first(
     console: Console,
     cluster: SmallCluster,
@@ -147,8 +169,7 @@ def test_a_run_suspended_on_this_machine_continues_first(
 ) -> None:
     """It acts on no request of `orchestrate stop`, and on no signal before that one."""
     _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
-    begun = int(Path(f"/proc/{suspended.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-    process = str(replace(current_process(), pid=suspended.pid, started=begun))
+    process = _identity(suspended)
     cluster.templates["orchestrate-lease-1"] = json.loads(
         json.dumps(lease_body(replace(_theirs(), process=process)))
     )
