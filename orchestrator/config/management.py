@@ -49,18 +49,25 @@ _MESSAGE: Final = "orchestrate: a node of this host is being restarted"
 _BEGIN: Final = (
     'node={node}; root=; [ "$(id -u)" = 0 ] || root="sudo -n"; '
     'marks=$HOME/.orchestrate-disabled/$(uname -n); mkdir -p "$marks/turns" "$marks/units" || exit 1; '
-    'turn=$marks/turns/of-$(printf %s "$node" | tr -c A-Za-z0-9._- _)'
+    'turn=$marks/turns/of-$(printf %s "$node" | tr -c A-Za-z0-9._- _); '
+    "puppet=$(PATH=$PATH:/opt/puppetlabs/bin; command -v puppet)"
 )
+_MAY: Final = (
+    'may() { [ -z "$root" ] || $root -l "$@" >/dev/null 2>&1 || '
+    '{ echo "sudo does not allow: $*"; exit 1; }; }'
+)
+"""Asked before anything is disabled: a missing right would leave it disabled at the end of the turn."""
 _MARK: Final = '"$marks/units/$unit"'
 _STOP: Final = f': >{_MARK} && $root systemctl stop "$unit" || exit 1'
-_WITH_PUPPET: Final = "PATH=$PATH:/opt/puppetlabs/bin; if puppet=$(command -v puppet); then"
+_WITH_PUPPET: Final = 'if [ "$puppet" ]; then'
 _OTHER_TURNS: Final = 'for other in "$marks"/turns/*; do [ ! -e "$other" ] || exit 0; done'
 _START: Final = (
     'code=0; for mark in "$marks"/units/*; do if [ -e "$mark" ]; then '
     '$root systemctl start "${mark##*/}" && rm -f "$mark" || code=1; fi; done'
 )
 """By the marks: the playbook of a `restore` may name other units. A unit that fails delays no other."""
-_LOCK: Final = 'lock=$($root "$puppet" config print --section agent agent_disabled_lockfile) || exit 1'
+_PRINT: Final = '"$puppet" config print --section agent agent_disabled_lockfile'
+_LOCK: Final = f"lock=$($root {_PRINT}) || exit 1"
 _ENABLE: Final = (
     f"ours=$($root grep -cs '{_MESSAGE}' \"$lock\"); case $?:$ours in "
     '0:*) $root "$puppet" agent --enable || exit 1 ;; 1:0 | 2:*) ;; *) exit 1 ;; esac'
@@ -73,9 +80,12 @@ def with_disabling(hooks: Hooks, units: Sequence[str]) -> Hooks:
 
     After the recovery they are enabled first.
     """
+    each = f"for unit in {' '.join(map(shlex.quote, units))}; do"
+    if_active = f'{each} if systemctl -q is-active "$unit" 2>/dev/null; then'
     stop = (
-        f'{_BEGIN}; : >"$turn" || exit 1; for unit in {" ".join(map(shlex.quote, units))}; do '
-        f'if systemctl -q is-active "$unit" 2>/dev/null; then {_STOP}; fi; done; '
+        f'{_BEGIN}; {_MAY}; {if_active} may systemctl start "$unit"; fi; done; '
+        f'{_WITH_PUPPET} may "$puppet" agent --enable; may {_PRINT}; fi; '
+        f': >"$turn" || exit 1; {if_active} {_STOP}; fi; done; '
         f"{_WITH_PUPPET} $root \"$puppet\" agent --disable '{_MESSAGE}'; fi"
     )
     start = (

@@ -35,7 +35,13 @@ case "$*" in
   *) exit 64 ;;
 esac
 """
-SUDO = '#!/bin/sh\n[ "$1" = -n ] || exit 64\nshift\necho "$@" >>"$ASKED"\nexec "$@"\n'
+SUDO = """#!/bin/sh
+[ "$1" = -n ] || exit 64
+shift
+if [ "$1" = -l ]; then shift; case "$*" in *"$DENIED") exit 1 ;; esac; exit 0; fi
+echo "$@" >>"$ASKED"
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +56,15 @@ class Host:
         path.write_text(program)
         path.chmod(0o755)
 
-    def run(self, hook: Hook, node: str = "es1") -> int:
-        """Run it for a node as the account does; its exit code."""
+    def run(self, hook: Hook, node: str = "es1", *, denied: str = "nothing") -> int:
+        """Run it for a node as the account does; its exit code. `denied`: what sudo does not allow."""
         names = {"ACTIVE": "active", "LOCK": "agent.lock", "HOME": "home", "ASKED": "asked"}
         variables = {name: str(self.folder / place) for name, place in names.items()}
         path = f"{self.folder / 'bin'}:{self.folder / 'usual'}"
         return subprocess.run(  # noqa: S603  (the text under test)
             [str(self.folder / "usual" / "sh"), "-c", for_node(hook.run, node)],
             check=False,
-            env={**variables, "PATH": path},
+            env={**variables, "PATH": path, "DENIED": denied},
         ).returncode
 
     @property
@@ -132,6 +138,17 @@ def test_what_was_active_is_stopped_and_started_again(host: Host) -> None:
     assert "/opt/puppetlabs/bin" in ENABLE.run
     (host.folder / "active" / ON).unlink()
     assert (host.run(ENABLE), host.active) == (0, set()), "what somebody stopped since stays so"
+
+
+@pytest.mark.parametrize(
+    "right",
+    [f"systemctl start {ON}", "agent --enable", "config print --section agent agent_disabled_lockfile"],
+)
+def test_without_a_right_to_enable_nothing_is_disabled(host: Host, right: str) -> None:
+    host.add("puppet", PUPPET)
+    assert (host.run(DISABLE, denied=right), host.active, host.lock) == (1, {ON}, None)
+    assert [*(host.folder / "home").rglob("of-*")] == [], "no turn of this node is under way"
+    assert host.run(DISABLE, denied=f"systemctl start {OFF}") == 0, "it is off"
 
 
 @pytest.mark.parametrize("other", ["es2", "Franklin Hall/2", ".."])
