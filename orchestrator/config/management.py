@@ -21,7 +21,8 @@ from pydantic import AfterValidator
 from orchestrator.model.policy import Hook, Hooks
 
 USUAL_UNITS: Final = (
-    *("apt-daily.timer", "apt-daily-upgrade.timer", "dnf-automatic.timer", "dnf-automatic-install.timer"),
+    *("apt-daily.timer", "apt-daily-upgrade.timer"),
+    *("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf5-automatic.timer"),
     *("chef-client.timer", "chef-client.service", "cinc-client.timer", "cinc-client.service"),
     "salt-minion.service",
 )
