@@ -168,7 +168,7 @@ MERGING: Final[tuple[Defect, ...]] = (
     Defect(
         name="merges what another operator merges",
         says="an index is merged though a merge of it runs",
-        seed=400,
+        seed=2868,
         swaps=(Swap(owner=merging, name="_ask_for", by=_overlooking_other_merges),),
     ),
     Defect(
