@@ -103,7 +103,7 @@ _LOSES_WRITES: Final = (
     "writers for the run, or write again what they wrote at each stop"
 )
 _KEEPS_WRITES: Final = (6, 7)
-"""elastic/elasticsearch#39584. Seen on 1.7.6, at 4 of 54 stops: the documents of one request on one shard."""
+"""elastic/elasticsearch#39584. Seen on 1.7.6, at 4 of 54 stops: some documents of one request."""
 
 
 def _may_lose_writes(plan: Plan) -> bool:

@@ -229,9 +229,11 @@ class Life(AnyLife):
         if self.forgotten:
             raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
+        # A node that this run never had, and that joined after its end, is none of its promise.
         ended = state.in_phase.since - self.simulation.clock.ahead
-        later = {f"{name} joined" for name in upgrading.left_behind(self.world, state)}
-        if left := later - {what for at, what in self.world.story if at > ended}:
+        came = {what.removesuffix(" joined") for at, what in self.world.story if at > ended}
+        left = {*upgrading.left_behind(self.world, state)} - (came - {*state.nodes})
+        if left:
             raise BrokenError("completeness", f"done, and not upgraded: {', '.join(sorted(left))}")
         written = [record.event for record in self.simulation.journal.records]
         warned = [event for event in written if isinstance(event, MergeWarned)]

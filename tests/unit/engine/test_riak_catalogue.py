@@ -192,6 +192,7 @@ def test_the_rules_stand_in_the_order_in_which_they_are_asked() -> None:
         "cluster_is_the_one_named",
         "lease_is_held",
     ]
+    assert not any(rule.about_wave for rule in PREDICATES if not rule.may_be_disabled)
 
 
 def test_predicates_that_do_not_pass_and_those_of_the_set() -> None:
