@@ -196,7 +196,7 @@ def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
 
 
 def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
-    """Holds on any planned wave that waiting cannot clear. A run that cannot finish does not begin.
+    """Holds on planned nodes that waiting cannot clear. A run that cannot finish does not begin.
 
     While a member is away, its return may clear any of them. The result is then empty, and the run waits.
     """
@@ -204,8 +204,19 @@ def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
     if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
         return ()
     lasting = _lasting(situation)
-    held_by = (refusals(situation, lasting, wave) for wave in _planned_waves(situation))
-    return aggregated(hold for held in held_by for hold in held)
+    alone = _held_alone(situation, lasting)
+    return aggregated(hold for unit in alone for hold in refusals(situation, lasting, unit))
+
+
+def _held_alone(situation: Situation, rules: tuple[Predicate, ...]) -> Iterator[Wave]:
+    """The planned nodes and machines that may not go even alone; all others may go in smaller waves."""
+    for wave in _planned_waves(situation):
+        if holds(rules, _question(situation, wave)):
+            covered = {name for machine in wave.machines for name in machine}
+            for unit in (*wave.machines, *((name,) for name in wave.nodes if name not in covered)):
+                alone = replace(wave, nodes=unit, machines=(unit,) if unit in wave.machines else ())
+                if holds(rules, _question(situation, alone)):
+                    yield alone
 
 
 _ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
@@ -228,18 +239,9 @@ def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
     """`--begin-anyway`: the steps of the nodes that are held at planning; none if all may go."""
     rules = tuple(rule for rule in _lasting(situation) if rule.about_wave)
     steps: list[Event] = []
-    for wave in _planned_waves(situation):
-        together = holds(rules, _question(situation, wave))
-        if not together:
-            continue
-        alone = {
-            name: holds(rules, _question(situation, Wave(number=wave.number, nodes=(name,))))
-            for name in wave.nodes
-        }
-        apart = {name: found for name, found in alone.items() if found}
-        for name, found in (apart or dict.fromkeys(wave.nodes, together)).items():
-            why = f"held at planning by {sentence(found[0])}"
-            steps.append(node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why))
+    for unit in _held_alone(situation, rules):
+        why = f"held at planning by {sentence(holds(rules, _question(situation, unit))[0])}"
+        steps += [node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why) for name in unit.nodes]
     return tuple(steps)
 
 
@@ -248,16 +250,12 @@ def _planned_waves(situation: Situation) -> Iterator[Wave]:
 
     A plan ends at the pause that was asked for, so it may leave out most of the nodes.
     """
-    state = situation.state
+    state, machines = situation.state, _pending_machines(situation)
     pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
-    machines = _pending_machines(situation)
-    covered = {name for wave in state.begun.planned for name in wave}
-    left = tuple(machine for machine in machines if not covered.intersection(machine))
-    covered |= {name for machine in left for name in machine}
-    groups = (*state.begun.planned, *left, *((name,) for name in pending if name not in covered))
-    waiting = set(pending)
-    for number, group in enumerate(groups, start=1):
-        nodes = tuple(name for name in group if name in waiting)
+    left = set(pending)
+    for number, group in enumerate((*state.begun.planned, *machines, *zip(pending, strict=True)), start=1):
+        nodes = tuple(name for name in group if name in left)
+        left.difference_update(nodes)
         if nodes:
             together = tuple(machine for machine in machines if set(machine) <= set(nodes))
             yield Wave(number=number, nodes=nodes, machines=together)

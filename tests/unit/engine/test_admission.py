@@ -14,7 +14,7 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Deadlines, Together, Wave
+from orchestrator.model.policy import Deadlines, Strategy, Together, Wave
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation
 from orchestrator.simulation.mishaps import Asked, Mishap
@@ -114,6 +114,26 @@ def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
     stopped = {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
     assert stopped == {f"es{number}" for number in (1, 3, 4, 5, 6)}
     assert simulation.world.violations == []
+
+
+def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
+    """A rollover put both copies of a new index into one zone: that zone goes in two waves."""
+    world = cluster(6)  # es1 and es4 are of one zone
+    world.add_index("logs-r1", replicas=1, places=["es1", "es4"])
+    zone = ((NodeName("es1"), NodeName("es4")),)
+    situation = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
+    planned = replace(
+        situation, state=replace(situation.state, begun=replace(situation.state.begun, planned=zone))
+    )
+    assert admit.against_wave(planned, Wave(number=1, nodes=zone[0])), "together they may not"
+    assert admit.cannot_finish(planned) == ()
+    assert admit.skipped_at_planning(planned) == ()
+    world.add_index("bare", replicas=0, places=["es4"])
+    held = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
+    planned = replace(held, state=replace(held.state, begun=replace(held.state.begun, planned=zone)))
+    assert {hold.predicate for hold in admit.cannot_finish(planned)} == {"zero_replica_indices"}
+    steps = admit.skipped_at_planning(planned)
+    assert [step.node for step in steps if isinstance(step, PhaseEntered)] == ["es4"]
 
 
 def test_a_busy_candidate_goes_later_without_a_wait() -> None:
