@@ -318,7 +318,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
         present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
             if situation.seen.finished is NOT_READ:
-                return Decision(finished=True)
+                return Decision(finished=True, hosts=frozenset(situation.seen.hosts))
             finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
             return finish_with_hooks(situation, back, *without_a_place(situation), finished)
     return None
