@@ -157,7 +157,8 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
         name
         for name, node in state.nodes.items()
         if (name in moving and at - node.since > _UNWATCHED_SECONDS)
-        or (node.lost_at is not None and missed.get(name, before) - node.lost_at <= reach)
+        # A member that the reading before did not list may have left since it began: it may have taken long.
+        or (node.lost_at is not None and min(missed.get(name, before), before) - node.lost_at <= reach)
     )
     process, here = state.process, state.in_phase
     limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import NotWaitedFor
+from orchestrator.model.event import NotWaitedFor, StoodStill
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs.simulated import Simulation
@@ -176,6 +176,21 @@ def test_a_lost_stop_done_while_a_resume_prepares_is_repaired() -> None:
     simulation = late_while_it_prepares()
     state = play(simulation, simulation.resume())
     assert "es2 left" in [what for _, what in simulation.world.story]
+    assert state.outcome is Outcome.DONE, state.message
+    assert away(simulation.world) == []
+    assert simulation.world.violations == []
+
+
+def test_a_resume_that_stood_still_in_its_first_reading_starts_the_node() -> None:
+    """The stop was done while no process watched: how long this one stood still does not count.
+
+    The host does not answer at first, so that only the list of members shows that the node is away.
+    """
+    simulation = _killed_with_a_lost_stop(cluster(3))
+    simulation.fate.befall(ProgramStandsStill(seconds=600.0))
+    simulation.fate.befall(HostCutOff(node=ES2, seconds=700.0))
+    state = play(simulation, simulation.resume())
+    assert any(isinstance(record.event, StoodStill) for record in simulation.journal.records)
     assert state.outcome is Outcome.DONE, state.message
     assert away(simulation.world) == []
     assert simulation.world.violations == []
