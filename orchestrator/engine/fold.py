@@ -370,7 +370,8 @@ def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
             kind = (started, filters, open_)
             if kind not in alike:
                 alike[kind] = ShardTaken(started=started, filters=filters, open=open_)
-            taken[index.index_uuid, number] = alike[kind]
+            key = (index.index_uuid, number)
+            taken[key] = alike[kind].after(taken.get(key))
     return replace(state, taken=taken)
 
 

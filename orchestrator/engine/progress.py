@@ -21,7 +21,8 @@ class ShardTaken:
     """A shard of which the run took copies down.
 
     Attributes:
-        started: its started copies in the whole cluster at the last reading before the stop.
+        started: its started copies in the whole cluster at the last reading before the stop; where an earlier
+            wave still recovers, before that one's, if they were more.
         filters: allocation filters of its index then.
         open: whether its index was open.
     """
@@ -29,6 +30,12 @@ class ShardTaken:
     started: int
     filters: str
     open: bool = True
+
+    def after(self, earlier: ShardTaken | None) -> ShardTaken:
+        """What two waves took down that nobody changed in between: the first may have found more copies."""
+        if earlier is None or (earlier.filters, earlier.open) != (self.filters, self.open):
+            return self
+        return earlier if earlier.started > self.started else self
 
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`

@@ -577,6 +577,18 @@ def test_copies_without_a_place_are_remembered() -> None:
     }
 
 
+def test_two_waves_are_awaited_with_what_the_first_one_found() -> None:
+    """A copy of the first may not be back when the second takes its shard: the run took both down."""
+    both = _after(_gave_way(), _taken(1, "logs", started=5), _taken(2, "logs", started=4))
+    assert [was.started for was in both.taken.values()] == [5]
+    more = _after(_gave_way(), _taken(1, "logs", started=4), _taken(2, "logs", started=5))
+    assert [was.started for was in more.taken.values()] == [5]
+    (one,) = _taken(2, "logs", started=4).indices
+    closed = TakenDown(number=2, indices=(replace(one, open=False),))
+    turned = _after(_gave_way(), _taken(1, "logs", started=5), closed)
+    assert [was.started for was in turned.taken.values()] == [4], "somebody closed it in between"
+
+
 def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:
     wave = Wave(number=1, nodes=(ES1,))
     refused = (

@@ -150,10 +150,7 @@ def _awaited(state: RunState) -> Mapping[tuple[str, int], ShardTaken]:
         return state.taken
     awaited = dict(state.taken)
     for key, was in state.displaced.items():
-        now = awaited.get(key)
-        alike = now is not None and (was.filters, was.open) == (now.filters, now.open)
-        if now is None or (alike and was.started > now.started):
-            awaited[key] = was
+        awaited[key] = awaited[key].after(was) if key in awaited else was
     return awaited
 
 
