@@ -92,8 +92,10 @@ def bars_start(node: SimNode) -> bool:
     return node.disk.state is InstallState.RUNNING
 
 
-def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
+def lacking(node: SimNode, policy: Policy, began: Instant, *, by_others: bool = False) -> list[str]:
     """What a node still lacks of its upgrade at the end of a run that reports success.
+
+    `by_others`: the run has reported that others brought it to the target; a step of theirs may be missing.
 
     No run takes a step twice to its end. Another run may take it again where nothing is known of the disk: it
     owes all steps to a node that a step of its own has failed on, whatever others did there meanwhile.
@@ -106,7 +108,7 @@ def lacking(node: SimNode, policy: Policy, began: Instant) -> list[str]:
     for number in range(len(policy.upgrade.install)):
         ever = [fact for fact in node.facts if fact.what == f"installed {number}"]
         ends = [fact for fact in ever if fact.at >= began]
-        if not ever and not any(fact.what == _FOUND for fact in node.facts):
+        if not ever and not by_others and not any(fact.what == _FOUND for fact in node.facts):
             told.append(f"install step {number} never ran on {name}")
         known = policy.upgrade.installed is not None
         times = len(ends) if known else max(Counter(fact.by for fact in ends).values(), default=0)

@@ -6,6 +6,7 @@ Changes after the program's last reading are not its fault, nor are races that n
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role
@@ -167,7 +168,9 @@ def start(world: World, node: SimNode) -> None:
 
 def _exempt(world: World, index: SimIndex) -> bool:
     """Whether the index may be away while its node is."""
-    return index.searchable_snapshot or index.name in world.exempt_indices
+    accepted = world.exempt_without_replicas if index.replicas == 0 else ()
+    by_name = index.name in world.exempt_indices or any(fnmatchcase(index.name, glob) for glob in accepted)
+    return index.searchable_snapshot or by_name
 
 
 def _judge_quorum(world: World, node: SimNode, others: Sequence[SimNode]) -> None:

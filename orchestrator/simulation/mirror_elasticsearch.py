@@ -7,7 +7,6 @@ recoveries that the cluster still lists.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
 from typing import Final
 
 from orchestrator.model.cluster import CopyState, Index, Node, Role, ShardCopy, ShardId
@@ -52,12 +51,7 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
         _index(world, index, view, sizes)
     world.exempt_indices |= policy.accept_red  # the copies of these indices never hold a stop
     if policy.zero_replicas is ZeroReplicas.ACCEPT:
-        world.exempt_indices |= {
-            index.name
-            for index in view.indices
-            if index.replicas == 0
-            and any(fnmatchcase(index.name, glob) for glob in policy.zero_replicas_accepted)
-        }
+        world.exempt_without_replicas = policy.zero_replicas_accepted
     for name, disk in require(seen.disks, "the disks").items():
         world.disks[name] = disk.used_share
     _work(world, require(seen.activity, "what runs in the cluster"))

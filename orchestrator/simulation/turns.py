@@ -160,6 +160,8 @@ def lacking(
     began: Instant,
     attempt: Instant,
     as_found: Callable[[Instant, Absent], bool] = lambda _at, _absent: False,
+    *,
+    by_others: bool = False,
 ) -> list[str]:
     """What a node still lacks of its turn at the end of a run that reports success.
 
@@ -170,6 +172,7 @@ def lacking(
         attempt: when its last attempt began.
         as_found: whether a shard was then as the last wave had found it, after the run had reported that it
             waits for no more.
+        by_others: whether the run has reported that others had upgraded the node.
     """
     name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
     told = []
@@ -188,7 +191,7 @@ def lacking(
         missing = [absent for absent in fact.missing if not as_found(fact.at, absent)]
         if missing and fact.at >= attempt:
             told.append(f"{fact.what} ran on {name} without a copy of {missing[0]}")
-    return told + installs.lacking(node, policy, began) + _untuned(node, policy)
+    return told + installs.lacking(node, policy, began, by_others=by_others) + _untuned(node, policy)
 
 
 def _untuned(node: SimNode, policy: Policy) -> list[str]:

@@ -118,7 +118,7 @@ class World:
         self.program_since: Instant = 0.0
         self.elected_at: Instant = 0.0
         self.deleted: Counter[str] = Counter()
-        self.exempt_indices: set[str] = set()
+        self.exempt_indices, self.exempt_without_replicas = set[str](), tuple[str, ...]()
         self.unassigned_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None

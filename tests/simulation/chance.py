@@ -379,9 +379,7 @@ def world_of(drawn: Chance) -> World:
     world.one_machine = drawn.wanted.strategy is Strategy.NODE
     world.across_zones = safe_sets.across_zones(drawn.wanted)
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
-        made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
-        bare = [index for index in (*drawn.shape.indices, *made) if index.replicas == 0]
-        world.exempt_indices = {index.name for index in bare}
+        world.exempt_without_replicas = drawn.wanted.zero_replicas_accepted
     if drawn.wanted.tune is not None:
         tuned.detune_by_chance(world, drawn.seed)
         if drawn.ordinary:

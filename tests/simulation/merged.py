@@ -10,6 +10,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import LoaderSettings, MergePolicy
+from orchestrator.model.observation import MissingCopy
 from orchestrator.model.reading import Instant
 from orchestrator.simulation import merges, mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
@@ -144,7 +145,8 @@ def unmerged(world: World, state: RunState, begun: float, warned: Collection[Mer
     """Copies that have too many segments at the end of a run that is done.
 
     Not of an index that was written since it was `begun`: what is written makes segments. Of copies that were
-    not there to be merged the run has to say that they came back, unless they did after its last look.
+    not there to be merged the run has to say that they came back, unless they did after its last look: those
+    away when the merge was asked for, and in a run that found the merge under way those missing at its start.
     """
     merge = state.begun.policy.merge
     said = {event.index_uuid for event in warned}
@@ -155,11 +157,20 @@ def unmerged(world: World, state: RunState, begun: float, warned: Collection[Mer
         still = index is not None and not index.closed and not index.written and index.turned_at < begun
         if not still or merge is None:
             continue
-        found += merges.unmerged(world, uuid, merge.max_segments)
+        under_way = state.merging.indices[uuid].asked == 0
+        missing = [one for one in _missing(state) if one.index_uuid == uuid] if under_way else []
+        lost = tuple(f"[{index.name}][{one.number}] on" for one in missing)
+        there = merges.unmerged(world, uuid, merge.max_segments)
         back = merges.unmerged(world, uuid, merge.max_segments, away=True)
+        back += [copy for copy in there if copy.startswith(lost)]
+        found += [copy for copy in there if copy not in back]
         seen = [copy for copy in back if not _started_since(world, copy, world.last_read)]
         found += [f"{copy}, and nothing says so" for copy in seen if uuid not in said and not uncounted]
     return found
+
+
+def _missing(state: RunState) -> tuple[MissingCopy, ...]:
+    return state.baseline.missing if state.baseline else ()
 
 
 def _started_since(world: World, copy: str, since: Instant) -> bool:

@@ -147,6 +147,28 @@ def test_a_stop_beside_a_replica_that_a_flap_took_is_noticed() -> None:
     assert any("a copy of [.tasks][0] is unassigned" in said for said in simulation.world.violations)
 
 
+@pytest.mark.parametrize(
+    ("name", "replicas", "accepted", "noticed"),
+    [
+        ("new-1", 0, ("new-*",), False),
+        ("new-1", 0, ("old-*",), True),
+        ("new-1", 1, ("new-*",), True),
+    ],
+)
+def test_indices_without_replicas_are_excused_by_pattern(
+    name: str, replicas: int, accepted: tuple[str, ...], *, noticed: bool
+) -> None:
+    """As the playbook has it: the index may have been made during the run."""
+    simulation = _withheld()
+    world = simulation.world
+    world.exempt_without_replicas = accepted
+    world.add_index(name, replicas=0, places=[ES3]).replicas = replicas  # one that has no copy yet
+    world.agenda.advance(1.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES3))
+    assert any("last in-sync copy of [new-1][0]" in said for said in world.violations) is noticed
+
+
 @pytest.mark.parametrize("read", [False, True])
 def test_a_last_copy_that_others_leave_in_time_is_noticed(
     read: bool,  # noqa: FBT001

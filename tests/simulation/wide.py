@@ -28,6 +28,7 @@ from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Instant
+from orchestrator.model.upgrade_event import Upgraded
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.facts import Absent
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
@@ -253,7 +254,10 @@ class Life(AnyLife):
         for name in state.nodes:
             node = world.nodes[name]
             began, attempt = self.simulation.began, self.attempt_began
-            lacks = turns.lacking(node, state.begun.policy, began, attempt, self._as_found)
+            others = [e for e in self._events if isinstance(e, Upgraded) and e.node == name and e.by_others]
+            lacks = turns.lacking(
+                node, state.begun.policy, began, attempt, self._as_found, by_others=bool(others)
+            )
             if lacks:
                 raise BrokenError("completeness", "; ".join(lacks))
             stops = node.restarts_by_us - self.stops_before.get(name, 0) - self._stops_of_others(name)
