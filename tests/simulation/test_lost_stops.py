@@ -181,7 +181,7 @@ def test_a_lost_stop_done_while_a_resume_prepares_is_repaired() -> None:
     assert simulation.world.violations == []
 
 
-def test_a_resume_that_stood_still_in_its_first_reading_starts_the_node() -> None:
+def test_a_resume_that_stood_still_at_first_starts_the_node() -> None:
     """The stop was done while no process watched: how long this one stood still does not count.
 
     The host does not answer at first, so that only the list of members shows that the node is away.
