@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from orchestrator.engine.order import selected
@@ -16,8 +17,9 @@ from orchestrator.simulation.world import World
 
 
 def note_what_is(world: World, policy: Policy) -> None:
-    """Excuse everything that the run finds: it waits for no copy that was unassigned before it."""
-    world.unassigned_before, world.had = world.unassigned(), {}
+    """Excuse everything that the run finds: it waits for no copy that was not started before it."""
+    away = (copy.shard for _, shard in shards_of(world) for copy in shard.copies if not copy.serves)
+    world.missing_before, world.had = Counter(away), {}
     for _, shard in shards_of(world):
         if not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
             allocation.found_again(world, shard)

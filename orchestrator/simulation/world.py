@@ -119,7 +119,7 @@ class World:
         self.elected_at: Instant = 0.0
         self.deleted: Counter[str] = Counter()
         self.exempt_indices, self.exempt_without_replicas = set[str](), tuple[str, ...]()
-        self.unassigned_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
+        self.missing_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
@@ -356,11 +356,6 @@ class World:
     def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
         """Both levels of the current settings, for comparison."""
         return dict(self.persistent), dict(self.transient)
-
-    def unassigned(self) -> Counter[ShardId]:
-        """Number of copies of each shard that are not being allocated or recovered."""
-        waiting = [c for _, shard in self.placement.waiting for c in shard.copies]
-        return Counter(copy.shard for copy in waiting if copy.state is CopyState.UNASSIGNED)
 
     # What the judge needs --------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ class Life(AnyLife):
             places = min(joined, deciders.places_for(self.world, index, shard))
             added = self._added_by_others(index)
             missing, without_place = missing - added, len(shard.copies) - added - places
-            excused = max(self.world.unassigned_before[shard.id], without_place)
+            excused = max(self.world.missing_before[shard.id], without_place)
             serving = sum(copy.serves for copy in shard.copies)
             if seen and missing > excused and missing > self._reported_missing(shard.id, serving):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
