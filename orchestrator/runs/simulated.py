@@ -317,7 +317,8 @@ class Simulation:
         return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
-        return past_run_of(self._store(), next(e for e in self._store().runs() if e.run == self.run))
+        entries = self._store().runs()  # the latest first: it continues where one after it could not begin
+        return past_run_of(self._store(), next((e for e in entries if e.run == self.run), entries[0]))
 
     def _begun(self, ready: Attempt | RunState) -> RunState:
         if isinstance(ready, RunState):
@@ -344,9 +345,8 @@ class Simulation:
             reporter.events(self.written(state.run))
             return state
         attempt = self.attempt
-        process = replace(
-            attempt.connection.process, reporter=lambda _watched: nullcontext(reporter), order=order
-        )
+        reports = nullcontext(reporter)
+        process = replace(attempt.connection.process, reporter=lambda _watched: reports, order=order)
         attempt.state, attempt.connection = state, replace(attempt.connection, process=process)
         try:
             return attempts.drive(attempt)
@@ -394,7 +394,7 @@ class Simulation:
         """When the current run began: a restore before a resume is a run of its own."""
         return self._began[self.run]
 
-    def note_what_is(self, policy: Policy, run: str) -> None:
+    def note_what_is(self, policy: Policy, run: str, *, repairs: bool = False) -> None:
         """A run begins: what it finds is not its fault."""
-        note_what_is(self.world, policy)
+        note_what_is(self.world, policy, repairs=repairs)
         self._began[run] = self.world.agenda.now

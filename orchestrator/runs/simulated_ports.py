@@ -180,7 +180,8 @@ class SeamJournal(SqlJournal):
         self.records.extend(records)
         for event in events:
             if isinstance(event, RunStarted):
-                self._simulation.note_what_is(event.policy, self.run)
+                repairs = event.repairs is not None
+                self._simulation.note_what_is(event.policy, self.run, repairs=repairs)
         seams.point(f"after the commit of {names}")
         return records
 

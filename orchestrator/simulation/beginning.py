@@ -16,12 +16,15 @@ from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
 
 
-def note_what_is(world: World, policy: Policy) -> None:
-    """Excuse everything that the run finds: it waits for no copy that was not started before it."""
+def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None:
+    """Excuse everything that the run finds: it waits for no copy that was not started before it.
+
+    One that `repairs` what another run left still waits for what is built at that moment.
+    """
     away = (copy.shard for _, shard in shards_of(world) for copy in shard.copies if not copy.serves)
     world.missing_before, world.had = Counter(away), {}
     for _, shard in shards_of(world):
-        if not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
+        if not repairs or not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
             allocation.found_again(world, shard)
     world.away_before = {node.name for node in world.nodes.values() if not node.joined}
     for gate in policy.gates:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from orchestrator.lab.client import Access, LabClient
 from orchestrator.lab.layout import LabNode
-from orchestrator.lab.load import Load, Verification
+from orchestrator.lab.load import Load, LoadProfile, Verification
 from tests.integration.watching import Sightings, Watcher
 
 Wave = tuple[str, ...]
@@ -140,7 +140,8 @@ class Vigil:
 
     def __init__(self, access: Access, zones: Mapping[str, str]) -> None:
         self._zones = zones
-        self._load = Load(access)
+        # A wave may be three neighbours in the client's rotation: a search asks every node before it is lost.
+        self._load = Load(access, LoadProfile(search_attempts=len(zones)))
         self.watcher = Watcher(access, zones)
 
     def __enter__(self) -> Self:
