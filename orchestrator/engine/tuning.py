@@ -3,15 +3,17 @@
 The process is down, so a change applies from its first page on. Each change is in the journal with the
 original value before it is sent, so any later program can undo it. Nothing here may keep the node down: a
 host that cannot be read, or a tunable that cannot be set, is reported. With `on_failure: warn` the tuning is
-then done; with `stop` it stays owed and the run stands down, which starts the node.
+then done; with `stop` it stays owed and the run stands down, which starts the node. A host that was out of
+reach for a moment is asked again first, as for a hook.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.engine import limits
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.situation import Situation
+from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
@@ -25,7 +27,7 @@ from orchestrator.model.turn import TUNING, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The next step of tuning one host; all empty = its host is to be read first.
+    """The next step of tuning one host; all empty = its host is to be read first, or is asked again soon.
 
     Attributes:
         events: `WorkDone` among them when the tuning is over.
@@ -63,10 +65,15 @@ def tuned(situation: Situation, node: NodeProgress) -> Tuning:
     if profile is None:
         return Tuning(events=(WorkDone(node=node.name, work=Work.TUNING),))
     outcomes = _outcomes(situation.state, node.name)
+    again = tuple(action for outcome in outcomes if (action := _sent_again(situation, outcome)) is not None)
+    if again and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
+        return Tuning()
     if outcomes:
-        return _over(profile, node, outcomes)
+        return Tuning(actions=again) if again else _over(profile, node, outcomes)
     found = situation.seen.tuning.get(node.name)
     if found is None:
+        return Tuning()
+    if isinstance(found, Unknown) and found.passes and not limits.host(node).is_over(situation.seen.at):
         return Tuning()
     if isinstance(found, Unknown):
         why = f"its host could not be read: {found.reason}"
@@ -93,6 +100,13 @@ def _outcomes(state: RunState, name: NodeName) -> tuple[TuneHost | ActionFailed,
         if isinstance(failure.action, TuneHost) and failure.action.node == name
     ]
     return (*done, *failed)
+
+
+def _sent_again(situation: Situation, outcome: TuneHost | ActionFailed) -> TuneHost | None:
+    """The change, if its host was out of reach when it was sent."""
+    if isinstance(outcome, ActionFailed) and situation.is_sent_again(outcome):
+        return outcome.action if isinstance(outcome.action, TuneHost) else None
+    return None
 
 
 def _sends(node: NodeProgress, found: HostTuning) -> tuple[TuneHost, ...]:

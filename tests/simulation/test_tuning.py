@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.model.action import StartNode, StopNode, TuneHost, action_name
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionConfirmed, ActionSent, Event, Rescued, StandingDown
+from orchestrator.model.event import ActionConfirmed, ActionFailed, ActionSent, Event, Rescued, StandingDown
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.model.tuning import OnFailure, ValueChange
@@ -21,6 +21,8 @@ from tests.simulation.play import cluster, lives, plan_of, play, policy, run
 from tests.simulation.tuned import WANTED, detune, profile
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
+CUT = 4.38
+"""So long after the stop of a node, its tuning has been read and is not sent yet."""
 
 
 def _events(simulation: Simulation) -> list[Event]:
@@ -101,6 +103,18 @@ def test_a_tunable_that_cannot_be_set_is_named_and_ends_no_run(how: How) -> None
     assert len(_missed(simulation)) == 1
     assert _missed(simulation)[0][2] is OnFailure.WARN
     assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+@pytest.mark.parametrize("stopping", [(), tuple(WANTED)], ids=["warn", "stop"])
+def test_a_host_that_is_cut_off_for_a_moment_is_tuned_after_it(stopping: tuple[str, ...]) -> None:
+    """Nothing was changed there: the command could not be sent."""
+    cut = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=20.0), verb="stop", target=ES2, after=CUT)
+    simulation = Simulation(detune(cluster(3)), plan=[cut])
+    state = play(simulation, simulation.begin(policy(tune=profile(*stopping))))
+    refused = [event for event in _events(simulation) if isinstance(event, ActionFailed)]
+    assert {type(event.action) for event in refused} == {TuneHost}, "the scene takes place"
+    assert state.outcome is Outcome.DONE, state.message
+    assert (_missed(simulation), _kernels(simulation)) == ([], [WANTED] * 3)
 
 
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST])
