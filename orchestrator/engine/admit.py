@@ -9,26 +9,25 @@ all are open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import limits
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked
 from orchestrator.engine.kinds.every_kind import why_not_ready
-from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, by_reason, holds
+from orchestrator.engine.kinds.predicates import Predicate, Question, by_reason, holds
 from orchestrator.engine.largest_safe import Unit
 from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
-from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
+from orchestrator.model.event import Event, Hold, HoldsCleared
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Wave, ZeroReplicas
+from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Seconds
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
@@ -46,12 +45,13 @@ def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tu
 
     A hold that follows from another one is listed in that one (`Hold.also`).
     """
-    question, rules = _question(situation, wave), tuple(rules)
+    question, rules = question_of(situation, wave), tuple(rules)
     found = situation.kind.folded(holds(rules, question), rules, question)
     return tuple(_with_advice(rules, question, hold) for hold in found)
 
 
-def _question(situation: Situation, wave: Wave) -> Question:
+def question_of(situation: Situation, wave: Wave) -> Question:
+    """May this wave be stopped, by this reading?"""
     state = situation.state
     first = not state.waves_begun and state.phase is not Phase.WITHHELD
     return Question(
@@ -102,7 +102,7 @@ def against_wave(
     `unread` are predicates that are not checked, because this phase does not read what they need.
     """
     rules = (rule for rule in situation.kind.predicates if rule.about_wave and rule.name not in unread)
-    return holds(rules, replace(_question(situation, wave), first_stop=False))
+    return holds(rules, replace(question_of(situation, wave), first_stop=False))
 
 
 # Choosing ------------------------------------
@@ -123,12 +123,12 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
         situation.state,
         view,
         lambda wave: against_wave(asked, wave, unread=unread),
-        _pending_machines(situation),
+        pending_machines(situation),
         lambda: situation.kind.bounds(situation.policy, copies),
     )
 
 
-def _pending_machines(situation: Situation) -> tuple[Unit, ...]:
+def pending_machines(situation: Situation) -> tuple[Unit, ...]:
     """The pending nodes that go together because they share a machine."""
     if not situation.policy.goes_by_machine:
         return ()
@@ -187,81 +187,15 @@ def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[
 
 def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
     """The nodes whose hosts a held run reads again: those of the wave, and those that were not ready."""
-    question = _question(situation, wave)
+    question = question_of(situation, wave)
     not_ready = (name for name in situation.seen.hosts if any(why_not_ready(question, name)))
     return frozenset((*wave.nodes, *not_ready))
 
 
-# Before the first stop ------------------------------------
-
-
-def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
-    """Holds on planned nodes that waiting cannot clear. A run that cannot finish does not begin.
-
-    While a member is away, its return may clear any of them. The result is then empty, and the run waits.
-    """
-    absence = tuple(rule for rule in situation.kind.predicates if rule.name in _ABSENCE)
-    if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
-        return ()
-    lasting = _lasting(situation)
-    alone = _held_alone(situation, lasting)
-    return aggregated(hold for unit in alone for hold in refusals(situation, lasting, unit))
-
-
-def _held_alone(situation: Situation, rules: tuple[Predicate, ...]) -> Iterator[Wave]:
-    """The planned nodes and machines that may not go even alone; all others may go in smaller waves."""
-    for wave in _planned_waves(situation):
-        if holds(rules, _question(situation, wave)):
-            covered = {name for machine in wave.machines for name in machine}
-            for unit in (*wave.machines, *((name,) for name in wave.nodes if name not in covered)):
-                alone = replace(wave, nodes=unit, machines=(unit,) if unit in wave.machines else ())
-                if holds(rules, _question(situation, alone)):
-                    yield alone
-
-
-_ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
-"""Predicates that are not met while a member is away."""
-
-
-def _lasting(situation: Situation) -> tuple[Predicate, ...]:
-    """The predicates with those of their refusals that neither time nor the run itself makes pass."""
-    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA
-    cured = {"zero_replica_indices"} if adds else set[str]()
-    rules = [rule for rule in situation.kind.predicates if rule.name not in cured]
-    return tuple(
-        replace(rule, check=rule.lasting) if rule.lasting else rule
-        for rule in rules
-        if rule.lasting or not rule.passes_with_time
-    )
-
-
-def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
-    """`--begin-anyway`: the steps of the nodes that are held at planning; none if all may go."""
-    rules = tuple(rule for rule in _lasting(situation) if rule.about_wave)
-    steps: list[Event] = []
-    for unit in _held_alone(situation, rules):
-        why = f"held at planning by {sentence(holds(rules, _question(situation, unit))[0])}"
-        steps += [node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why) for name in unit.nodes]
-    return tuple(steps)
-
-
-def _planned_waves(situation: Situation) -> Iterator[Wave]:
-    """The waves of the plan that was shown, then each other pending unit for itself.
-
-    A plan ends at the pause that was asked for, so it may leave out most of the nodes.
-    """
-    state, machines = situation.state, _pending_machines(situation)
-    pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
-    left = set(pending)
-    for number, group in enumerate((*state.begun.planned, *machines, *zip(pending, strict=True)), start=1):
-        nodes = tuple(name for name in group if name in left)
-        left.difference_update(nodes)
-        if nodes:
-            together = tuple(machine for machine in machines if set(machine) <= set(nodes))
-            yield Wave(number=number, nodes=nodes, machines=together)
-
-
 # Holding ------------------------------------
+
+ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
+"""Predicates that are not met while a member is away."""
 
 
 def of_predicates(held: Iterable[Hold]) -> tuple[Hold, ...]:
@@ -275,7 +209,7 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     news = unrecorded(situation, refused)
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    away = any(hold.predicate in _ABSENCE for hold in refused)  # it may clear when the member is back
+    away = any(hold.predicate in ABSENCE for hold in refused)  # it may clear when the member is back
     may_clear = away or situation.unread_for_now
     hopeless = not may_clear and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
@@ -387,12 +321,3 @@ def failed_and_absent(situation: Situation) -> Decision | None:
         return None
     failed = situation.state.nodes_in(NodePhase.FAILED)
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
-
-
-def has_not_begun(state: RunState) -> bool:
-    """Whether no process of the run has stopped a node: also when resumed, it begins only if it can finish.
-
-    A run that restores what another one left began with that one.
-    """
-    stopped = any(node.stopped_at is not None for node in state.nodes.values())
-    return state.begun.repairs is None and state.untouched and not (state.waves_begun or stopped)

@@ -230,7 +230,7 @@ def _finished(state: RunState, event: ev.RunFinished) -> RunState:
 def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:
     absent = {name: one for name, one in state.process.absent.items() if name not in event.back}
     for name in event.missing:
-        known = absent.get(name, Absence(since=at, readings=0))
+        known = absent.get(name, Absence(since=at if event.read is None else event.read, readings=0))
         absent[name] = Absence(since=known.since, readings=known.readings + 1)
     return replace(state, process=replace(state.process, absent=absent))
 
@@ -267,7 +267,8 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
     """Of a time without a reading at most half a minute counts: the limits move by the rest.
 
-    After a real standstill an absence begins again, since the member may have been back in between.
+    After a real standstill an absence begins again, since the member may have been back in between; and so
+    does the reach of a lost stop, as for a new process: it may have been done while nobody watched.
     """
 
     def later(since: Instant) -> Instant:
@@ -276,11 +277,12 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
     def perhaps(since: Instant | None) -> Instant | None:
         return None if since is None else later(since)
 
+    again = event.seconds > STANDSTILL_SECONDS
     for name in event.nodes:
         node = state.nodes[name]
-        state = with_node(state, name, since=later(node.since), lost_at=perhaps(node.lost_at))
+        lost_at = at if again and node.lost_at is not None else perhaps(node.lost_at)
+        state = with_node(state, name, since=later(node.since), lost_at=lost_at)
     process, here = state.process, state.in_phase
-    again = event.seconds > STANDSTILL_SECONDS
     process = replace(
         process,
         absent={
@@ -371,7 +373,7 @@ def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
             if kind not in alike:
                 alike[kind] = ShardTaken(started=started, filters=filters, open=open_)
             key = (index.index_uuid, number)
-            taken[key] = alike[kind].after(taken.get(key))
+            taken[key] = alike[kind].after(taken.get(key), most=index.replicas + 1)
     return replace(state, taken=taken)
 
 

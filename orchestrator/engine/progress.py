@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -31,11 +31,12 @@ class ShardTaken:
     filters: str
     open: bool = True
 
-    def after(self, earlier: ShardTaken | None) -> ShardTaken:
-        """What two waves took down that nobody changed in between: the first may have found more copies."""
+    def after(self, earlier: ShardTaken | None, *, most: int) -> ShardTaken:
+        """What two waves took down: the first may have found more copies, of which `most` are wanted now."""
         if earlier is None or (earlier.filters, earlier.open) != (self.filters, self.open):
-            return self
-        return earlier if earlier.started > self.started else self
+            return self  # somebody closed or opened the index in between, or said where it may be
+        started = min(earlier.started, most)
+        return replace(self, started=started) if started > self.started else self
 
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, changes, limits, recover, upgrade
+from orchestrator.engine import admit, beginning, changes, limits, recover, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn
@@ -157,8 +157,7 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
         name
         for name, node in state.nodes.items()
         if (name in moving and at - node.since > _UNWATCHED_SECONDS)
-        # A member that the reading before did not list may have left since it began: it may have taken long.
-        or (node.lost_at is not None and min(missed.get(name, before), before) - node.lost_at <= reach)
+        or (node.lost_at is not None and missed.get(name, before) - node.lost_at <= reach)
     )
     process, here = state.process, state.in_phase
     limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)
@@ -188,7 +187,7 @@ def _members(situation: Situation) -> tuple[Event, ...]:
         and (name not in absent or absent[name].readings < situation.policy.settle_consecutive)
     )
     back = tuple(name for name in sorted(absent) if name in present or name in known)
-    return (MembersMissed(missing=missing, back=back),) if missing or back else ()
+    return (MembersMissed(missing=missing, back=back, read=situation.seen.at),) if missing or back else ()
 
 
 @for_the_same_objects
@@ -464,14 +463,14 @@ def _finish_outside(situation: Situation) -> Decision | None:
 def _cannot_begin(situation: Situation) -> Decision | None:
     """A run that cannot finish does not begin: all holds that waiting cannot clear are reported at once."""
     state = situation.state
-    if not situation.readable or not situation.fresh or not admit.has_not_begun(state):
+    if not situation.readable or not situation.fresh or not beginning.has_not_begun(state):
         return None
     if situation.unread_for_now:
         return None  # it holds like any reading that failed
     if situation.policy.begin_anyway:
-        skipped = admit.skipped_at_planning(situation)
+        skipped = beginning.skipped_at_planning(situation)
         return note(*skipped) if skipped else None
-    lasting = admit.cannot_finish(situation)
+    lasting = beginning.cannot_finish(situation)
     if not lasting:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""

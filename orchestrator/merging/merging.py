@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine import limits
-from orchestrator.engine.admit import cannot_finish, let_go, overdue, unrecorded
+from orchestrator.engine.admit import let_go, overdue, unrecorded
+from orchestrator.engine.beginning import cannot_finish
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress

@@ -355,18 +355,17 @@ class RedExcused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembersMissed:
-    """Baseline members missing from one more reading, and missing members that are back."""
+    """Baseline members missing from one more reading, begun at `read`; and missing members that are back."""
 
     missing: tuple[NodeName, ...] = ()
     back: tuple[NodeName, ...] = ()
+    read: Instant | None = None
     event: Literal["members_missed"] = "members_missed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for this long, beyond half a minute; waiting limits are extended by that.
-
-    The program was suspended, or a verb took long.
+    """The program read nothing so long beyond half a minute (suspended, or in a verb): limits move by that.
 
     Attributes:
         nodes: nodes that are stopping or starting, and nodes that a lost stop may have stopped meanwhile.

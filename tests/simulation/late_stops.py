@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Deadlines, Hooks
 from orchestrator.runs.simulated import Simulation
@@ -43,12 +44,17 @@ class Deadly(Seams):
             raise Crash(what)
 
 
-def begun_and_killed(simulation: Simulation, what: str, hooks: Hooks | None = None) -> None:
-    """Begin a run, and kill the program at that point."""
+def killed_at(simulation: Simulation, what: str, state: RunState) -> None:
+    """Drive the run, and kill the program at that point."""
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Deadly(what)
     with pytest.raises(Crash):
-        play(simulation, simulation.begin(policy(deadlines=SHORT, hooks=hooks or Hooks())))
+        play(simulation, state)
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Seams()
+
+
+def begun_and_killed(simulation: Simulation, what: str, hooks: Hooks | None = None) -> None:
+    """Begin a run, and kill the program at that point."""
+    killed_at(simulation, what, simulation.begin(policy(deadlines=SHORT, hooks=hooks or Hooks())))
 
 
 def late_while_it_prepares() -> Simulation:

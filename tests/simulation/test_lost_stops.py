@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor, StoodStill
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks
+from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
@@ -38,6 +39,7 @@ from tests.simulation.late_stops import (
     Deadly,
     away,
     begun_and_killed,
+    killed_at,
     late_stop,
     late_while_it_prepares,
 )
@@ -116,10 +118,10 @@ def test_copies_that_a_late_stop_took_down_are_waited_for(by_hand: tuple[Mishap,
     assert world.violations == []
 
 
-def _killed_with_a_lost_stop(world: World) -> Simulation:
+def _killed_with_a_lost_stop(world: World, deadlines: Deadlines = SHORT) -> Simulation:
     """The program took a lost stop as not done and was killed; then the host does it."""
     simulation = Simulation(world, trips=[late_stop(ES2, 70.0)])
-    state = simulation.begin(policy(deadlines=SHORT, settle_consecutive=9))
+    state = simulation.begin(policy(deadlines=deadlines, settle_consecutive=9))
     point = next(
         place for place, what in enumerate(_passed(world)) if what.startswith("after restore_allocation")
     )
@@ -181,19 +183,36 @@ def test_a_lost_stop_done_while_a_resume_prepares_is_repaired() -> None:
     assert simulation.world.violations == []
 
 
-def test_a_resume_that_stood_still_at_first_starts_the_node() -> None:
-    """The stop was done while no process watched: how long this one stood still does not count.
+def _stood_still_at_first(stop: float = 120.0) -> Simulation:
+    """A killed run whose lost stop was done, and a program that is suspended in its first reading.
 
     The host does not answer at first, so that only the list of members shows that the node is away.
     """
-    simulation = _killed_with_a_lost_stop(cluster(3))
+    simulation = _killed_with_a_lost_stop(cluster(3), replace(SHORT, stop=stop))
     simulation.fate.befall(ProgramStandsStill(seconds=600.0))
     simulation.fate.befall(HostCutOff(node=ES2, seconds=700.0))
+    return simulation
+
+
+@pytest.mark.parametrize("stop", [20.0, 30.0, 120.0])
+def test_a_resume_that_stood_still_at_first_starts_the_node(stop: float) -> None:
+    """The stop was done while no process watched: how long this one stood still does not count."""
+    simulation = _stood_still_at_first(stop)
     state = play(simulation, simulation.resume())
     assert any(isinstance(record.event, StoodStill) for record in simulation.journal.records)
     assert state.outcome is Outcome.DONE, state.message
     assert away(simulation.world) == []
     assert simulation.world.violations == []
+
+
+@pytest.mark.parametrize("point", ["after the commit of members_missed", "before the commit of stood_still"])
+def test_so_does_one_after_it_if_that_one_was_killed(point: str) -> None:
+    """The reading that took so long is what counts, and not when it was written down."""
+    simulation = _stood_still_at_first()
+    killed_at(simulation, point, simulation.resume())
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    assert away(simulation.world) == []
 
 
 def test_copies_that_a_late_stop_took_after_a_kill_are_awaited() -> None:

@@ -151,7 +151,7 @@ def _merged(same: list[Hold]) -> Hold:
         for reason, subjects in by_reason(hold).items():
             for subject in subjects:
                 evidence.setdefault(subject, reason)
-    unnamed = sum(hold.count - len(hold.subjects) for hold in same)
+    unnamed = sum(hold.count - len(hold.subjects) for hold in dict.fromkeys(same))
     return _of_subjects(
         same[0].predicate,
         evidence,

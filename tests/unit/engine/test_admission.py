@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine import admit
+import pytest
+
+from orchestrator.engine import admit, beginning
+from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Situation
@@ -12,7 +15,7 @@ from orchestrator.engine.state import Absence
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
-from orchestrator.model.observation import Observation
+from orchestrator.model.observation import Level, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Deadlines, Strategy, Together, Wave
 from orchestrator.runs.simulated import Simulation
@@ -47,10 +50,10 @@ def _situation(world: World, **changes: object) -> Situation:
 
 def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     """Neither of the first two waves has anything against it; the run does not begin all the same."""
-    found = admit.cannot_finish(_situation(_bare(on=("es2", "es6"))))
+    found = beginning.cannot_finish(_situation(_bare(on=("es2", "es6"))))
     (hold,) = [one for one in found if one.predicate == "zero_replica_indices"]
     assert (hold.count, set(hold.subjects)) == (2, {"index bare-es2", "index bare-es6"})
-    assert admit.cannot_finish(_situation(cluster(6))) == ()
+    assert beginning.cannot_finish(_situation(cluster(6))) == ()
     simulation, state = run(_bare(on=("es6",)), wanted=policy())
     assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
     assert "it could not finish, so it does not begin" in state.message
@@ -99,15 +102,15 @@ def test_resume_of_a_run_that_has_begun_is_not_refused() -> None:
 def test_a_node_that_was_stopped_once_means_begun() -> None:
     """It failed and was skipped on `resume`: no wave is finished and no node is in progress."""
     state = _situation(cluster(6)).state
-    assert admit.has_not_begun(state)
+    assert beginning.has_not_begun(state)
     skipped = replace(state.nodes[ES2], phase=NodePhase.SKIPPED, stopped_at=1.0)
-    assert not admit.has_not_begun(replace(state, nodes=state.nodes.changed(skipped)))
+    assert not beginning.has_not_begun(replace(state, nodes=state.nodes.changed(skipped)))
 
 
 def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
-    steps = admit.skipped_at_planning(_situation(_bare(), begin_anyway=True))
+    steps = beginning.skipped_at_planning(_situation(_bare(), begin_anyway=True))
     assert [(step.node, step.to) for step in steps if isinstance(step, PhaseEntered)] == [("es2", "skipped")]
-    assert admit.skipped_at_planning(_situation(cluster(6), begin_anyway=True)) == ()
+    assert beginning.skipped_at_planning(_situation(cluster(6), begin_anyway=True)) == ()
     simulation, state = run(_bare(), wanted=policy(begin_anyway=True))
     assert state.outcome is Outcome.HELD
     assert "es2 was skipped: held at planning by zero_replica_indices: index bare-es2" in state.message
@@ -126,14 +129,47 @@ def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
         situation, state=replace(situation.state, begun=replace(situation.state.begun, planned=zone))
     )
     assert admit.against_wave(planned, Wave(number=1, nodes=zone[0])), "together they may not"
-    assert admit.cannot_finish(planned) == ()
-    assert admit.skipped_at_planning(planned) == ()
+    assert beginning.cannot_finish(planned) == ()
+    assert beginning.skipped_at_planning(planned) == ()
     world.add_index("bare", replicas=0, places=["es4"])
     held = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
     planned = replace(held, state=replace(held.state, begun=replace(held.state.begun, planned=zone)))
-    assert {hold.predicate for hold in admit.cannot_finish(planned)} == {"zero_replica_indices"}
-    steps = admit.skipped_at_planning(planned)
+    assert {hold.predicate for hold in beginning.cannot_finish(planned)} == {"zero_replica_indices"}
+    steps = beginning.skipped_at_planning(planned)
     assert [step.node for step in steps if isinstance(step, PhaseEntered)] == ["es4"]
+
+
+@pytest.mark.parametrize(
+    ("bare", "pair", "skipped"),
+    [(("es2",), None, {"es2"}), ((), ("es2", "es5"), {"es2", "es5"}), ((), ("es2", "es6"), set[str]())],
+    ids=["one of them", "only together", "neither"],
+)
+def test_begin_anyway_parts_a_machine_only_where_one_is_held(
+    bare: tuple[str, ...], pair: tuple[str, ...] | None, skipped: set[str]
+) -> None:
+    """es2 and es5 are on one machine: where each might go alone, and both together may not, neither goes."""
+    world = _bare(on=bare)
+    if pair is not None:
+        world.add_index("pair", replicas=1, places=list(pair))
+    for name in ("es2", "es5"):
+        world.nodes[NodeName(name)].machine = "shared"
+    situation = _situation(world, together=Together.ALWAYS)
+    steps = [one for one in beginning.skipped_at_planning(situation) if isinstance(one, PhaseEntered)]
+    assert sorted(step.node or "" for step in steps) == sorted(skipped)
+    assert bool(beginning.cannot_finish(situation)) is bool(skipped)
+
+
+def test_a_hold_on_the_cluster_is_counted_once() -> None:
+    """It is the same against every planned wave; of seven settings five are named."""
+    world = cluster(6)
+    for attribute in ("_name", "_id", "_ip", "_publish_ip", "_host_ip", "_host", "zone"):
+        world.set(Level.PERSISTENT, f"{EXCLUSIONS}{attribute}", "*")
+    zones = tuple((NodeName(f"es{n}"), NodeName(f"es{n + 3}")) for n in (1, 2, 3))
+    situation = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
+    planned = replace(situation.state, begun=replace(situation.state.begun, planned=zones))
+    found = beginning.cannot_finish(replace(situation, state=planned))
+    counts = {hold.predicate: (hold.count, len(hold.subjects)) for hold in found}
+    assert counts == {"no_other_maintenance": (7, 5)}
 
 
 def test_a_busy_candidate_goes_later_without_a_wait() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -383,7 +383,8 @@ def test_time_in_which_the_program_stood_still_does_not_count() -> None:
     assert (*found, after.process.excused_since) == (AT + 602.0, 0, AT + 600.0)
     slow = _after(state, StoodStill(nodes=(ES1,), seconds=20.0), at=AT + 50.0)
     assert slow.process.absent[ES2] == Absence(since=AT + 20.0, readings=1), "a reading that took long"
-    assert after.nodes[ES1].lost_at == AT + 595.0
+    assert after.nodes[ES1].lost_at == AT + 602.0, "it may have been done while nobody watched"
+    assert slow.nodes[ES1].lost_at == AT + 15.0
     soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
     assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"
 
@@ -577,16 +578,35 @@ def test_copies_without_a_place_are_remembered() -> None:
     }
 
 
-def test_two_waves_are_awaited_with_what_the_first_one_found() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "changes", "awaited"),
+    [
+        (5, 4, {}, 5),
+        (4, 5, {}, 5),
+        (5, 4, {"replicas": 3}, 4),  # somebody took a replica away in between
+        (5, 3, {"replicas": 3}, 4),
+        (5, 4, {"open": False}, 4),  # or closed the index
+        (5, 4, {"filters": "exclude._name=es9"}, 4),  # or said where it may be
+    ],
+)
+def test_two_waves_are_awaited_with_what_the_first_one_found(
+    first: int, second: int, changes: dict[str, Any], awaited: int
+) -> None:
     """A copy of the first may not be back when the second takes its shard: the run took both down."""
-    both = _after(_gave_way(), _taken(1, "logs", started=5), _taken(2, "logs", started=4))
-    assert [was.started for was in both.taken.values()] == [5]
-    more = _after(_gave_way(), _taken(1, "logs", started=4), _taken(2, "logs", started=5))
-    assert [was.started for was in more.taken.values()] == [5]
-    (one,) = _taken(2, "logs", started=4).indices
-    closed = TakenDown(number=2, indices=(replace(one, open=False),))
-    turned = _after(_gave_way(), _taken(1, "logs", started=5), closed)
-    assert [was.started for was in turned.taken.values()] == [4], "somebody closed it in between"
+    (one,) = _taken(1, "logs", started=first).indices
+    (two,) = _taken(2, "logs", started=second).indices
+    took = (
+        TakenDown(number=1, indices=(replace(one, replicas=4),)),
+        TakenDown(number=2, indices=(replace(two, **{"replicas": 4, **changes}),)),
+    )
+    assert [was.started for was in _after(_gave_way(), *took).taken.values()] == [awaited]
+
+
+def test_an_absence_counts_from_the_reading_that_found_it() -> None:
+    """The reading may have taken long: the program was suspended in it."""
+    late = _after(_state(), MembersMissed(missing=(ES2,), read=AT - 600.0), at=AT)
+    assert late.process.absent[ES2] == Absence(since=AT - 600.0, readings=1)
+    assert _after(_state(), MembersMissed(missing=(ES2,)), at=AT).process.absent[ES2].since == AT
 
 
 def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:

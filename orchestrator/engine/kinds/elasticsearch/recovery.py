@@ -150,7 +150,7 @@ def _awaited(state: RunState) -> Mapping[tuple[str, int], ShardTaken]:
         return state.taken
     awaited = dict(state.taken)
     for key, was in state.displaced.items():
-        awaited[key] = awaited[key].after(was) if key in awaited else was
+        awaited[key] = awaited[key].after(was, most=was.started) if key in awaited else was
     return awaited
 
 
