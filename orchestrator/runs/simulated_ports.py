@@ -20,7 +20,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
-from orchestrator.model.event import Event, Record, RunStarted
+from orchestrator.model.event import BaselineRecorded, Event, Record, RunStarted
 from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import ClusterView
@@ -38,6 +38,7 @@ from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.simulation import views
+from orchestrator.simulation.beginning import note_unassigned
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import Seams
@@ -182,6 +183,8 @@ class SeamJournal(SqlJournal):
             if isinstance(event, RunStarted):
                 repairs = event.repairs is not None
                 self._simulation.note_what_is(event.policy, self.run, repairs=repairs)
+            if isinstance(event, BaselineRecorded):
+                note_unassigned(world)
         seams.point(f"after the commit of {names}")
         return records
 

@@ -22,7 +22,8 @@ def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None
     One that `repairs` what another run left still waits for what is built at that moment.
     """
     away = (copy.shard for _, shard in shards_of(world) for copy in shard.copies if not copy.serves)
-    world.missing_before, world.had = Counter(away), {}
+    world.missing_before, world.unassigned_before, world.had = Counter(away), Counter(), {}
+    note_unassigned(world)
     for _, shard in shards_of(world):
         if not repairs or not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
             allocation.found_again(world, shard)
@@ -32,6 +33,12 @@ def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None
     world.forced.policy = policy.merge
     world.hooks = policy.hooks
     world.steps = len(policy.upgrade.install) if policy.upgrade else 0
+
+
+def note_unassigned(world: World) -> None:
+    """The run notes its baseline, a reading after it began: copies may have been lost between the two."""
+    copies = (copy for _, shard in world.placement.waiting for copy in shard.copies)
+    world.unassigned_before |= Counter(c.shard for c in copies if c.state is CopyState.UNASSIGNED)
 
 
 def do_without(world: World, nodes: Collection[NodeName]) -> None:

@@ -235,7 +235,7 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1, places)
     lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
-    return lost > max(world.missing_before[shard.id], len(shard.copies) - places)
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
 
 
 def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:

@@ -36,7 +36,7 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
     for shard in index.shards:
         here = {copy.node for copy in shard.copies}
         for place, kept in shard.segments.items():
-            waits = world.missing_before[shard.id] > 0 and place not in here
+            waits = world.unassigned_before[shard.id] > 0 and place not in here
             kept.away = waits or not world.nodes[place].joined
     world.forced.running.append(merge)
     who = "" if ours else " by another client"

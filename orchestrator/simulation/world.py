@@ -119,8 +119,8 @@ class World:
         self.elected_at: Instant = 0.0
         self.deleted: Counter[str] = Counter()
         self.exempt_indices, self.exempt_without_replicas = set[str](), tuple[str, ...]()
-        self.missing_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
-        self.away_before: set[NodeName] = set()
+        self.unassigned_before, self.missing_before = Counter[ShardId](), Counter[ShardId]()
+        self.had, self.away_before = dict[ShardId, tuple[int, Instant]](), set[NodeName]()
         self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
         self._news: tuple[Instant, int, set[str]] = (0.0, 0, set())

@@ -326,14 +326,16 @@ class AnyLife:
             unrestored = not ended or state.outcome is Outcome.NOT_RESTORED  # only its operator knows
             if unrestored and self.simulation.fate.lease_holder is not None:
                 self._forgotten()
-        elif who is Afterwards.ELSEWHERE and self.simulation.fate.lease_holder is not None:
-            who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
+        elif who is Afterwards.ELSEWHERE and self._unknown_elsewhere:
+            who = Afterwards.RESUME
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
         self._undo_by_hand()
         while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
             # Nobody can begin anything before the disk under the state file has room again.
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
+            if who is Afterwards.ELSEWHERE and self._unknown_elsewhere:
+                who = Afterwards.RESUME  # by now
         if state.begun.repairs is not None and not self.simulation.fate.torn:
             # Another machine's run that puts back: once it has, a run of its own follows.
             if state.outcome is Outcome.RESTORED:
@@ -352,6 +354,11 @@ class AnyLife:
         if who is Afterwards.RESTORE and not state.process.restoring:
             return self._here_or_elsewhere(self.simulation.restore)
         return self._here_or_elsewhere(lambda: self.simulation.resume(retry_failed=True))
+
+    @property
+    def _unknown_elsewhere(self) -> bool:
+        """Whether no other machine can know of the run: somebody has removed its record."""
+        return self.simulation.fate.lease_holder is not None
 
     def _resume_what_is_restored(self) -> None:
         """A run that only restored what another one left has no node to restart, also if it is resumed."""

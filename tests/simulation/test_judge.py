@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -16,11 +17,12 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import judge, mishaps
+from orchestrator.simulation.beginning import note_unassigned, note_what_is
 from orchestrator.simulation.index_mishaps import IndexReopened, ReplicasSet
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
 from orchestrator.simulation.node_mishaps import NodeFlaps
@@ -383,3 +385,21 @@ def test_no_record_is_written_over_a_lease_that_is_not_ours(what: mishaps.What) 
     assert not isinstance(published, Done)
     stands = simulation.leases.stands
     assert stands is None or stands.debts == ()
+
+
+def test_what_a_run_found_missing_is_none_of_its_doing() -> None:
+    """What is lost between its beginning and its baseline counts too; a repair answers for what is built."""
+    world = cluster(3)
+    logs, archive = (next(iter(index.shards)) for index in world.indices.values())
+    for shard in (logs, archive):
+        world.missing[shard.id] = world.agenda.now
+    built, lost = logs.copies[1], archive.copies[1]
+    built.state = CopyState.INITIALIZING
+    note_what_is(world, policy(), repairs=True)
+    assert set(world.missing) == {logs.id}
+    note_what_is(world, policy())
+    assert world.missing == {}
+    assert (world.missing_before, world.unassigned_before) == (Counter([logs.id]), Counter())
+    lost.state = CopyState.UNASSIGNED
+    note_unassigned(world)
+    assert (world.missing_before, world.unassigned_before) == (Counter([logs.id]), Counter([archive.id]))

@@ -20,7 +20,7 @@ from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import installs, machines, mishaps
-from orchestrator.simulation.facts import FIT
+from orchestrator.simulation.facts import FIT, Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
@@ -400,3 +400,14 @@ def test_settings_that_the_target_archived_are_named_at_the_end() -> None:
     _upgraded(simulation, state)
     assert "archived.tribe.name" in state.message
     assert '"persistent": {"archived.*": null}' in state.message
+
+
+def test_a_step_that_others_left_out_is_no_lack_of_this_run() -> None:
+    """Their run ended after the first of two steps: the version is the target's, and this run says so."""
+    node = cluster(3).nodes[ES2]
+    node.version, node.began = TARGET, 2.0
+    node.facts.append(Fact(at=1.0, what="installed 0", alive=False, by="run-of-another"))
+    asked = policy(upgrade=wanted())
+    assert len(STEPS) == 2
+    assert installs.lacking(node, asked, 0.0) == ["install step 1 never ran on es2"]
+    assert installs.lacking(node, asked, 0.0, by_others=True) == []

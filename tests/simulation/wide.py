@@ -282,7 +282,10 @@ class Life(AnyLife):
         return wanted.reboot or wanted.tune is not None or bool(wanted.hooks.while_stopped)
 
     def _judge_waits(self) -> None:
-        """A run does not wait on for copies that the wave did not take down."""
+        """A run does not wait on for copies that the wave did not take down.
+
+        Sent back from the choice of a wave it does: no candidate may be stopped while they recover.
+        """
         ahead = self.simulation.clock.ahead
         entered = [
             (record.at - ahead, record.event)
@@ -292,6 +295,8 @@ class Life(AnyLife):
         ]
         for (since, event), (until, then) in pairwise(entered):
             if not isinstance(event, PhaseEntered) or event.to != Phase.REASSIGNED.value:
+                continue
+            if event.from_ == Phase.GATED.value:
                 continue
             if not isinstance(then, PhaseEntered):
                 continue  # the program was killed meanwhile
