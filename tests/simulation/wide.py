@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -78,8 +79,11 @@ class Life(AnyLife):
 
     @cached_property
     def _holds_by_its_making(self) -> bool:
-        """Whether the cluster as it was at the beginning cannot spare its nodes, however long one waits."""
-        holds = plan_of(world_of(self.drawn), self.drawn.wanted).holds
+        """Whether the cluster as it was at the beginning cannot spare its nodes, however long one waits.
+
+        A plan ends at the pause that was asked for, so one without it is asked.
+        """
+        holds = plan_of(world_of(self.drawn), replace(self.drawn.wanted, pause_after=None)).holds
         return any(hold.predicate in _BY_THE_MAKING for hold in holds)
 
     def _holds_for_a_whole_machine(self, state: RunState) -> bool:
