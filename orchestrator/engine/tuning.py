@@ -3,8 +3,8 @@
 The process is down, so a change applies from its first page on. Each change is in the journal with the
 original value before it is sent, so any later program can undo it. Nothing here may keep the node down: a
 host that cannot be read, or a tunable that cannot be set, is reported. With `on_failure: warn` the tuning is
-then done; with `stop` it stays owed and the run stands down, which starts the node. A host that was out of
-reach for a moment is asked again first, as for a hook.
+then done; with `stop` it stays owed and the run stands down, which starts the node. A host that is out of
+reach is asked again first, for as long as a stopped node waits for its host.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def tuned(situation: Situation, node: NodeProgress) -> Tuning:
     if profile is None:
         return Tuning(events=(WorkDone(node=node.name, work=Work.TUNING),))
     outcomes = _outcomes(situation.state, node.name)
-    again = tuple(action for outcome in outcomes if (action := _sent_again(situation, outcome)) is not None)
+    waits = not limits.host(node).is_over(situation.seen.at)
+    again = tuple(action for outcome in outcomes if waits and (action := _out_of_reach(outcome)) is not None)
     if again and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return Tuning()
     if outcomes:
@@ -73,7 +74,7 @@ def tuned(situation: Situation, node: NodeProgress) -> Tuning:
     found = situation.seen.tuning.get(node.name)
     if found is None:
         return Tuning()
-    if isinstance(found, Unknown) and found.passes and not limits.host(node).is_over(situation.seen.at):
+    if isinstance(found, Unknown) and found.passes and waits:
         return Tuning()
     if isinstance(found, Unknown):
         why = f"its host could not be read: {found.reason}"
@@ -102,11 +103,10 @@ def _outcomes(state: RunState, name: NodeName) -> tuple[TuneHost | ActionFailed,
     return (*done, *failed)
 
 
-def _sent_again(situation: Situation, outcome: TuneHost | ActionFailed) -> TuneHost | None:
-    """The change, if its host was out of reach when it was sent."""
-    if isinstance(outcome, ActionFailed) and situation.is_sent_again(outcome):
-        return outcome.action if isinstance(outcome.action, TuneHost) else None
-    return None
+def _out_of_reach(outcome: TuneHost | ActionFailed) -> TuneHost | None:
+    """The change that could not be sent to its host, as that did not answer."""
+    sent = outcome.action if isinstance(outcome, ActionFailed) and outcome.passes else None
+    return sent if isinstance(sent, TuneHost) else None
 
 
 def _sends(node: NodeProgress, found: HostTuning) -> tuple[TuneHost, ...]:

@@ -117,6 +117,19 @@ def test_a_host_that_is_cut_off_for_a_moment_is_tuned_after_it(stopping: tuple[s
     assert (_missed(simulation), _kernels(simulation)) == ([], [WANTED] * 3)
 
 
+def test_a_node_whose_host_is_cut_off_longer_is_started_first() -> None:
+    """It is tuned in another turn, and is down no longer than its host is out of reach."""
+    cut = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=300.0), verb="stop", target=ES2, after=CUT)
+    simulation = Simulation(detune(cluster(3)), plan=[cut])
+    state = play(simulation, simulation.begin(policy(tune=profile())))
+    assert state.outcome is Outcome.DONE, state.message
+    assert _kernels(simulation) == [WANTED] * 3
+    verbs = _of(simulation, "es2")
+    assert verbs[:5] == ["stop", *["tune"] * 3, "start"], "the first thing that is sent again is the start"
+    assert lives(simulation.world) == {"es1": 2, "es2": 3, "es3": 2}
+    assert simulation.world.violations == []
+
+
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST])
 def test_one_that_must_not_fail_ends_the_run_with_its_node_up(how: How) -> None:
     simulation, state = run(
