@@ -186,7 +186,7 @@ class SimulatedHosts:
                 assert_never(action)
 
     def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant, boot: int) -> None:
-        if isinstance(action, RunInstall) and (node.boot != boot or self._unreachable(node)):
+        if node.boot != boot or (isinstance(action, RunInstall) and self._unreachable(node)):
             return  # its connection, and what was left of it on the host, ended with that boot
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
