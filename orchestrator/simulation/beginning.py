@@ -23,6 +23,7 @@ def note_what_is(world: World, policy: Policy, *, repairs: bool = False) -> None
     """
     away = (copy.shard for _, shard in shards_of(world) for copy in shard.copies if not copy.serves)
     world.missing_before, world.unassigned_before, world.had = Counter(away), Counter(), {}
+    world.replicas_before = {index.uuid: index.replicas for index in world.indices.values()}
     note_unassigned(world)
     for _, shard in shards_of(world):
         if not repairs or not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):

@@ -227,7 +227,7 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
 
     A copy beyond what the nodes can hold is always missing, for any reason that it shows. A copy of an index
     that was closed or opened is excused while the primary serves: the stop leaves as many copies as any stop
-    does, and no node has lost the copy.
+    does, and no node has lost the copy. One that others added may never have had a node, whatever it says.
     """
     had, places = world.had.get(shard.id), places_for(world, index, shard)
     if had is not None:
@@ -235,7 +235,8 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1, places)
     lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
-    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
+    added = index.replicas - world.replicas_before.get(index.uuid, index.replicas)
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places, added)
 
 
 def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:

@@ -117,7 +117,7 @@ class World:
         self.last_read: Instant = 0.0
         self.program_since: Instant = 0.0
         self.elected_at: Instant = 0.0
-        self.deleted: Counter[str] = Counter()
+        self.deleted, self.replicas_before = Counter[str](), dict[str, int]()
         self.exempt_indices, self.exempt_without_replicas = set[str](), tuple[str, ...]()
         self.unassigned_before, self.missing_before = Counter[ShardId](), Counter[ShardId]()
         self.had, self.away_before = dict[ShardId, tuple[int, Instant]](), set[NodeName]()
