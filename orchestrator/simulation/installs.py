@@ -82,8 +82,11 @@ def judge(world: World, node: SimNode) -> None:
 
 
 def judge_start(world: World, node: SimNode) -> None:
-    """Record that a start is sent while a step runs, which the program's last reading showed."""
-    if bars_start(node) and node.disk.began < world.last_read:
+    """Record that a start is sent while a step runs, which a reading of this process showed.
+
+    A process that brings a master back has none: there the lock of the host refuses the start.
+    """
+    if bars_start(node) and max(node.disk.began, world.program_since) < world.last_read:
         world.violated(f"{node.name} is started while an install step runs there")
 
 

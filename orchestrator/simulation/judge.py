@@ -89,8 +89,12 @@ def stop(world: World, node: SimNode) -> None:
 def _stopped_unseen(world: World, node: SimNode) -> bool:
     """Whether a stop that could count as lost was carried out after its node was read last.
 
-    Of one observation the hosts may be read before the cluster, which lists a node for a moment longer.
+    Of one observation the hosts may be read before the cluster, which lists a node for a moment longer. Of a
+    host that does not answer, the list is all there is.
     """
+    silent = max(node.unreachable_until, node.hangs_until, node.refuses_until) >= world.last_read
+    if silent and world.news(node.name):
+        return node.stopped_late is not None
     same_observation = node.host_read >= world.last_read - _ONE_READING
     read = node.host_read if same_observation else world.last_read
     return node.stopped_late is not None and node.stopped_late >= read
