@@ -198,7 +198,7 @@ def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
     bounded = choice.within_most(units)
     wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
     if choice.ask(wave):
-        wave, refusals = _smaller(choice, bounded)
+        wave, refusals = _smaller(choice, units)
         if not wave.nodes:
             return None
     cut = wave.nodes == _nodes(bounded)
@@ -206,9 +206,14 @@ def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
 
 
 def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
-    """The nodes of a held wave that pass together, taken in order, and what holds each other node."""
+    """The nodes of a held wave that pass together, taken in order, and what holds each node before them.
+
+    No more than the wave may have: a canary whose first nodes are held takes the next ones.
+    """
     taken, refusals = list[Unit](), dict[NodeName, Hold]()
     for unit in whole:
+        if choice.within_most((*taken, unit)) != (*taken, unit):
+            continue
         held = choice.ask(choice.wave([*taken, unit]))
         if held:
             refusals |= dict.fromkeys(unit, held[0])

@@ -287,7 +287,15 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
             "es1 es2",
             "zone a without es3 (rule: index es3: two copies) and es4 (rule: index es4)",
         ),
-        (("es1+es2", "es1+es4"), 3, "es1 es3", "zone a without es2 (rule: index es1+es2: two copies)"),
+        (
+            ("es1+es2", "es1+es4"),
+            3,
+            "es1 es3",
+            "zone a without es2 (rule: index es1+es2: two copies) and es4 (rule: index es1+es4)",
+        ),
+        # A canary whose first node is held takes the next.
+        (("es1",), 1, "es2", "zone a without es1 (rule: index es1: two copies)"),
+        (("es1",), 2, "es2 es3", "zone a without es1 (rule: index es1: two copies)"),
         (("es1",), None, "es2 es3 es4", "zone a without es1 (rule: index es1: two copies)"),
         (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: held even alone"),
         ((), 2, "es1 es2", "2 nodes of zone a, then a pause (--pause-after)"),
