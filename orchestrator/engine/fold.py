@@ -268,7 +268,7 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
     """Of a time without a reading at most half a minute counts: the limits move by the rest.
 
     After a real standstill an absence begins again, since the member may have been back in between; and so
-    does the reach of a lost stop, as for a new process: it may have been done while nobody watched.
+    does the reach of a lost stop, as for a new process: it may have been done while none watched.
     """
 
     def later(since: Instant) -> Instant:
