@@ -428,7 +428,6 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
     node = state.nodes[name]
     old, new = node.phase, NodePhase(event.to)
     check_node_step(name, old, new)
-    started = node.start_sent > 0.0
     node = replace(
         node,
         phase=new,
@@ -457,8 +456,8 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 doubt=_less_accepted_stop(node.doubt),
             )
             if old in GOING_UP_OR_DOWN and node.doubt is not None:
-                # The stop may still take effect: it was lost, and this process did not start the node.
-                lost = not (started or node.doubt.heard) and node.doubt.verb is Verb.STOP
+                # No host accepted it: the process may have ended by itself, and the stop may still come.
+                lost = not node.doubt.heard and node.doubt.verb is Verb.STOP
                 node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)

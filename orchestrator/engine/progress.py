@@ -54,8 +54,8 @@ class NodeProgress:
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
         lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
-            slow host may do it all the same. Also when somebody's restart came while a stop was in doubt, and
-            when the next stop was sent over one in doubt: since that one.
+            slow host may do it all the same. Also when a node is back whose stop no host accepted: it may
+            have ended by itself. Also when the next stop was sent over one in doubt: since that one.
         lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.

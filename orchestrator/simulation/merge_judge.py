@@ -48,8 +48,9 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
 
 
 def _judge_limits(world: World, index: SimIndex, policy: MergePolicy) -> None:
-    """Check the limits in all and per node, by our merges that still run."""
-    others = {merge.uuid: merge for merge in merges.running(world) if merge.ours and merge.uuid != index.uuid}
+    """Check the limits in all and per node, by our merges that still have work."""
+    ours = [merge for merge in merges.running(world) if merge.ours and merge.uuid != index.uuid]
+    others = {merge.uuid: merge for merge in ours if merges.has_work(world, merge)}
     if len(others) >= policy.at_once:
         names = ", ".join(sorted(merge.index for merge in others.values()))
         world.violated(f"{index.name} is merged beside {names}: {policy.at_once} at once")

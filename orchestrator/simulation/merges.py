@@ -61,6 +61,14 @@ def of(world: World, uuid: str) -> list[SimMerge]:
     return [merge for merge in running(world) if merge.uuid == uuid] if world.forced.running else []
 
 
+def has_work(world: World, merge: SimMerge) -> bool:
+    """Whether a call still has something to merge: one that comes late may find everything merged."""
+    index = world.indices.get(merge.uuid)
+    return index is not None and any(
+        segments.left(world, index, shard, place) > merge.max_segments for shard, place, _ in merge.left
+    )
+
+
 def at_work(world: World, uuid: str | None = None) -> Iterator[NodeName]:
     """The nodes that merge a copy now, of that index or of any index.
 

@@ -334,24 +334,31 @@ def test_replicas_of_that_index_and_of_no_other(lab: LabCluster, port: Elasticse
 
 
 def test_a_member_that_stands_still_hides_nothing_of_the_others(lab: LabCluster) -> None:
-    """As in a long garbage collection: it neither tells its tasks nor its disks, and is a member still."""
+    """As in a long garbage collection: it neither tells its tasks nor its disks, and is a member still.
+
+    Where the cluster puts it out between two requests of a reading, the reading says nothing of this.
+    """
     names = [node.name for node in lab.nodes]
-    with closing(open_client(lab)) as asked:
-        master = view(ElasticsearchCluster(asked)).master
-    still = next(name for name in names if name != master)
-    others = [name for name in names if name != still]
-    pid = lab.pids()[still]
-    with closing(open_client(lab, endpoints=tuple(lab.endpoint(name) for name in others))) as client:
-        port = ElasticsearchCluster(client)
-        port.observe([Look.CLUSTER])
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            read = port.observe([Look.CLUSTER, Look.ACTIVITY, Look.DISKS])
-        finally:
-            os.kill(pid, signal.SIGCONT)
-    assert isinstance(read.cluster, ClusterView), read
-    if read.cluster.node(NodeName(still)) is None:
-        pytest.skip("the cluster put it out before anybody could ask")
+    for _ in range(5):
+        lab.wait_ready()
+        with closing(open_client(lab)) as asked:
+            master = view(ElasticsearchCluster(asked)).master
+        still = next(name for name in names if name != master)
+        others = [name for name in names if name != still]
+        pid = lab.pids()[still]
+        with closing(open_client(lab, endpoints=tuple(lab.endpoint(name) for name in others))) as client:
+            port = ElasticsearchCluster(client)
+            port.observe([Look.CLUSTER])
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                read = port.observe([Look.CLUSTER, Look.ACTIVITY, Look.DISKS])
+                afterwards = view(port)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        if afterwards.node(NodeName(still)) is not None:
+            break
+    else:
+        pytest.fail("five times the cluster put it out before the reading had ended")
     assert isinstance(read.activity, Activity), read
     assert read.activity.unread == {still}
     assert not isinstance(read.disks, Unknown), read

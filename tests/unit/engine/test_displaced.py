@@ -11,8 +11,8 @@ from orchestrator.engine.kinds.elasticsearch import recovery
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_of_waves, taken_by
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy
-from orchestrator.model.event import Record, TakenDown
+from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.event import NotWaitedFor, Record, TakenDown
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -77,9 +77,7 @@ def test_what_no_upgrade_has_lost_is_no_waves(reason: str, changes: dict[str, ob
     assert _counted(state, view).get((shard.index, shard.number)) is None
 
 
-def test_what_was_missing_before_is_no_waves() -> None:
-    state, view = _lost()
-    shard = _away(view).shard
+def _missing_before(state: RunState, shard: ShardId) -> RunState:
     gone = MissingCopy(
         index=shard.index,
         index_uuid=shard.index_uuid,
@@ -89,8 +87,34 @@ def test_what_was_missing_before_is_no_waves() -> None:
         count=1,
     )
     assert state.baseline is not None
-    before = state_with(state, baseline=replace(state.baseline, missing=(gone,)))
+    return state_with(state, baseline=replace(state.baseline, missing=(gone,)))
+
+
+def test_what_was_missing_before_is_no_waves() -> None:
+    state, view = _lost()
+    shard = _away(view).shard
+    before = _missing_before(state, shard)
     assert _counted(before, view).get((shard.index, shard.number)) is None
+
+
+def test_what_came_back_before_its_wave_is_the_runs() -> None:
+    """An upgraded node had taken the copy that was missing; then a wave took one that has no place now."""
+    state, view = _lost()
+    shard = _away(view).shard
+    index, key = view.metadata[shard.index_uuid], (shard.index_uuid, shard.number)
+    state = state_with(_missing_before(state, shard), wave=WAVE)
+    for started, unplaced in ((1, []), (2, [shard.number])):
+        was = ShardTaken(started=started, filters=index.filters, open=index.open)
+        found = recovery.not_waited_for(state_with(state, taken={key: was}), view)
+        assert [one.number for one in found] == unplaced, started
+        after = evolve(
+            state_with(state, taken={key: was}),
+            Record(run="run-1", sequence=10, at=1.0, event=NotWaitedFor(shards=found, why="no place")),
+        )
+        assert recovery.not_waited_for(after, view) == (), "it is said once"
+        upgraded = replace(view, nodes=tuple(replace(node, version=TO_92.target) for node in view.nodes))
+        later = replace(after, taken={})
+        assert [copy.shard.number for copy in missing_of_waves(later, upgraded)] == unplaced
 
 
 def test_a_lost_copy_with_a_place_holds_the_wave_instead() -> None:

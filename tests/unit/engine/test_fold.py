@@ -338,6 +338,22 @@ def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
     assert [each.nodes[ES1].lost_at for each in (in_doubt, gone, _after(refused, back))] == [None] * 3
 
 
+def test_a_stop_that_no_host_accepted_may_come_after_the_start() -> None:
+    """The process may have ended by itself while the stop was on its way."""
+    stop, start = StopNode(node=ES1), StartNode(node=ES1, counts=True)
+    sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)
+    for outcome, lost in (
+        (ActionFailed(action=stop, reason="?", in_doubt=True), AT + 30.0),
+        (ActionConfirmed(action=stop), None),
+    ):
+        gone = _after(sent, outcome, node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED))
+        started = _after(
+            gone, node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING), ActionSent(action=start)
+        )
+        back = _after(started, node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED), at=AT + 30.0)
+        assert back.nodes[ES1].lost_at == lost, outcome
+
+
 def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
     limit = policy().deadlines.stop
     for acted, missed, kept in ((5.0, None, True), (limit + 9, None, False), (limit + 9, limit - 1, True)):
