@@ -7,8 +7,9 @@ every timer begins again, and the next decision reads where each node is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import assert_never
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, assert_never
 
 from orchestrator.engine import succession
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
@@ -49,6 +50,7 @@ from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
+from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy
@@ -69,6 +71,9 @@ from orchestrator.model.turn import (
 )
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
+
+_Shard: TypeAlias = tuple[str, int]
+"""The uuid of an index and the number of a shard of it."""
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -374,26 +379,49 @@ def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
                 alike[kind] = ShardTaken(started=started, filters=filters, open=open_)
             key = (index.index_uuid, number)
             taken[key] = alike[kind].after(taken.get(key), most=index.replicas + 1)
-    return replace(state, taken=taken)
+    return _less_excused(replace(state, taken=taken), event)
+
+
+def _less_excused(state: RunState, event: ev.TakenDown) -> RunState:
+    """What was missing before and is there when a wave takes its shard down is excused no more."""
+    baseline = state.baseline
+    excused = {(one.index_uuid, one.number) for one in baseline.missing} if baseline else set[_Shard]()
+    if not (excused or state.not_waited):
+        return state
+    room: dict[_Shard, int] = {}
+    for index in event.indices:
+        for number, started in index.started:
+            key = (index.index_uuid, number)
+            if key in excused or key in state.not_waited:
+                room[key] = max(0, index.replicas + 1 - started)
+    kept: list[MissingCopy] = []
+    for one in baseline.missing if room and baseline else ():
+        key = (one.index_uuid, one.number)
+        if key not in room:
+            kept.append(one)
+        elif not one.primary and room[key] > 0:
+            kept.append(dataclasses.replace(one, count=min(one.count, room[key])))
+            room[key] -= kept[-1].count
+    if baseline is not None and room:
+        baseline = dataclasses.replace(baseline, missing=tuple(kept))
+    not_waited = {key: min(count, room.get(key, count)) for key, count in state.not_waited.items()}
+    return replace(state, baseline=baseline, not_waited=not_waited)
 
 
 def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:
     """Only copies of shards that a wave took: of others the next reading says whether they found a place.
 
     These shards are `displaced`: a node that is upgraded later, or changed by its people, is a place for the
-    copy. The first wave found the most copies.
+    copy. They are awaited by the largest number of copies that a wave found.
     """
-    found = dict[tuple[str, int], int]()
+    not_waited, displaced = dict(state.not_waited), dict(state.displaced)
     for one in event.shards:
         key = (one.index_uuid, one.number)
         if key in state.taken:
-            found[key] = found.get(key, 0) + one.count
-    displaced = {key: state.taken[key] for key in found}
-    return replace(
-        state,
-        not_waited={**state.not_waited, **found},
-        displaced={**displaced, **state.displaced},
-    )
+            not_waited[key] = not_waited.get(key, 0) + one.count
+            earlier, now = displaced.get(key), state.taken[key]
+            displaced[key] = now if earlier is None else now.after(earlier, most=earlier.started)
+    return replace(state, not_waited=not_waited, displaced=displaced)
 
 
 def _gave_way(state: RunState) -> RunState:
@@ -456,9 +484,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 doubt=_less_accepted_stop(node.doubt),
             )
             if old in GOING_UP_OR_DOWN and node.doubt is not None:
-                # No host accepted it: the process may have ended by itself, and the stop may still come.
-                lost = not node.doubt.heard and node.doubt.verb is Verb.STOP
-                node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
+                node = _with_lost_stop(node, node.doubt, state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
         case NodePhase.PENDING if node.doubt is not None:
@@ -468,6 +494,20 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
         state = _called_off(state, since=None)
     return replace(state, nodes=state.nodes.changed(node))
+
+
+def _with_lost_stop(node: NodeProgress, doubt: Doubt, taken: Mapping[_Shard, ShardTaken]) -> NodeProgress:
+    """A node that is back in another life: it may have ended by itself, and the stop may still come.
+
+    Not if its host is known to have accepted the stop.
+    """
+    if doubt.heard or doubt.verb is not Verb.STOP:
+        return node
+    return replace(node, doubt=None, lost_at=_lost_since(node, doubt), lost_taken=taken)
+
+
+def _lost_since(node: NodeProgress, stop: Doubt) -> Instant:
+    return stop.since if node.lost_at is None else max(node.lost_at, stop.since)
 
 
 def _less_accepted_stop(doubt: Doubt | None) -> Doubt | None:
@@ -565,8 +605,7 @@ def _still_lost(state: RunState, node: NodeProgress) -> RunState:
     lost = node.doubt
     if lost is None or lost.verb is not Verb.STOP or lost.accepted:
         return state
-    at = lost.since if node.lost_at is None else max(node.lost_at, lost.since)
-    return with_node(state, node.name, lost_at=at, lost_taken=state.taken)
+    return with_node(state, node.name, lost_at=_lost_since(node, lost), lost_taken=state.taken)
 
 
 def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:

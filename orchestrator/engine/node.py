@@ -558,6 +558,12 @@ def is_ours(situation: Situation, node: NodeProgress) -> bool:
     return wanted in (Move.OURS, Move.OURS_OR_FLIP) and certain and situation.in_reach(node, at=missed)
 
 
+def was_ours(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a lost stop of this run may have taken down a node that waits for its turn and is up again."""
+    waits = node.phase is NodePhase.PENDING and situation.goal(node) is Goal.RESTART
+    return waits and situation.in_reach(node) and sight(situation, node) is Sight.NEW
+
+
 def debt_in_words(node: NodeProgress) -> str:
     """The owed work of a node, for people: `es2 still needs hook while_stopped 0`."""
     return f"{node.name} still needs {in_words(node.work)}"

@@ -53,9 +53,9 @@ class NodeProgress:
         ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
-        lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
-            slow host may do it all the same. Also when a node is back whose stop no host accepted: it may
-            have ended by itself. Also when the next stop was sent over one in doubt: since that one.
+        lost_at: from when on a stop that is not known to be done may still come: from when it was taken as
+            not done, or from when it was sent, if its node is back or another stop followed. A new process
+            that takes the run over counts from its own beginning.
         lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.

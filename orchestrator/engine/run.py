@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.engine import admit, beginning, changes, limits, recover, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn
+from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
 from orchestrator.engine.sight import Sight, sight
@@ -263,11 +263,14 @@ def _pause(situation: Situation) -> Decision | None:
 
 
 def _taken_down_late(situation: Situation) -> Decision | None:
-    """Nodes that a lost stop of ours took down after all: they join the wave, or form their own."""
+    """Nodes that a lost stop of ours took down after all: they join the wave, or form their own.
+
+    Of one that somebody has started since, the copies are awaited all the same.
+    """
     state = situation.state
     if state.phase not in _WATCHED or not situation.fresh:
         return None
-    late = [node for node in stirring(situation) if is_ours(situation, node)]
+    late = [node for node in stirring(situation) if is_ours(situation, node) or was_ours(situation, node)]
     if not late:
         return None
     why = "its stop was done late"

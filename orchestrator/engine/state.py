@@ -197,6 +197,7 @@ class RunState:
         recovering: waves before it that made room for it and still recover, oldest first.
         overlapping: what recovered at the last reading before the stop of the wave in progress; None where
             nothing was to.
+        baseline: the cluster at the start, without missing copies that were back when a wave took them down.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
         displaced: shards of which a wave took down a copy that had no place when the wave was back, as it

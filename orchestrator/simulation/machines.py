@@ -86,6 +86,7 @@ def start(world: Machinery, node: SimNode) -> ActionResult:
 
 def restart(world: Machinery, node: SimNode) -> None:
     """A person stops a node and starts it as soon as it is down."""
+    _not_by_us(world, node)
     stop(world, node)
     start(world, node)
     node.start_queued = node.service is ServiceState.STOPPING
@@ -130,10 +131,15 @@ def _booted(world: Machinery, nodes: list[SimNode], jobs: list[int]) -> None:
             start(world, node)
 
 
+def _not_by_us(world: Machinery, node: SimNode) -> None:
+    """A stop that already counts as lost does not cause what takes the node down now."""
+    if node.asked_in_vain(world.agenda.now):
+        node.stopped_late = world.agenda.now
+
+
 def die(world: Machinery, node: SimNode) -> None:
     """The process ends by itself: killed, out of memory, power."""
-    if node.asked_in_vain(world.agenda.now):
-        node.stopped_late = world.agenda.now  # the stop did not cause this death
+    _not_by_us(world, node)
     node.job += 1
     node.start_queued = False
     node.service = ServiceState.FAILED

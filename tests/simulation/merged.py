@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import chain
 from random import Random
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import BaselineRecorded, Event
 from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import LoaderSettings, MergePolicy
-from orchestrator.model.observation import MissingCopy
 from orchestrator.model.reading import Instant
 from orchestrator.simulation import merges, mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
@@ -141,14 +142,17 @@ def _what(dice: Random, node: NodeName, index: str) -> What:
     return dice.choice(choices)
 
 
-def unmerged(world: World, state: RunState, begun: float, warned: Collection[MergeWarned]) -> list[str]:
+def unmerged(world: World, state: RunState, begun: float, written: Collection[Event]) -> list[str]:
     """Copies that have too many segments at the end of a run that is done.
 
     Not of an index that was written since it was `begun`: what is written makes segments. Of copies that were
     not there to be merged the run has to say that they came back, unless they did after its last look: those
     away when the merge was asked for, and in a run that found the merge under way those missing at its start.
+    `written` is the journal.
     """
     merge = state.begun.policy.merge
+    warned = [event for event in written if isinstance(event, MergeWarned)]
+    started = [event.missing for event in written if isinstance(event, BaselineRecorded)]
     said = {event.index_uuid for event in warned}
     uncounted = any("could not be counted" in event.what for event in warned)
     found: list[str] = []
@@ -158,7 +162,7 @@ def unmerged(world: World, state: RunState, begun: float, warned: Collection[Mer
         if not still or merge is None:
             continue
         under_way = state.merging.indices[uuid].asked == 0
-        missing = [one for one in _missing(state) if one.index_uuid == uuid] if under_way else []
+        missing = [one for one in chain(*started) if one.index_uuid == uuid and under_way]
         lost = tuple(f"[{index.name}][{one.number}] on" for one in missing)
         there = merges.unmerged(world, uuid, merge.max_segments)
         back = merges.unmerged(world, uuid, merge.max_segments, away=True)
@@ -167,10 +171,6 @@ def unmerged(world: World, state: RunState, begun: float, warned: Collection[Mer
         seen = [copy for copy in back if not _started_since(world, copy, world.last_read)]
         found += [f"{copy}, and nothing says so" for copy in seen if uuid not in said and not uncounted]
     return found
-
-
-def _missing(state: RunState) -> tuple[MissingCopy, ...]:
-    return state.baseline.missing if state.baseline else ()
 
 
 def _started_since(world: World, copy: str, since: Instant) -> bool:

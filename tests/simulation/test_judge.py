@@ -229,15 +229,20 @@ def test_a_late_stop_after_the_last_reading_is_no_fault(
     assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
-def test_a_node_that_dies_after_its_lost_stop_is_not_down_by_us() -> None:
-    """It had run on for half a minute, and another was stopped; a death before that counts as the stop."""
+@pytest.mark.parametrize(
+    "what",
+    [mishaps.NodeDies(node=ES2, back_after=600.0), mishaps.RestartedByHand(node=ES2)],
+    ids=["dies", "is restarted"],
+)
+def test_what_leaves_after_its_lost_stop_is_not_down_by_us(what: mishaps.What) -> None:
+    """It had run on for half a minute, and another was stopped; what is before that counts as the stop."""
     for seconds, noticed in ((20.0, True), (37.0, False)):
         simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=110.0))
         simulation.hosts.perform(StopNode(node=ES2))
         simulation.world.agenda.advance(seconds)
         simulation.cluster.observe(EVERYTHING)
         simulation.hosts.perform(StopNode(node=ES3))
-        simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=600.0))
+        simulation.fate.befall(what)
         simulation.world.agenda.advance(10.0)
         found = [said for said in simulation.world.violations if "es2, es3 are down by us at once" in said]
         assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations

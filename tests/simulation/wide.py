@@ -25,7 +25,6 @@ from orchestrator.model.event import (
     TakenDown,
     WaveStarted,
 )
-from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Instant
@@ -241,8 +240,7 @@ class Life(AnyLife):
         if left:
             raise BrokenError("completeness", f"done, and not upgraded: {', '.join(sorted(left))}")
         written = [record.event for record in self.simulation.journal.records]
-        warned = [event for event in written if isinstance(event, MergeWarned)]
-        many = merged.unmerged(self.world, state, self.began, warned)
+        many = merged.unmerged(self.world, state, self.began, written)
         if many:
             raise BrokenError("merging", f"done, and not merged: {'; '.join(many)}")
         world = self.world

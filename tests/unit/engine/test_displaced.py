@@ -12,7 +12,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import missing_of_waves, t
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import NotWaitedFor, Record, TakenDown
+from orchestrator.model.event import Event, IndexTaken, NotWaitedFor, Record, TakenDown
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -97,22 +97,42 @@ def test_what_was_missing_before_is_no_waves() -> None:
     assert _counted(before, view).get((shard.index, shard.number)) is None
 
 
-def test_what_came_back_before_its_wave_is_the_runs() -> None:
+def _evolved(state: RunState, *events: Event) -> RunState:
+    for event in events:
+        state = evolve(state, Record(run="run-1", sequence=10, at=1.0, event=event))
+    return state
+
+
+def _taken(view: ClusterView, shard: ShardId, started: int) -> TakenDown:
+    index = view.metadata[shard.index_uuid]
+    one = IndexTaken(
+        index=shard.index,
+        index_uuid=shard.index_uuid,
+        replicas=index.replicas,
+        filters=index.filters,
+        started=((shard.number, started),),
+        open=index.open,
+    )
+    return TakenDown(number=2, indices=(one,))
+
+
+@pytest.mark.parametrize("excused_by", ["the start", "an earlier wave"])
+def test_what_came_back_before_its_wave_is_the_runs(excused_by: str) -> None:
     """An upgraded node had taken the copy that was missing; then a wave took one that has no place now."""
     state, view = _lost()
     shard = _away(view).shard
-    index, key = view.metadata[shard.index_uuid], (shard.index_uuid, shard.number)
-    state = state_with(_missing_before(state, shard), wave=WAVE)
+    if excused_by == "the start":
+        state = _missing_before(state, shard)
+    else:
+        state = replace(state, not_waited={(shard.index_uuid, shard.number): 1})
+    state = state_with(state, wave=WAVE)
+    upgraded = replace(view, nodes=tuple(replace(node, version=TO_92.target) for node in view.nodes))
     for started, unplaced in ((1, []), (2, [shard.number])):
-        was = ShardTaken(started=started, filters=index.filters, open=index.open)
-        found = recovery.not_waited_for(state_with(state, taken={key: was}), view)
+        took = _evolved(state, _taken(view, shard, started))
+        found = recovery.not_waited_for(took, view)
         assert [one.number for one in found] == unplaced, started
-        after = evolve(
-            state_with(state, taken={key: was}),
-            Record(run="run-1", sequence=10, at=1.0, event=NotWaitedFor(shards=found, why="no place")),
-        )
+        after = _evolved(took, NotWaitedFor(shards=found, why="no place"))
         assert recovery.not_waited_for(after, view) == (), "it is said once"
-        upgraded = replace(view, nodes=tuple(replace(node, version=TO_92.target) for node in view.nodes))
         later = replace(after, taken={})
         assert [copy.shard.number for copy in missing_of_waves(later, upgraded)] == unplaced
 

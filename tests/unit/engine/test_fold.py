@@ -19,6 +19,7 @@ from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     ActionSent,
+    BaselineRecorded,
     Event,
     IndexTaken,
     MembersMissed,
@@ -339,19 +340,26 @@ def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
 
 
 def test_a_stop_that_no_host_accepted_may_come_after_the_start() -> None:
-    """The process may have ended by itself while the stop was on its way."""
-    stop, start = StopNode(node=ES1), StartNode(node=ES1, counts=True)
-    sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)
-    for outcome, lost in (
-        (ActionFailed(action=stop, reason="?", in_doubt=True), AT + 30.0),
-        (ActionConfirmed(action=stop), None),
+    """Its process may have ended by itself while the stop was on its way. Later returns change nothing."""
+    gone = node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED)
+    starting = (
+        node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING),
+        ActionSent(action=StartNode(node=ES1)),
+    )
+    rejoined = node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED)
+    for doubt, lost in (
+        (Doubt(verb=Verb.STOP, since=AT), AT),
+        (Doubt(verb=Verb.STOP, since=AT, heard=True), None),
+        (Doubt(verb=Verb.STOP, since=AT, heard=True, accepted=True), None),
+        (Doubt(verb=Verb.REBOOT, since=AT), None),
     ):
-        gone = _after(sent, outcome, node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED))
-        started = _after(
-            gone, node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING), ActionSent(action=start)
-        )
-        back = _after(started, node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED), at=AT + 30.0)
-        assert back.nodes[ES1].lost_at == lost, outcome
+        state = _after(_with(_state(), phase=NodePhase.STOPPING, doubt=doubt), _taken(1, "logs"))
+        back = _after(_after(state, gone, *starting), rejoined, at=AT + 30.0)
+        assert back.nodes[ES1].lost_at == lost, doubt
+        assert back.nodes[ES1].lost_taken == ({} if lost is None else state.taken), doubt
+        again = node_phase(ES1, NodePhase.REJOINED, NodePhase.STARTING)
+        twice = _after(_after(back, again), rejoined, at=AT + 90.0)
+        assert twice.nodes[ES1].lost_at == lost, doubt
 
 
 def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
@@ -546,9 +554,9 @@ def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
     assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
 
 
-def _taken(number: int, index: str, *, started: int = 2) -> TakenDown:
-    counts = ((0, started),)
-    one = IndexTaken(index=index, index_uuid=f"{index}-uuid", replicas=1, filters="", started=counts)
+def _taken(number: int, index: str, *, started: int = 2, replicas: int = 1) -> TakenDown:
+    counts, uuid = ((0, started),), f"{index}-uuid"
+    one = IndexTaken(index=index, index_uuid=uuid, replicas=replicas, filters="", started=counts)
     return TakenDown(number=number, indices=(one,))
 
 
@@ -570,14 +578,54 @@ def test_a_finished_wave_is_waited_for_no_more() -> None:
     assert _after(chosen, WaveFinished(number=1, seconds=9.0)).taken == {}, "nothing of the next is down yet"
 
 
+def _missing(name: str, *, primary: bool = False, reason: str = "NODE_LEFT", count: int = 1) -> MissingCopy:
+    uuid = f"{name}-uuid"
+    return MissingCopy(index=name, index_uuid=uuid, number=0, primary=primary, reason=reason, count=count)
+
+
 def _unplaced(*names: str) -> NotWaitedFor:
-    copies = tuple(
-        MissingCopy(
-            index=name, index_uuid=f"{name}-uuid", number=0, primary=False, reason="NODE_LEFT", count=1
-        )
-        for name in names
-    )
-    return NotWaitedFor(shards=copies, why="no node can hold them")
+    return NotWaitedFor(shards=tuple(map(_missing, names)), why="no node can hold them")
+
+
+_FAILED, _PRIMARY, _OTHER = (
+    _missing("logs", reason="ALLOCATION_FAILED"),
+    _missing("logs", primary=True),
+    _missing("x"),
+)
+
+
+@pytest.mark.parametrize(
+    ("started", "missing", "kept"),
+    [
+        (2, (_missing("logs", count=2),), (_missing("logs", count=2),)),
+        (3, (_missing("logs", count=2),), (_missing("logs"),)),
+        (3, (_missing("logs"), _FAILED), (_missing("logs"),)),
+        (4, (_missing("logs"), _FAILED, _OTHER), (_OTHER,)),
+        (1, (_PRIMARY, _missing("logs", count=3)), (_missing("logs", count=3),)),
+        (5, (_missing("logs"),), ()),
+    ],
+)
+def test_what_is_there_when_a_wave_takes_it_is_excused_no_more(
+    started: int, missing: tuple[MissingCopy, ...], kept: tuple[MissingCopy, ...]
+) -> None:
+    """Of four copies of a shard; the wave found so many of them."""
+    state = _after(_state(), BaselineRecorded(missing=missing, incarnations={}))
+    after = _after(state, _taken(1, "logs", started=started, replicas=3)).baseline
+    assert after is not None
+    assert after.missing == kept
+
+
+def test_what_was_not_waited_for_is_awaited_once_it_was_back() -> None:
+    unplaced = _unplaced("logs", "logs")
+    state = _after(_state(), _taken(1, "logs", started=3, replicas=3), unplaced)
+    key = ("logs-uuid", 0)
+    assert state.not_waited[key] == 2
+    assert _after(state, _unplaced("logs")).not_waited[key] == 3, "one more was lost since"
+    state = replace(state, taken={})
+    assert _after(state, _taken(2, "logs", started=2, replicas=3)).not_waited[key] == 2
+    again = _after(state, _taken(2, "logs", started=4, replicas=3))
+    assert again.not_waited[key] == 0
+    assert _after(again, _unplaced("logs")).displaced[key].started == 4
 
 
 def test_copies_without_a_place_are_remembered() -> None:

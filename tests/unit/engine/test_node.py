@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from orchestrator.engine.fold import evolve
-from orchestrator.engine.node import TABLE, Move, is_ours, move_of, rejoined
+from orchestrator.engine.node import TABLE, Move, is_ours, move_of, rejoined, was_ours
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import Situation
@@ -367,6 +367,20 @@ def test_a_hosts_word_is_enough_for_a_node_down_by_a_lost_stop() -> None:
     ):
         asked = situation(node_in(PENDING, lost_at=now() - 60.0), service, "no master")
         assert is_ours(asked, asked.state.nodes[ES2]) is ours, service
+
+
+def test_a_node_that_is_up_again_was_ours_in_reach_of_a_lost_stop() -> None:
+    """Its copies are awaited as those of a wave; one that is restarted later has nothing to do with us."""
+    reach = policy().deadlines.stop
+    for lost_at, ours in ((now() - 5.0, True), (now() - reach - 5.0, False), (None, False)):
+        found = set()
+        for phase, shown, goal in CELLS:
+            asked = cell(phase, shown, goal)
+            node = replace(asked.state.nodes[ES2], lost_at=lost_at)
+            asked = replace(asked, state=state_with(asked.state, nodes={ES2: node}))
+            if was_ours(asked, node):
+                found.add((phase, shown, goal))
+        assert found == ({(PENDING, Sight.NEW, Goal.RESTART)} if ours else set()), lost_at
 
 
 WITHOUT_AN_EFFECT: Final[Mapping[Cell, str]] = {

@@ -148,13 +148,10 @@ def _awaited(state: RunState) -> Mapping[tuple[str, int], ShardTaken]:
     """What the waves took down, and what an earlier wave took and left without a place."""
     if not state.displaced:
         return state.taken
-    return {key: was for key in {**state.taken, **state.displaced} if (was := _taken(state, key)) is not None}
-
-
-def _taken(state: RunState, key: tuple[str, int]) -> ShardTaken | None:
-    """What the waves found of a shard that they took down, by the uuid of its index and its number."""
-    now, earlier = state.taken.get(key), state.displaced.get(key)
-    return earlier if now is None else now.after(earlier, most=earlier.started if earlier else 0)
+    awaited = dict(state.taken)
+    for key, was in state.displaced.items():
+        awaited[key] = awaited[key].after(was, most=was.started) if key in awaited else was
+    return awaited
 
 
 def _excused(copy: ShardCopy) -> bool:
@@ -172,15 +169,12 @@ def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeNam
 
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies that are not started, except those missing at the start and those that the run ignores.
-
-    A copy that was missing at the start and was there again when a wave took its shard down is not excepted.
-    """
+    """Copies that are not started, except those missing at the start and those that the run ignores."""
     if not view.not_started:
         return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
     for gone in state.baseline.missing if state.baseline else ():
-        allowed[(gone.index_uuid, gone.number, gone.primary)] += _missing_still(state, view, gone)
+        allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
     for (uuid, number), count in state.not_waited.items():
         allowed[(uuid, number, False)] += count
     beyond = []
@@ -192,14 +186,6 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
             continue
         beyond.append(copy)
     return tuple(beyond)
-
-
-def _missing_still(state: RunState, view: ClusterView, gone: MissingCopy) -> int:
-    """How many copies that were missing at the start were so too when a wave took their shard down."""
-    was, index = _taken(state, (gone.index_uuid, gone.number)), view.metadata.get(gone.index_uuid)
-    if was is None or index is None:
-        return gone.count
-    return min(gone.count, max(0, index.replicas + 1 - was.started))
 
 
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
