@@ -150,7 +150,8 @@ class Selection:
         typer.Option(
             "--max-unavailable",
             help="Maximum number of nodes that are down at once. "
-            "Default: that of the playbook, or 1 (with `zone`: the whole zone).",
+            "Default: that of the playbook, or 1 (with `zone`: the whole zone; with `shard-safe`: as many as "
+            "the largest zone has, without zones a third).",
             metavar="N|N%",
         ),
     ] = None

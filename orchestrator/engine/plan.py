@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
+from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import (
     PastTimes,
     correction,
@@ -71,6 +72,7 @@ class _Draft:
     steps: list[Step] = field(default_factory=list)
     settings: dict[str, tuple[SettingValue | None, SettingValue | None]] = field(default_factory=dict)
     off: list[DisabledPredicate] = field(default_factory=list)
+    lasting: dict[str, None] = field(default_factory=dict)
 
 
 def make_plan(
@@ -101,6 +103,8 @@ def make_plan(
         decision = decide(state, world.at(now), now)
         refusals = _refusals(decision)
         if refusals:
+            if _cannot_finish(decision):
+                draft.lasting |= dict.fromkeys(hold.predicate for hold in refusals)
             passed = _pass_over(state, refusals, draft)
             if passed is None:
                 break
@@ -144,6 +148,12 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
         reason = down.reason
         return said or (Hold(predicate=_STAND_DOWN, subject="run", evidence=reason),)
     return decision.holds
+
+
+def _cannot_finish(decision: Decision) -> bool:
+    """Whether the run does not begin, since waiting cannot clear these holds."""
+    downs = (event for event in decision.events if isinstance(event, StandingDown))
+    return any(down.reason.startswith(COULD_NOT_FINISH) for down in downs)
 
 
 def _with_lives(state: RunState, world: OptimisticWorld) -> RunState:
@@ -215,7 +225,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         )
         for number, wave in enumerate(draft.waves)
     )
-    fewest, why = _fewest(started, view)
+    fewest, why = (None, "") if draft.lasting else _fewest(started, view)
     each = [wave.predicted for wave in waves]
     away = [least_away(wave, times, usual) for wave in draft.waves]
     overlapped = total_overlapped(each, times, away=away) if started.policy.overlap_recovery else None
@@ -231,6 +241,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         lower_bound_reason=why,
         overlaps=started.policy.overlap_recovery and len(waves) > 1,
         holds=tuple(draft.holds),
+        lasting=tuple(draft.lasting),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
         predicted=overlapped or total(each, times),

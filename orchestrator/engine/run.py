@@ -100,9 +100,6 @@ _TURNING: Final = _WATCHED - {Phase.PREPARING}
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
 
-COULD_NOT_FINISH: Final = "it could not finish, so it does not begin"
-"""How the message of a run begins that admission refused; its holds follow."""
-
 Step = Callable[[Situation], Decision]
 
 
@@ -477,7 +474,7 @@ def _cannot_begin(situation: Situation) -> Decision | None:
     if not lasting:
         return None
     more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
-    reason = f"{COULD_NOT_FINISH}: {admit.whole_sentence(lasting[0])}{more}"
+    reason = f"{beginning.COULD_NOT_FINISH}: {admit.whole_sentence(lasting[0])}{more}"
     return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
 
 

@@ -65,10 +65,11 @@ class Plan:
         other_versions: for an upgrade, nodes that run another version than the target afterwards.
         fingerprint: `sha256:…` of the plan's inputs. A saved plan is applied only while the fingerprint
             matches.
-        lower_bound_waves: no plan of this strategy has fewer waves; None where planning has not computed it.
+        lower_bound_waves: no plan of this strategy has fewer waves; None where it is not known.
         lower_bound_reason: why, for people; empty without it.
         overlaps: whether a wave may begin while copies still recover in which it has no part.
         holds: what would hold the run now.
+        lasting: predicates among them that waiting cannot clear: the run ends at once.
         settings_changed: key to (found, wanted); None is "absent".
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
@@ -90,6 +91,7 @@ class Plan:
     lower_bound_reason: str = ""
     overlaps: bool = False
     holds: tuple[Hold, ...] = ()
+    lasting: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(
         default_factory=dict

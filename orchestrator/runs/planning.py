@@ -120,7 +120,8 @@ class Preparation:
         if not process.gone(found.process):
             return (
                 f"run {found.run} of {found.owner} holds the cluster: a new run can begin when it has"
-                " ended or its heartbeat stops. This plan shows the cluster as it is now"
+                " ended or its heartbeat stops. This plan shows the cluster as it is now, held by what that"
+                " run has changed and will restore: change none of it by hand"
             )
         if found.owes_nothing:
             return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.kinds.riak.settings import is_timer
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
@@ -42,6 +40,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "lower_bound_waves": plan.lower_bound_waves,
         "lower_bound_reason": plan.lower_bound_reason,
         "holds": [hold_object(hold) for hold in plan.holds],
+        "lasting": list(plan.lasting),
         "steps": [
             {
                 "wave": step.wave,
@@ -121,22 +120,14 @@ def _as_few(plan: Plan) -> str:
     return ""
 
 
-_NEVER_PASS: Final = {
-    kind: frozenset(rule.name for rule in rules if not rule.passes_with_time)
-    for kind, rules in ((Kind.ELASTICSEARCH, PREDICATES), (Kind.RIAK, RIAK_PREDICATES))
-}
-"""By kind, the predicates that only the operator can help: a run that has changed nothing ends at once."""
-
-
 def _holds(plan: Plan) -> list[str]:
     if not plan.holds:
         return ["No hold: every predicate passes now."]
     holds = counted(len(plan.holds), "hold")
-    lasting = [hold.predicate for hold in plan.holds if hold.predicate in _NEVER_PASS[plan.kind]]
-    then = "The run waits for these conditions to clear. Conditions that waiting cannot clear end the run."
-    if lasting:
+    then = "The run waits for these conditions to clear."
+    if plan.lasting:
         run = "a run" if plan.target_version else "without --begin-anyway a run"
-        then = f"Waiting cannot clear {listed(lasting)}: {run} ends at once, with code 3."
+        then = f"Waiting cannot clear {listed(plan.lasting)}: {run} ends at once, with code 3."
     return [f"HELD, as of now: {holds}. {then}", *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import whole_turns
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.run import COULD_NOT_FINISH, exit_code_of
+from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import NOT_ABSENT

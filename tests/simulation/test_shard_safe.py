@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 
+from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.cluster import Role
 from orchestrator.model.event import Hold, WaveStarted
@@ -64,8 +65,30 @@ def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
     plan = plan_of(_world(), _wanted())
     assert plan.lower_bound_waves is not None
     assert 1 < plan.lower_bound_waves <= len(plan.waves)
-    assert plan.lower_bound_reason.startswith("the nodes: at most 2 of 8 at once")
+    by_default = "the nodes, by the default of max_unavailable: at most 2 of 8 at once"
+    assert plan.lower_bound_reason.startswith(by_default)
     assert plan_of(_world(), policy()).lower_bound_waves is None
+
+
+def test_a_plan_that_cannot_begin_says_so_and_states_no_bound() -> None:
+    """More copies than there are: no time brings them. `capacity_remains` bars every node alone."""
+    for held, why in (
+        (_wanted(min_started_copies=9), "every_shard_keeps_started_copies"),
+        (_wanted(min_capacity=0.9), "capacity_remains"),
+    ):
+        plan = plan_of(_world(), held)
+        assert plan.lasting == (why,)
+        assert plan.lower_bound_waves is None
+        assert f"Waiting cannot clear {why}: without --begin-anyway a run ends at once" in plan_text(plan)
+        _, state = run(_world(), wanted=held)
+        assert COULD_NOT_FINISH in state.message
+    passing = _world()
+    passing.snapshots = ("nightly",)
+    plan = plan_of(passing, _wanted())
+    assert plan.holds
+    assert plan.lasting == ()
+    assert plan.lower_bound_waves is not None
+    assert "The run waits for these conditions to clear.\n" in plan_text(plan)
 
 
 def test_the_plan_says_when_a_simpler_strategy_needs_as_few() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.run import COULD_NOT_FINISH
+from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Refused, RunInstall, StartNode, StopNode, action_name
 from orchestrator.model.cluster import NodeName

@@ -233,7 +233,8 @@ def budget_bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
         yield Bound(name="max_unavailable", counts=everybody, most=policy.max_unavailable)
         return
     for what, members, most in usual_budget(policy, view):
-        yield Bound(name=what, counts=dict.fromkeys(members, 1), most=most)
+        name = f"{what}, by the default of max_unavailable"
+        yield Bound(name=name, counts=dict.fromkeys(members, 1), most=most)
 
 
 def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:

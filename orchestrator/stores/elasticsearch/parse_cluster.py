@@ -117,7 +117,7 @@ def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect
         state_version=number(within(body, "version"), "version"),
         master=_place(master_id, places, "the master"),
         nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
-        indices=tuple(indices.values()),
+        indices=tuple(indices[name] for name in sorted(indices)),
         copies=_copies(body, indices, places),  # type: ignore[arg-type]  # it is read as a tuple is
         voters=_eligible(nodes) if counted else _voters(coordination),
         voting_by_count=counted,
@@ -228,7 +228,7 @@ def _copies(body: Any, indices: Mapping[str, Index], places: Mapping[str, NodeNa
     if unrouted := sorted(name for name, index in indices.items() if index.open and name not in table):
         raise Malformed(f"index {unrouted[0]} has metadata but no routing")
     found: dict[ShardId, tuple[ShardCopy, ...]] = {}
-    for name, value in table.items():
+    for name, value in sorted(table.items()):  # each master lists them in its own order
         where, uuid = f"routing_table.indices.{name}.shards", indices[name].uuid
         for number_text, copies in mapping(within(value, "shards"), where).items():
             shard = ShardId(name, uuid, number(number_text, where))

@@ -63,6 +63,22 @@ def test_every_accepted_family_was_recorded() -> None:
 
 
 @each_version
+def test_each_masters_order_of_the_same_state_reads_alike(version: str) -> None:
+    """Else the reasons of two plans of one state differ."""
+    state, lives = body(version, "settled.state"), lives_of(version, "settled")
+    turned = copy.deepcopy(state)
+    for part in (turned["routing_table"]["indices"], turned["metadata"]["indices"]):
+        assert len(part) > 1
+        for name in reversed(list(part)):
+            part[name] = part.pop(name)
+    one, other = parse_state(version, state, lives), parse_state(version, turned, lives)
+    assert isinstance(one, ClusterView)
+    assert isinstance(other, ClusterView)
+    assert list(one.routing.table) == list(other.routing.table)
+    assert one.indices == other.indices
+
+
+@each_version
 def test_members(version: str) -> None:
     view = view_of(version, "settled")
     assert (view.name, view.version) == ("lab", version.removeprefix("opensearch-"))
