@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
@@ -103,8 +103,8 @@ def make_plan(
         decision = decide(state, world.at(now), now)
         refusals = _refusals(decision)
         if refusals:
-            if _cannot_finish(decision):
-                draft.lasting |= dict.fromkeys(hold.predicate for hold in refusals)
+            if not draft.waves:
+                draft.lasting |= dict.fromkeys(_lasting(policy, decision, refusals))
             passed = _pass_over(state, refusals, draft)
             if passed is None:
                 break
@@ -150,10 +150,16 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
     return decision.holds
 
 
-def _cannot_finish(decision: Decision) -> bool:
-    """Whether the run does not begin, since waiting cannot clear these holds."""
-    downs = (event for event in decision.events if isinstance(event, StandingDown))
-    return any(down.reason.startswith(COULD_NOT_FINISH) for down in downs)
+def _lasting(policy: Policy, decision: Decision, refusals: tuple[Hold, ...]) -> Iterator[str]:
+    """The predicates for which the run does not begin, since waiting cannot clear them."""
+    down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
+    if down is not None and down.outcome is Outcome.HELD:
+        whole, never = down.reason.startswith(COULD_NOT_FINISH), _never_pass(policy)
+        yield from (hold.predicate for hold in refusals if whole or hold.predicate in never)
+
+
+def _never_pass(policy: Policy) -> frozenset[str]:
+    return frozenset(rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time)
 
 
 def _with_lives(state: RunState, world: OptimisticWorld) -> RunState:
@@ -172,9 +178,8 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
     fixed = {rule.name for rule in kind_of(policy.kind).predicates if not rule.may_be_disabled}
     if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
         return None
-    lasting = {rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time}
     off = tuple(DisabledPredicate(name=name) for hold in refusals for name in (hold.predicate, *hold.also))
-    draft.off += [rule for rule in off if rule.name in lasting]
+    draft.off += [rule for rule in off if rule.name in _never_pass(policy)]
     return _without(state, policy, off)
 
 

@@ -40,7 +40,6 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "lower_bound_waves": plan.lower_bound_waves,
         "lower_bound_reason": plan.lower_bound_reason,
         "holds": [hold_object(hold) for hold in plan.holds],
-        "lasting": list(plan.lasting),
         "steps": [
             {
                 "wave": step.wave,

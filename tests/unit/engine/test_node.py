@@ -369,7 +369,7 @@ def test_a_hosts_word_is_enough_for_a_node_down_by_a_lost_stop() -> None:
         assert is_ours(asked, asked.state.nodes[ES2]) is ours, service
 
 
-def test_a_node_that_is_up_again_was_ours_in_reach_of_a_lost_stop() -> None:
+def test_a_node_up_again_was_ours_in_reach_of_a_lost_stop() -> None:
     """Its copies are awaited as those of a wave; one that is restarted later has nothing to do with us."""
     reach = policy().deadlines.stop
     for lost_at, ours in ((now() - 5.0, True), (now() - reach - 5.0, False), (None, False)):

@@ -26,6 +26,8 @@ from tests.unit.engine.asking import cluster_of, question, wanting
 RULES: Final = frozenset({"preference_lists_keep_quorum", "budget_not_exceeded"})
 DRAWN: Final = 300
 
+BY_DEFAULT = "the nodes, by the default of max_unavailable"
+
 
 def _within(nodes: tuple[str, ...], limits: list[Bound]) -> bool:
     return all(sum(bound.counts.get(name, 0) for name in nodes) <= bound.most for bound in limits)  # type: ignore[call-overload]  # names
@@ -65,7 +67,9 @@ def test_without_a_reading_of_the_ring_only_the_budget_is_known() -> None:
     assert view.riak is not None
     for unread in ({"ring": Unknown(reason="?")}, {"n_vals": Unknown(reason="?")}):
         blind = replace(view, riak=replace(view.riak, **unread))
-        assert [bound.name for bound in bounds(asked.policy, blind)] == ["the nodes"]
+        assert [bound.name for bound in bounds(asked.policy, blind)] == [
+            "the nodes, by the default of max_unavailable"
+        ]
 
 
 def test_the_usual_budget_is_a_third_or_the_largest_location() -> None:
@@ -77,7 +81,7 @@ def test_the_usual_budget_is_a_third_or_the_largest_location() -> None:
         asked = wanting(question(world), kind=Kind.RIAK, strategy=Strategy.SHARD_SAFE, max_unavailable=None)
         policy = replace(asked.policy, zone_attribute="location")
         first = next(iter(bounds(policy, cluster_of(asked.observation.cluster))))
-        assert (first.name, first.most) == ("the nodes", most)
+        assert (first.name, first.most) == (BY_DEFAULT, most)
 
 
 def test_lists_with_the_same_owners_are_one_bound() -> None:

@@ -58,7 +58,7 @@ def test_a_plan_says_where_stops_lose_writes(
 
 
 def test_a_plan_that_is_held_says_so_before_anything_else(samples: Any, golden: Golden) -> None:
-    text = plan_text(samples.plan(holds=(samples.hold,)))
+    text = plan_text(samples.plan(holds=(samples.hold,), lasting=("zero_replica_indices",)))
     golden("plan_held.txt", text)
     assert text.index("zero_replica_indices") < text.index("WAVE")
 
