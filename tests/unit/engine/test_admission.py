@@ -119,6 +119,21 @@ def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
     assert simulation.world.violations == []
 
 
+def test_while_a_member_is_away_nothing_is_said_never_to_pass() -> None:
+    """Its return may clear it; the run waits for it."""
+    held = _situation(_bare())
+    view = cluster_of(held.seen.cluster)
+    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es6"))
+    assert beginning.cannot_finish(held)
+    assert beginning.cannot_finish(replace(held, seen=replace(held.seen, cluster=without))) == ()
+
+
+def test_a_run_that_repairs_another_began_with_that_one() -> None:
+    state = _situation(_bare()).state
+    assert beginning.has_not_begun(state)
+    assert not beginning.has_not_begun(replace(state, begun=replace(state.begun, repairs="run-0")))
+
+
 def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
     """A rollover put both copies of a new index into one zone: that zone goes in two waves."""
     world = cluster(6)  # es1 and es4 are of one zone
