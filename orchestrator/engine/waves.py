@@ -350,7 +350,10 @@ def _why_set(choice: Choice, wave: Wave, refusals: Mapping[NodeName, Hold], *, l
     of_zone = f" of zone {wave.zone}" if wave.zone is not None and count > 1 else ""
     said = f"{count} nodes{of_zone} that can be down together" if count > 1 else "can be down with no other"
     if choice.master in wave.nodes:
-        said += f", with the {_leader(choice)}, so they go last"
+        leader = _leader(choice)
+        said += (
+            f", with the {leader}, so they go last" if count > 1 else f"; it is the {leader}, so it goes last"
+        )
     if later:
         said += f"; then {later} more {'set' if later == 1 else 'sets'}{of_zone}"
     return f"{said}; without {_without(refusals)}" if refusals else said

@@ -96,6 +96,7 @@ def test_the_plan_says_when_a_simpler_strategy_needs_as_few() -> None:
     zones = plan_text(plan_of(zoned(6), _wanted(zone_attribute="zone", max_unavailable=None)))
     assert "; `--strategy zone` needs as few)" in zones
     one = plan_text(plan_of(_world(), _wanted(max_unavailable=1)))
+    assert "can be down with no other; it is the elected master, so it goes last" in one
     assert "; `--strategy node` needs as few)" in one
 
 
