@@ -142,7 +142,7 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
 
     A requested pause is not a hold: the plan continues with the settings that the pause restores.
     """
-    down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
+    down = _stand_down(decision)
     if down is not None and down.outcome is not Outcome.PAUSED:
         said = tuple(event for event in decision.events if isinstance(event, Hold))
         reason = down.reason
@@ -150,9 +150,13 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
     return decision.holds
 
 
+def _stand_down(decision: Decision) -> StandingDown | None:
+    return next((event for event in decision.events if isinstance(event, StandingDown)), None)
+
+
 def _lasting(policy: Policy, decision: Decision, refusals: tuple[Hold, ...]) -> Iterator[str]:
     """The predicates for which the run does not begin, since waiting cannot clear them."""
-    down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
+    down = _stand_down(decision)
     if down is not None and down.outcome is Outcome.HELD:
         whole, never = down.reason.startswith(COULD_NOT_FINISH), _never_pass(policy)
         yield from (hold.predicate for hold in refusals if whole or hold.predicate in never)
@@ -179,7 +183,8 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
     if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
         return None
     off = tuple(DisabledPredicate(name=name) for hold in refusals for name in (hold.predicate, *hold.also))
-    draft.off += [rule for rule in off if rule.name in _never_pass(policy)]
+    never = _never_pass(policy)
+    draft.off += [rule for rule in off if rule.name in never]
     return _without(state, policy, off)
 
 

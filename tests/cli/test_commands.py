@@ -456,7 +456,13 @@ def test_help_marks_what_is_required(capsys: pytest.CaptureFixture[str], command
     ("option", "default"),
     [
         ("--strategy", "Default: that of the playbook, or `node`."),
-        ("--max-unavailable", "Default: that of the playbook, or 1 (with `zone`: the whole zone;"),
+        (
+            "--max-unavailable",
+            (
+                "Default: that of the playbook, or 1 (with `zone`: the whole zone; with `shard- safe`: "
+                "as many as the largest zone has, without zones a third)."
+            ),
+        ),
         ("--no-tune", "Default: if the playbook names a profile."),
     ],
 )

@@ -359,6 +359,7 @@ def test_a_member_that_stands_still_hides_nothing_of_the_others(lab: LabCluster)
             break
     else:
         pytest.fail("five times the cluster put it out before the reading had ended")
+    assert isinstance(read.cluster, ClusterView), read
     assert isinstance(read.activity, Activity), read
     assert read.activity.unread == {still}
     assert not isinstance(read.disks, Unknown), read

@@ -67,9 +67,7 @@ def test_without_a_reading_of_the_ring_only_the_budget_is_known() -> None:
     assert view.riak is not None
     for unread in ({"ring": Unknown(reason="?")}, {"n_vals": Unknown(reason="?")}):
         blind = replace(view, riak=replace(view.riak, **unread))
-        assert [bound.name for bound in bounds(asked.policy, blind)] == [
-            "the nodes, by the default of max_unavailable"
-        ]
+        assert [bound.name for bound in bounds(asked.policy, blind)] == [BY_DEFAULT]
 
 
 def test_the_usual_budget_is_a_third_or_the_largest_location() -> None:
