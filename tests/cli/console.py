@@ -19,7 +19,7 @@ from typing import Any
 
 SCRIPT = Path(sys.executable).with_name("orchestrate")
 REPOSITORY = Path(__file__).resolve().parents[2]
-LIMIT_SECONDS = 120.0
+LIMIT_SECONDS = 600.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["orchestrator.cli.program", *(f"orchestrator.cli.work.{name}" for name in ("demo", "rehearse", "tune"))]

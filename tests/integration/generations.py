@@ -193,7 +193,7 @@ def _address(published: str) -> str:
 
 
 def run(
-    lab: Described, folder: Path, story: Story, command: str, *words: str, seconds: float = 600.0
+    lab: Described, folder: Path, story: Story, command: str, *words: str, seconds: float = 1500.0
 ) -> dict[str, Any]:
     """One command to its end; returns its summary."""
     began = time.monotonic()

@@ -27,7 +27,7 @@ from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.doomed import VARIABLE, Place
 from tests.integration.nursery import BESIDE, DOOMED, Nursery
 
-RUN_SECONDS = 540.0
+RUN_SECONDS = 1500.0
 QUICKEST = "opensearch-2.19.0"
 
 FOUND: Mapping[str, Mapping[str, str]] = {
@@ -330,7 +330,7 @@ class Bastion:
         return "\n--- next process ---\n".join(self.said) + f"\n--- seams of the last one ---\n{seams}\n"
 
     def await_seam(
-        self, process: subprocess.Popen[str], wanted: Callable[[str, list[str]], bool], seconds: float = 300.0
+        self, process: subprocess.Popen[str], wanted: Callable[[str, list[str]], bool], seconds: float = 900.0
     ) -> None:
         """Return as soon as the process has passed such a seam; fail when it ends or takes too long.
 

@@ -16,7 +16,7 @@ from tests.integration.hostlab.hosts import REBOOT_USER, HostCluster
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
 PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)
-RUN_SECONDS = 900.0
+RUN_SECONDS = 1500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +84,21 @@ class Operator:
 
     def orchestrate(self, *words: str, seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run the program to its end."""
-        return subprocess.run(  # noqa: S603  (the program under test)
-            [*self.before, *PROGRAM, *words],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-            stdin=subprocess.DEVNULL,
-        )
+        try:
+            return subprocess.run(  # noqa: S603  (the program under test)
+                [*self.before, *PROGRAM, *words],
+                env=self.environment,
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=seconds,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = b"".join(part for part in (late.stdout, late.stderr) if part).decode(errors="replace")
+            told = f"{' '.join(words)} did not end in {seconds:g} s; it said:\n{said}"
+            raise AssertionError(told) from late
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start the program and let it run."""

@@ -24,7 +24,7 @@ def restart(
     *words: str,
     playbook: Mapping[str, Any] | None = None,
     race: Mapping[str, str] | None = None,
-    seconds: float = 400.0,
+    seconds: float = 1500.0,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run `orchestrate restart` to its end; the exit code and every JSON line."""
     return orchestrate(lab, folder, "restart", *words, playbook=playbook, race=race, seconds=seconds)
@@ -37,7 +37,7 @@ def orchestrate(
     *words: str,
     playbook: Mapping[str, Any] | None = None,
     race: Mapping[str, str] | None = None,
-    seconds: float = 400.0,
+    seconds: float = 1500.0,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run a command that changes the cluster to its end; the exit code and every JSON line."""
     argv, env = _command_line(lab, folder, command, words, playbook=playbook, race=race)
@@ -81,7 +81,7 @@ class Begun:
         whole, _, _ = self._out.read_text(encoding="utf-8").rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
-    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 180.0) -> dict[str, Any]:
+    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 600.0) -> dict[str, Any]:
         """The first such line; fails when the command ends without one, or takes too long."""
         limit = time.monotonic() + seconds
         while True:
@@ -93,7 +93,7 @@ class Begun:
             assert time.monotonic() < limit, f"not within {seconds:.0f} s: {self.lines()[-3:]}"
             time.sleep(0.05)
 
-    def end(self, seconds: float = 300.0) -> tuple[int, list[dict[str, Any]]]:
+    def end(self, seconds: float = 1500.0) -> tuple[int, list[dict[str, Any]]]:
         """Wait for its end; the exit code and every JSON line."""
         code = self._process.wait(seconds)
         assert self.lines(), self._err.read_text()

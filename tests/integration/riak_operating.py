@@ -17,7 +17,7 @@ from tests.integration.hostlab.hosts import wait_until
 from tests.integration.riaklab.hosts import RiakHosts
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
-RUN_SECONDS = 400.0
+RUN_SECONDS = 1500.0
 LOG = "/var/lib/riak-double/log"
 DEADLINES = {
     "stop": "60s",

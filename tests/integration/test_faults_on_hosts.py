@@ -29,7 +29,7 @@ from tests.integration.operating import Operator, ask, leases, lives, settings
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.docker
 
 
 def test_a_unit_that_fails_to_start_stands_the_run_down(
@@ -64,7 +64,7 @@ def test_a_host_that_drops_ssh_in_mid_command_gets_its_node_back(
         lambda: cluster.exec(victim, "test", "-e", "/tmp/hook-runs", check=False).returncode == 0, seconds=120
     )
     cluster.exec(victim, "pkill -KILL -u deploy; rm /tmp/hook-runs", check=False)
-    output, _ = process.communicate(timeout=600)
+    output, _ = process.communicate(timeout=1500)
     assert process.returncode == 4, output
     cluster.wait_ready()
     assert settings(cluster) == was

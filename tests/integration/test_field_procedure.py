@@ -24,7 +24,7 @@ from tests.integration.restarting import events, orchestrate
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
 
 MOST: Final = 5
 WRITERS: Final = 4

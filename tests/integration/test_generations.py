@@ -40,7 +40,7 @@ from tests.integration.restarting import held_by, orchestrate
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.real
 
 VERSIONS = (
     "0.90.13",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.real
 
 
 def put(lab: LabCluster, path: str, body: Any) -> None:

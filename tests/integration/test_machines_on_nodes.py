@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
 
 PAIR = ("es1", "es4")
 

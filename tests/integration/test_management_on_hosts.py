@@ -16,7 +16,7 @@ from tests.integration.operating import lives, settings
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.docker, pytest.mark.exhaustive]
 
 AGENT, OTHER = "agent.timer", "other.timer"
 FILES = """

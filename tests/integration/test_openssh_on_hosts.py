@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
 FLAVOUR = "tuning"
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.docker, pytest.mark.exhaustive]
 DRIFT, UNREACHABLE = 3, 255
 
 

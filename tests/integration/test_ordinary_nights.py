@@ -212,7 +212,7 @@ def _night(lab: LabCluster, folder: Path) -> Iterator[tuple[Night, Vigil]]:
         yield night, vigil
 
 
-def _until_the_night_had_all(night: Night, seconds: float = 300.0) -> None:
+def _until_the_night_had_all(night: Night, seconds: float = 900.0) -> None:
     """A run may be over before everything has happened: the rest comes after it, however slow the machine."""
     limit = time.monotonic() + seconds
     while night.missed() and time.monotonic() < limit:

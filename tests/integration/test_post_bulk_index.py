@@ -16,7 +16,7 @@ from tests.integration.restarting import events, orchestrate
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.real
 
 MOST = 5
 POSTS = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documents_per_request=250)

@@ -86,7 +86,6 @@ def through_the_nights(rehearsing: Rehearsing, nodes: Sequence[str]) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(600)
 def test_a_cluster_is_rehearsed_as_it_is_and_left_alone(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:

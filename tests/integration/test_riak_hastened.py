@@ -39,7 +39,6 @@ def timers(lab: RiakProcesses) -> list[str]:
     return [node.riak(*TIMER).stdout.strip() for node in lab.nodes]
 
 
-@pytest.mark.timeout(900)
 def test_nodes_restart_once_and_limits_and_timers_are_restored(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:
@@ -56,7 +55,6 @@ def test_nodes_restart_once_and_limits_and_timers_are_restored(
     assert "not hastened" not in bastion.said[-1], bastion.story()
 
 
-@pytest.mark.timeout(300)
 def test_a_plan_has_the_commands_that_hasten_it(lab: RiakProcesses, bastion_of: BastionOf) -> None:
     bastion = bastion_of(lab, playbook=PLAYBOOK)
     assert bastion.orchestrate("plan", "--cluster", str(bastion.file), *ONLY) == DONE, bastion.story()
@@ -66,7 +64,6 @@ def test_a_plan_has_the_commands_that_hasten_it(lab: RiakProcesses, bastion_of: 
     assert timers(lab) == ["{ok,10000}"] * 5
 
 
-@pytest.mark.timeout(900)
 def test_the_timer_of_a_killed_run_is_restored_by_its_record(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_riak_hosts import RiakHostsFactory
     from tests.integration.riaklab.hosts import RiakHosts
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]  # the first image takes minutes
+pytestmark = pytest.mark.docker
 PACE = 0.1
 PLAIN = ("riak2", "riak4")
 DRAIN_SECONDS = 300.0

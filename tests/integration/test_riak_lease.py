@@ -43,7 +43,6 @@ def found() -> dict[str, int]:
     return {f"{short}@127.0.0.1": limit for short, limit in FOUND.items()}
 
 
-@pytest.mark.timeout(900)
 def test_a_second_run_is_refused_and_a_killed_one_restored(lab: RiakProcesses, bastion_of: BastionOf) -> None:
     lab.limit(**FOUND)
     first = bastion_of(lab, "first", playbook=PLAYBOOK, foreign=True, expiry=EXPIRY_SECONDS)
@@ -76,7 +75,6 @@ def test_a_second_run_is_refused_and_a_killed_one_restored(lab: RiakProcesses, b
     assert list(lab.leases.iterdir()) == []
 
 
-@pytest.mark.timeout(900)
 def test_a_lease_in_the_state_alone_writes_nothing_to_hosts(
     lab: RiakProcesses, bastion_of: BastionOf
 ) -> None:

@@ -31,7 +31,7 @@ from tests.riak_nodes import RIAK_COMMANDS, name_of
 if TYPE_CHECKING:
     from tests.integration.riaklab.hosts import RiakHosts
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]  # the first image takes minutes
+pytestmark = pytest.mark.docker
 PACE = 0.05
 PLAIN = ("riak2", "riak4")
 FEWER = SCHEDULERS - SCHEDULERS // 6

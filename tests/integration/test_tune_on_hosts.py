@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tests.integration.hostlab.hosts import HostCluster
 
 FLAVOUR = "tuning"
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.docker
 DRIFT = 3
 
 OF_KERNEL = frozenset(

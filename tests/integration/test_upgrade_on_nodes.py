@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tests.integration.fixtures_bastions import BastionOf
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.real
 
 UNLISTED = ("--disable-predicate", "no_critical_deprecations")
 ROLLED = "rolled"
