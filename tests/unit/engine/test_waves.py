@@ -199,6 +199,7 @@ def _zone_wave(
     ask: Ask = _anything,
     most: int | None = None,
     wanted: Policy = ZONES,
+    machines: tuple[tuple[str, ...], ...] = (),
 ) -> Wave:
     place = NodeName(master) if master else None
     order = [node.name for node in in_order(nodes, place)]
@@ -211,6 +212,7 @@ def _zone_wave(
             policy=wanted,
             most=most,
             ask=ask,
+            machines=tuple(tuple(map(NodeName, machine)) for machine in machines),
         )
     )
 
@@ -304,6 +306,12 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
         with subtests.test(refused=refused, most=most, nodes=nodes, why=why):
             wave = _zone_wave(*FOUR, ask=_refusing(*refused), most=most)
             assert (" ".join(wave.nodes), wave.why) == (nodes, why)
+
+
+def test_a_canary_passes_over_a_machine_that_it_has_no_room_for() -> None:
+    five = (*FOUR, _node("es5", D, M, zone="a"))
+    wave = _zone_wave(*five, ask=_refusing("es1"), most=2, machines=(("es3", "es4"),))
+    assert wave.nodes == ("es2", "es5"), "a machine goes whole, and with es2 it is one node too many"
 
 
 def test_several_nodes_left_for_one_reason_are_told_together() -> None:
