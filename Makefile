@@ -20,7 +20,7 @@ check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes 
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
 
 test: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),1000) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
+	ORCHESTRATE_RUNS=$(or $(RUNS),600) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
 
 test-all: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## the same, and the tests that take hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)

@@ -1,6 +1,6 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 1,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
+`make test` lives 600 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
 `make soak` as many as you like.
 """
 
@@ -26,7 +26,7 @@ from tests.simulation.wide import Life, live
 from tests.workers import WHOLE_RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
-_ENOUGH_FOR_EVERY_MISHAP = 1000
+_ENOUGH_FOR_EVERY_MISHAP = 600
 _TRACES = (
     "from tests.simulation.chance import chance\n"
     "from tests.simulation.lived import BrokenError\n"

@@ -1,6 +1,6 @@
 """Seeded whole runs on Riak clusters with mishaps and kills: safe at every step, limits as found.
 
-`make test` lives a fifth as many of them as of the others (`whole_runs.py`); `make soak` has its own.
+`make test` lives a third as many of them as of the others (`whole_runs.py`); `make soak` has its own.
 """
 
 from __future__ import annotations

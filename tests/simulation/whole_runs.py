@@ -17,7 +17,7 @@ from tests.simulation.chance_riak import FIRST
 from tests.simulation.soak import ALLOCATIONS, Tally, some
 
 RUNS: Final = int(os.environ.get("ORCHESTRATE_RUNS", "300"))
-ON_RINGS: Final = RUNS // 5
+ON_RINGS: Final = RUNS // 3
 """Runs on Riak clusters, beside the others."""
 PART: Final = 100
 PARTS: Final = tuple(range(0, RUNS, PART))
