@@ -95,12 +95,12 @@ def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy) -> Wait:
         known = not world.ways.in_sync or shard.on_disk[place] in shard.in_sync
         if not world.nodes[place].joined or not known:
             continue
-        if world.placement.arriving[place] < limit:
+        if world.placement.arriving[place, True] < limit:
             copy.allocation_id = shard.on_disk[place]
             _begin(world, shard, copy, place, seconds=_FROM_DISK_SECONDS, total=shard.size, reused=shard.size)
             return Until.CHANGED
         full.append(place)
-    return Slots(full, limit) if full else Until.CHANGED
+    return Slots(full, limit, primary=True) if full else Until.CHANGED
 
 
 def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy) -> Wait:
@@ -122,7 +122,7 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
         ]
 
     returning = free(world.nodes[name] for name in world.placement.in_order(shard.on_disk))
-    place = next((name for name in returning if arriving[name] < limit), None)
+    place = next((name for name in returning if arriving[name, False] < limit), None)
     if place is None and returning:
         return Slots(returning, limit)
     if place is None:
@@ -131,7 +131,7 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
         place = world.placement.emptiest(shard, free(world.placement.members.nodes))
         if place is None:
             return Until.CHANGED
-        if arriving[place] >= limit:
+        if arriving[place, False] >= limit:
             return Until.ALWAYS  # with other numbers of copies another node is the emptiest
     _begin_replica(world, index, shard, copy, place)
     return Until.CHANGED

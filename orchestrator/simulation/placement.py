@@ -37,10 +37,11 @@ class Until(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Until one of these nodes recovers fewer than `limit` copies."""
+    """Until one of these nodes recovers fewer than `limit` replicas, or primaries, which count apart."""
 
     nodes: Collection[NodeName]
     limit: int
+    primary: bool = False
 
 
 Wait: TypeAlias = Until | Slots
@@ -85,13 +86,13 @@ class _Counts:
     Attributes:
         states: copies by state.
         red: primaries that do not serve.
-        held: copies by node; `arriving`: those that are being recovered.
+        held: copies by node; `arriving`: those that are being recovered, primaries apart.
     """
 
     states: Counter[CopyState] = field(default_factory=Counter)
     red: int = 0
     held: Counter[NodeName] = field(default_factory=Counter)
-    arriving: Counter[NodeName] = field(default_factory=Counter)
+    arriving: Counter[tuple[NodeName, bool]] = field(default_factory=Counter)
 
     def add(self, facts: _Facts, number: int) -> None:
         """Count these copies so many times."""
@@ -103,7 +104,7 @@ class _Counts:
             if node is not None:
                 self.held[node] += number
                 if state is CopyState.INITIALIZING:
-                    self.arriving[node] += number
+                    self.arriving[node, primary] += number
 
 
 @dataclass(slots=True)
@@ -244,8 +245,8 @@ class Placement:
         return self._counts.held
 
     @property
-    def arriving(self) -> Mapping[NodeName, int]:
-        """Number of copies that are being recovered on each node."""
+    def arriving(self) -> Mapping[tuple[NodeName, bool], int]:
+        """Number of copies that are being recovered on each node, of primaries (True) and of replicas."""
         self._follow()
         return self._counts.arriving
 
@@ -366,10 +367,10 @@ class _Queue:
         due, self._due = self._due & waiting, set()
         return due
 
-    def is_full(self, shard: SimShard, arriving: Mapping[NodeName, int]) -> bool:
+    def is_full(self, shard: SimShard, arriving: Mapping[tuple[NodeName, bool], int]) -> bool:
         """Whether a shard that waits for slots alone still has none. Then it goes on waiting."""
         waits = self._full.get(shard)
-        if waits is None or any(arriving[node] < slots.limit for slots in waits for node in slots.nodes):
+        if waits is None or any(arriving[at, one.primary] < one.limit for one in waits for at in one.nodes):
             return False
         self._wait_for_slots(shard, waits)
         return True

@@ -25,7 +25,7 @@ def _equals_a_full_pass(world: World) -> None:
     assert kept.red == sum(copy.primary and not copy.serves for copy in copies)
     assert kept.held == Counter(copy.node for copy in copies if copy.node is not None)
     recovering = [copy for copy in copies if copy.state is CopyState.INITIALIZING]
-    assert kept.arriving == Counter(copy.node for copy in recovering)
+    assert kept.arriving == Counter((copy.node, copy.primary) for copy in recovering)
     assert kept.waiting == [pair for pair in every if _waits(pair[1])]
     assert kept.missed() == [pair for pair in every if pair[1].had]
     assert kept.lost == [pair for pair in every if pair[1].lost_at is not None]
