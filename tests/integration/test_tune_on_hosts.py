@@ -122,7 +122,7 @@ class Scene:
         """`tune apply` makes the same changes, without a restart."""
         born = lives(self.cluster)
         words = ("tune", "apply", "--cluster", str(self.file), "--yes", "--output", "json")
-        run = self.operator.orchestrate(*words, seconds=120)
+        run = self.operator.orchestrate(*words)
         assert run.returncode == 0, run.stdout + run.stderr
         assert {line["tunable"] for line in events(run.stdout, "tuning_applied")} == self.drift["es1"]
         self.assert_right()

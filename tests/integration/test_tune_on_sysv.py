@@ -43,7 +43,7 @@ def test_a_sysv_host_is_tuned_lastingly_and_reverted(
     assert first.returncode == 3, first.stdout + first.stderr
     assert drift >= {"numad", "io_scheduler", "transparent_hugepage.enabled", "vm.swappiness"}, drift
 
-    applied = operator.orchestrate("tune", "apply", "--cluster", str(file), "--yes", seconds=300)
+    applied = operator.orchestrate("tune", "apply", "--cluster", str(file), "--yes")
     assert applied.returncode == 0, applied.stdout + applied.stderr
     right = {path: value for path, value in values(cluster, HOST).items() if path in wrong}
     written = set(standing(cluster, HOST).files) - set(before.files)

@@ -99,7 +99,7 @@ def _rollovers(lab: LabCluster, seconds: float = 20.0) -> Iterator[None]:
 
 def _finished(folder: Path, packages: Packages, story: Story, *words: str) -> None:
     """Resume until it is done."""
-    code, lines = orchestrate(packages, folder, "resume", *words, playbook=packages.playbook(), seconds=600)
+    code, lines = orchestrate(packages, folder, "resume", *words, playbook=packages.playbook())
     story.add(f"resume: exit {code}, {lines[-1].get('outcome')}: {lines[-1].get('message')}")
     assert code == 0, "\n".join(map(str, lines[-8:]))
 
@@ -112,7 +112,7 @@ def _begun(folder: Path, packages: Packages) -> Begun:
 def plainly(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> None:
     """One run, undisturbed; a second one finds nothing to do."""
     words = ("upgrade", "--to", packages.version, *UNLISTED)
-    code, lines = orchestrate(packages, folder, *words, playbook=packages.playbook(), seconds=600)
+    code, lines = orchestrate(packages, folder, *words, playbook=packages.playbook())
     story.add(f"upgrade: exit {code}, {lines[-1].get('outcome')}")
     assert code == 0, "\n".join(map(str, lines[-8:]))
     before = lab.pids()
@@ -162,7 +162,7 @@ def rescued(lab: LabCluster, folder: Path, packages: Packages, story: Story) -> 
     name = plan["waves"][0]["nodes"][0]
     race = {"moment": "stop", "node": name, "endpoint": lab.endpoints[0]}
     soon = {**book, "deadlines": {**book["deadlines"], "hold": "10s"}}
-    code, lines = orchestrate(packages, folder, "upgrade", *words, playbook=soon, race=race, seconds=600)
+    code, lines = orchestrate(packages, folder, "upgrade", *words, playbook=soon, race=race)
     shards = [line["shards"] for line in events(lines, "rescued")]
     story.add(f"rescued {shards}: exit {code}, {lines[-1].get('message')}")
     assert shards == [["[just-made][0]"]], "\n".join(map(str, lines[-8:]))
