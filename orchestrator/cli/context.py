@@ -26,11 +26,12 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.untrusted import visible
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_put_back
 from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
 from orchestrator.view.summary import refusal_object
-from orchestrator.view.text import shown, visible
+from orchestrator.view.text import shown
 
 _OUTCOMES: Final = {
     ExitCode.DONE: "done",

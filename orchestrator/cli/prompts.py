@@ -23,9 +23,10 @@ from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.text import counted, duration, one_line, size, visible
+from orchestrator.view.text import counted, duration, size
 
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",

@@ -12,12 +12,12 @@ from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.connection import Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
+from orchestrator.redact import Redactor
 
 CHECK_LIMIT_SECONDS: Final = 120.0
 """For all hosts together. Hosts are checked in parallel, and one host has far smaller limits."""

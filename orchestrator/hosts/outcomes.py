@@ -8,11 +8,11 @@ from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.asked import failure_of
 from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Unreachable
 from orchestrator.hosts.managers.manager import Verb
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.reading import Seconds
+from orchestrator.redact import Redactor
 
 
 def came_of(

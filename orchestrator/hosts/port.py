@@ -39,7 +39,6 @@ from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.outcomes import said
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.readings import ask, longest, raised, read_hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.tunables.tunable import Reads
@@ -65,6 +64,7 @@ from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade
+from orchestrator.redact import Redactor
 
 QUICK_SECONDS: Final = 1.5
 """How long `perform` listens to a stop or start in the foreground: refusals appear within it."""

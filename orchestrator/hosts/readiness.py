@@ -9,13 +9,13 @@ from typing import Final
 from orchestrator.hosts import installing, script, sudo
 from orchestrator.hosts.connection import CommandResult, Connection, Unreachable
 from orchestrator.hosts.management import IN_CONTAINER
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
+from orchestrator.redact import Redactor
 
 VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""

@@ -10,10 +10,10 @@ from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError, JournalError, UsageError
 from orchestrator.hosts.asked import defect
 from orchestrator.hosts.connection import KEPT_BYTES, Connection, Lost, Outcome
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.redact import Redactor
 
 _FORESEEN: Final = (ConfigError, JournalError, UsageError)
 """Errors with a remedy in their message: a secret that is not there, a state that cannot be read."""

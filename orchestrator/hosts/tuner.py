@@ -18,7 +18,6 @@ from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.outcomes import redacted
 from orchestrator.hosts.readings import ask, read_hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables import registry
 from orchestrator.hosts.tunables.registry import TUNABLES
@@ -32,6 +31,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.redact import Redactor
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""

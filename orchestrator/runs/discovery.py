@@ -17,11 +17,11 @@ from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
 from orchestrator.errors import UsageError
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services
-from orchestrator.hosts.redact import Redactor
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.ports import Clock
+from orchestrator.redact import Redactor
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import Files, access_of
 from orchestrator.stores.elasticsearch import calls

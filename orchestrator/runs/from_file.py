@@ -20,7 +20,6 @@ from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.cluster import NodeName
@@ -32,6 +31,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.resolution import Resolution
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, LeasePort
+from orchestrator.redact import Redactor
 from orchestrator.runs.connection import (
     Connection,
     DataPaths,

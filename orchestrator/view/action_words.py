@@ -26,7 +26,8 @@ from orchestrator.model.action import (
     TuneHost,
     WriteSettings,
 )
-from orchestrator.view.text import counted, listed, one_line, setting
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import counted, listed, setting
 from orchestrator.view.upgrade_words import install_sentence
 
 _NAMED_CHANGES = 2

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.model.diagnosis import Diagnosis, Finding, Number, Syndrome
-from orchestrator.view.text import counted, listed, one_line, table
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import counted, listed, table
 
 _WHOLE: Final = 100.0
 """From this value on, decimals are not shown."""

@@ -13,8 +13,9 @@ from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import prediction_object
-from orchestrator.view.text import counted, duration, one_line, stamp, stamp_seconds, table, visible
+from orchestrator.view.text import counted, duration, stamp, stamp_seconds, table
 
 _COLUMNS = 6
 """Maximum of runs side by side in the table of nodes."""

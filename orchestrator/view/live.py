@@ -55,12 +55,13 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
+from orchestrator.untrusted import visible
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
 from orchestrator.view.reporters import Fresh, repeats
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.text import clock_time, visible
+from orchestrator.view.text import clock_time
 from orchestrator.view.words import sentence
 
 FRAME: Seconds = 0.25

@@ -7,7 +7,8 @@ from typing import Final
 
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.model.event import NodeRecovered
-from orchestrator.view.text import counted, duration, one_line, size
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import counted, duration, size
 
 BY_OPERATIONS: Final = (
     "From version 6 on, a returning copy replays the operations that it missed. So few bytes are copied, "

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.untrusted import one_line
 from orchestrator.view.model import NodeCell, RecoveryCell, Screen
 from orchestrator.view.phrases import second_signal
-from orchestrator.view.text import counted, duration, listed, one_line, size
+from orchestrator.view.text import counted, duration, listed, size
 
 WIDE = 136
 """From this width on there are two columns; the left one has the whole track of phases."""

@@ -13,7 +13,8 @@ from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
-from orchestrator.view.text import counted, duration, listed, one_line
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import counted, duration, listed
 from orchestrator.view.upgrade_words import install_awaited
 
 OUTCOMES: dict[Outcome, str] = {

@@ -12,8 +12,9 @@ from orchestrator.model.due import numbers
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import Plan, Step
 from orchestrator.model.policy import Kind
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
-from orchestrator.view.text import counted, duration, listed, one_line, setting, size, table, visible
+from orchestrator.view.text import counted, duration, listed, setting, size, table
 from orchestrator.view.upgrade_words import versions_after
 
 

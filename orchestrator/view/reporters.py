@@ -25,10 +25,11 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
+from orchestrator.untrusted import visible
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
-from orchestrator.view.text import counted, duration, listed, shown, stamp, stamp_seconds, visible
+from orchestrator.view.text import counted, duration, listed, shown, stamp, stamp_seconds
 from orchestrator.view.words import sentence
 
 

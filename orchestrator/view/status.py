@@ -12,11 +12,12 @@ from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
 from orchestrator.view.reporters import Fresh, record_line
-from orchestrator.view.text import duration, listed, one_line, stamp, stamp_seconds, visible
+from orchestrator.view.text import duration, listed, stamp, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
 _LEFT_SHOWN = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
@@ -11,11 +10,9 @@ from rich.cells import cell_len
 
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.untrusted import visible
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-_SPELT_OUT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
 
 _BRIEF_SECONDS = 10
 """Below this duration a tenth of a second is still shown."""
@@ -83,26 +80,6 @@ def setting(value: SettingValue | None) -> str:
             return value or '""'
         case _:
             return f"[{', '.join(value)}]"
-
-
-def visible(text: str) -> str:
-    r"""Foreign text with its control and direction characters escaped: `\x1b`, `\n`, `\u202e`.
-
-    The name of a node or the output of a command may hold escape sequences that would control the terminal,
-    and characters that make a line look like another one.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        one.encode("unicode_escape").decode() if unicodedata.category(one) in _SPELT_OUT else one
-        for one in text
-    )
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Foreign text on one line, of limited length, made `visible`."""
-    clean = visible(" | ".join(part.strip() for part in text.splitlines() if part.strip()))
-    return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 
 
 def shown(text: str, stream: TextIO) -> str:

@@ -23,7 +23,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
-from orchestrator.view.text import one_line, visible
+from orchestrator.untrusted import one_line, visible
 
 Row = tuple[str, ...]
 

@@ -12,7 +12,8 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import InstallState
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeEvent, UpgradeMissed
-from orchestrator.view.text import listed, one_line
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import listed
 
 _ENDS: Final = {
     InstallState.RUNNING: "still runs",

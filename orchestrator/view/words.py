@@ -27,9 +27,10 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.model.upgrade_event import UpgradeEvent
+from orchestrator.untrusted import one_line
 from orchestrator.view.action_words import action_sentence
 from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
-from orchestrator.view.text import counted, duration, listed, one_line, setting, size
+from orchestrator.view.text import counted, duration, listed, setting, size
 from orchestrator.view.upgrade_words import upgrade_sentence
 
 _Frame: TypeAlias = (

@@ -13,7 +13,6 @@ from orchestrator.hosts import exclusion, port
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.action import (
     Done,
@@ -27,6 +26,7 @@ from orchestrator.model.action import (
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.tuning import FileChange, Reload
+from orchestrator.redact import Redactor
 from tests.integration.barehost import BareHost, bare_host
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until

@@ -15,7 +15,6 @@ import pytest
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.lab import nodectl
 from orchestrator.model.action import (
@@ -35,6 +34,7 @@ from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
+from orchestrator.redact import Redactor
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.hosts import SimulatedHosts
 from tests.integration.hostlab.hosts import wait_until

@@ -30,12 +30,12 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
+from orchestrator.redact import Redactor
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import SSHD, Sshd, make_key, tool
 

@@ -14,12 +14,12 @@ import pytest
 
 from orchestrator.hosts import exclusion, installing
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.model.action import Done, Refused, RunInstall, StartNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.upgrade import InstallState, InstallStep, InstallView
+from orchestrator.redact import Redactor
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.perform_and_wait import PATIENCE
 from tests.integration.script_service import ScriptService

@@ -35,8 +35,8 @@ def resume(
     from orchestrator.runs.find_run import Wanted, find_run
     from orchestrator.runs.unfinished import NothingDriven, past_run_of, resume_run
     from orchestrator.runtime.database import Access
+    from orchestrator.untrusted import visible
     from orchestrator.view.progress import left_to_do
-    from orchestrator.view.text import visible
 
     context = context_of(output)
     with context.state(state, Access.GO_ON) as store:

@@ -41,7 +41,8 @@ from orchestrator.runs.drafting import (
     with_reasons,
     with_services,
 )
-from orchestrator.view.text import counted, listed, visible
+from orchestrator.untrusted import visible
+from orchestrator.view.text import counted, listed
 
 _NO_USER: Final = "as ~/.ssh/config says"
 _NO_KEY: Final = "the agent's keys and those of ~/.ssh/config"

@@ -20,7 +20,7 @@ from orchestrator.runs.discovery import Discovery
 from orchestrator.stores.elasticsearch.certificate import shown_certificate
 from orchestrator.stores.elasticsearch.connection import Server
 from orchestrator.stores.elasticsearch.faults import Fault
-from orchestrator.view.text import visible
+from orchestrator.untrusted import visible
 
 _UNAUTHORIZED: Final = 401
 _PLAIN: Final = "http://"

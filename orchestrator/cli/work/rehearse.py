@@ -23,6 +23,7 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
+from orchestrator.untrusted import visible
 from orchestrator.view.phrases import hold_sentence
 from orchestrator.view.reporters import (
     JsonReporter,
@@ -35,7 +36,7 @@ from orchestrator.view.reporters import (
     rehearsed_lines,
     rehearsed_object,
 )
-from orchestrator.view.text import counted, stamp_seconds, visible
+from orchestrator.view.text import counted, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0

@@ -19,7 +19,8 @@ from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
-from orchestrator.view.text import counted, one_line, visible
+from orchestrator.untrusted import one_line, visible
+from orchestrator.view.text import counted
 from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
 
 AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")

@@ -11,9 +11,10 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.codec import encode_change
+from orchestrator.untrusted import visible
 from orchestrator.view import tuning as view
 from orchestrator.view.live import live_console, wants_live
-from orchestrator.view.text import table, visible
+from orchestrator.view.text import table
 from orchestrator.view.tuning import Found, Row
 
 _NAMES: Final = {"overridden": "set to another value at the next boot by another node of the host"}

@@ -13,11 +13,11 @@ from orchestrator.hosts.diagnosis.reading import HostReading, read_answers, sign
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import facts_script
 from orchestrator.hosts.readings import ask, longest, read_hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.redact import Redactor
 
 SHORTEST: Final[Seconds] = 1.0
 LONGEST: Final[Seconds] = 600.0

@@ -10,11 +10,11 @@ import pytest
 from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.sampler import sample
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Limits
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs, Syndrome
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.redact import Redactor
 
 RHEL6_BEFORE = {
     "pgscan_kswapd_normal": 10,

@@ -13,10 +13,10 @@ import pytest
 
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host, check_hosts
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script
 from orchestrator.model.cluster import NodeName
+from orchestrator.redact import Redactor
 
 NODE = NodeName("riak@riak1")
 SETTINGS = HostSettings(

@@ -12,7 +12,7 @@ from orchestrator.hosts.connections.openssh.frame import Frame, framed
 from orchestrator.hosts.connections.openssh.master import jump_words
 from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
 from orchestrator.hosts.script import shell
-from orchestrator.view.text import one_line
+from orchestrator.untrusted import one_line
 
 
 def run(line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

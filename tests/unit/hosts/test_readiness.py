@@ -15,12 +15,12 @@ from orchestrator.hosts import readiness
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.management import IN_CONTAINER
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import sections, shell
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
+from orchestrator.redact import Redactor
 
 ES1 = NodeName("es1")
 SHELLS = ("/bin/sh", "/usr/bin/busybox sh")

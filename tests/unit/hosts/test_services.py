@@ -17,13 +17,13 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.managers.manager import ServiceReading, Verb
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import Refused, StopNode
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
+from orchestrator.redact import Redactor
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 

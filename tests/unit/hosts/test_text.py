@@ -7,8 +7,8 @@ import pytest
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.script import Section
+from orchestrator.redact import Redactor
 
 
 @pytest.mark.parametrize(

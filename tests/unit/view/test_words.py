@@ -11,10 +11,11 @@ from orchestrator.model.event import ActionConfirmed, ActionSent, Event, RunStar
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks
+from orchestrator.untrusted import one_line, visible
 from orchestrator.view.live import scrolls, tone
 from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.reporters import record_line
-from orchestrator.view.text import duration, listed, one_line, setting, size, stamp, visible
+from orchestrator.view.text import duration, listed, setting, size, stamp
 from orchestrator.view.words import sentence
 
 Golden = Callable[[str, str], None]

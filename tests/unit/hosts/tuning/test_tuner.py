@@ -13,7 +13,6 @@ from orchestrator.errors import JournalError
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.tunables.registry import TUNABLES
 from orchestrator.hosts.tunables.tunable import Part, Reads, Tunable
@@ -30,6 +29,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
+from orchestrator.redact import Redactor
 from tests.fakes.changing_host import ChangingHost
 
 ES1 = NodeName("es1")
