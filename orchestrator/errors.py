@@ -37,9 +37,21 @@ class ExitCode(IntEnum):
 
 
 class OrchestratorError(Exception):
-    """The root: a message says what, where and what to do."""
+    r"""The root: a message says what, where and what to do.
+
+    Args:
+        message: one line. A line break inside it comes from a value that it names, and is shown as `\n`.
+        more: further lines.
+
+    Attributes:
+        lines: all of them.
+    """
 
     exit_code: ClassVar[ExitCode] = ExitCode.DEFECT
+
+    def __init__(self, message: str, *more: str) -> None:
+        super().__init__("\n".join((message, *more)))
+        self.lines = (message, *more)
 
 
 class UsageError(OrchestratorError):
@@ -51,8 +63,9 @@ class UsageError(OrchestratorError):
 class NotInThisVersion(UsageError):  # noqa: N818  (reads as the sentence that the user is shown)
     """A command, a strategy or a key that a later version brings: refused, never ignored."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: not in this version")
+    def __init__(self, *what: str) -> None:
+        first, *more = (f"{one}: not in this version" for one in what)
+        super().__init__(first, *more)
 
 
 class ConfigError(OrchestratorError):
@@ -67,11 +80,16 @@ class ConfigError(OrchestratorError):
     exit_code = ExitCode.USAGE
 
     def __init__(
-        self, message: str, *, file: str | None = None, line: int | None = None, key: str | None = None
+        self,
+        message: str,
+        *more: str,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
     ) -> None:
         where = ":".join(str(part) for part in (file, line) if part is not None)
         prefix = " ".join(part for part in (f"{where}:" if where else "", f"{key}:" if key else "") if part)
-        super().__init__(f"{prefix} {message}".strip())
+        super().__init__(f"{prefix} {message}".strip(), *more)
         self.file, self.line, self.key = file, line, key
 
 

@@ -27,7 +27,7 @@ _ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,32}")
 """The zone of a link-local IPv6 address: the name of a network interface."""
 _IN_NO_UNIT: Final = re.compile(r"[/*?\[\]\s\x00-\x1f\x7f]")
 _ESCAPED: Final = re.compile(rb"\\[^\"\\/]")
-"""In JSON: a backslash before a quote, a backslash or a slash is the only one behind which all is printable."""
+"""In JSON: only behind a backslash, and not before these three, is a character that may not print."""
 
 
 _DEEPEST: Final = 200

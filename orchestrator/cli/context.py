@@ -26,12 +26,11 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
-from orchestrator.untrusted import visible
 from orchestrator.view.live import LiveReporter, live_console, wants_live
 from orchestrator.view.progress import not_put_back
 from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
 from orchestrator.view.summary import refusal_object
-from orchestrator.view.text import shown
+from orchestrator.view.text import printed
 
 _OUTCOMES: Final = {
     ExitCode.DONE: "done",
@@ -68,13 +67,13 @@ class Context:
         """Print a warning that does not stop the command; never on standard output."""
         self.note(f"warning: {message}")
 
-    def say(self, text: str) -> None:
+    def say(self, *lines: str) -> None:
         """Write lines of results. Control characters are escaped, so they cannot control the terminal."""
-        self.out.write(shown(text, self.out) + "\n")
+        self.out.write(printed(lines, self.out))
 
-    def note(self, text: str) -> None:
-        """Write a line that is no result; never on standard output."""
-        self.err.write(shown(text, self.err) + "\n")
+    def note(self, *lines: str) -> None:
+        """Write lines that are no result; never on standard output."""
+        self.err.write(printed(lines, self.err))
 
     def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
         """Write one line of `--output json`."""
@@ -91,7 +90,7 @@ class Context:
         """Return the exit code. A run has printed its summary; without a run, print the message."""
         if isinstance(end, RunState):
             return int(exit_code(end))
-        self.note(visible(end.message))
+        self.note(end.message)
         code = self.end(end.code, run=end.run, cluster=end.cluster, left=list(end.left), message=end.message)
         return int(code)
 
@@ -208,14 +207,14 @@ class _SignalRequests:
 def left_at_once(state: RunState | None, context: Context) -> LastWords:
     """The message when a second signal ends the program at once."""
     if state is None:
-        return LastWords(error=last_words(None, ()))
+        return LastWords(error=printed(last_words(None, ()), context.err))
     left = not_put_back(state)
-    error = last_words(state.run, left)
-    words = shown(error, context.err)
+    lines = last_words(state.run, left)
+    words = printed(lines, context.err)
     if context.output.for_people:
         return LastWords(error=words)
     summary = {
-        **refusal_object(error.strip(), ExitCode.NOT_RESTORED),
+        **refusal_object("\n".join(lines), ExitCode.NOT_RESTORED),
         "outcome": "not_restored",
         "left": left,
     }

@@ -74,13 +74,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
-        return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
+        return _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said)
     except typer.TyperException as error:
-        return _refuse(arguments, _usage(error, arguments), ExitCode.USAGE)
+        return _refuse(arguments, ExitCode.USAGE, _usage(error, arguments))
     except (KeyboardInterrupt, InterruptedEarly):
-        return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
+        return _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said)
     except OrchestratorError as error:
-        return _refuse(arguments, str(error), error.exit_code)
+        return _refuse(arguments, error.exit_code, *error.lines)
     except BrokenPipeError:
         # The reader of the output has closed it (`| head -1`), so no message can be shown.
         _fall_silent()
@@ -93,13 +93,13 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
             _fall_silent()
-            return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
+            return _refuse(arguments, ExitCode.USAGE, f"standard output cannot be written: {error.strerror}")
         if COMPLETING in os.environ:
             return int(ExitCode.USAGE)  # a TAB whose words cannot be read: nothing is offered
         traceback.print_exc()
         message = "a defect of the program; please report it with the lines above and the run's journal"
         named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
-        return _refuse(arguments, f"{message} ({named})", ExitCode.DEFECT)
+        return _refuse(arguments, ExitCode.DEFECT, *f"{message} ({named})".split("\n"))
     return int(code or ExitCode.DONE)
 
 
@@ -127,19 +127,18 @@ def _cluster_hint(word: str) -> str:
     return f"The cluster is an option: --cluster {word if known else 'NAME_OR_PATH'}"
 
 
-def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
-    from orchestrator.view.text import shown  # noqa: PLC0415  (as above, and the next ones too)
+def _refuse(arguments: Sequence[str], code: ExitCode, *said: str) -> int:
+    from orchestrator.view.text import printed  # noqa: PLC0415  (as above, and the next ones too)
 
-    message = _LOGIN.sub("://…@", message)
-    message = _LONG_WORD.sub(r"\1…", message)
-    lines = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in message.splitlines())
-    sys.stderr.write(shown("\n".join(lines), sys.stderr) + "\n")
+    lines = [_LONG_WORD.sub(r"\1…", _LOGIN.sub("://…@", line)) for line in said]
+    prefixed = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in lines)
+    sys.stderr.write(printed(prefixed, sys.stderr))
     if wants_json(arguments):
         from orchestrator.view.reporters import json_line  # noqa: PLC0415
         from orchestrator.view.summary import refusal_object  # noqa: PLC0415
 
         try:
-            sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
+            sys.stdout.write(json_line(refusal_object("\n".join(lines), code), at=time(), run=None) + "\n")
         except BrokenPipeError:
             _fall_silent()
     return int(code)
@@ -182,9 +181,9 @@ def run_heeding(arguments: Sequence[str], came: list[int]) -> int:
     gc.set_threshold(_BETWEEN_COLLECTIONS)
     try:
         EARLY.keep(came)
-        code = _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED) if came else run(arguments)
+        code = _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said) if came else run(arguments)
     except InterruptedEarly:
-        code = _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
+        code = _refuse(arguments, ExitCode.INTERRUPTED, EARLY.said)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -114,7 +114,7 @@ def show_plan(plan: Plan, context: Context) -> ExitCode:
     """Print the plan; HELD if something already holds it."""
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
     if context.output.for_people:
-        context.say(plan_text(plan))
+        context.say(*plan_text(plan).splitlines())
         return code
     context.say_json(plan_object(plan))
     return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
@@ -216,7 +216,7 @@ def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes
     Raises:
         typer.Abort: the answer is no.
     """
-    what = f"run {entry.run} on {visible(entry.cluster)} ({state_in_words(entry)}; {visible(where)})"
+    what = f"run {entry.run} on {entry.cluster} ({state_in_words(entry)}; {where})"
     if yes:
         context.note(f"{verb}: {what}")
     elif has_terminal(context):
@@ -265,9 +265,9 @@ def question(plan: Plan) -> str:
         first = merge if due else "put right what the loader left" if put_right else ""
         then = f"restart {nodes} in {waves}, likely {likely}" if number else ""
         what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
-        return f"{visible(plan.cluster)}: {what}{held}?"
+        return f"{plan.cluster}: {what}{held}?"
     verb, to = ("Upgrade", f" to {plan.target_version}") if plan.target_version else ("Restart", "")
-    return f"{verb} {nodes} of {visible(plan.cluster)}{to} in {waves}, likely {likely}{held}?"
+    return f"{verb} {nodes} of {plan.cluster}{to} in {waves}, likely {likely}{held}?"
 
 
 def ask(text: str, context: Context) -> None:
@@ -287,7 +287,7 @@ def agreed(text: str, context: Context) -> bool:
         typer.Abort: Ctrl-C.
     """
     try:
-        return typer.confirm(text)
+        return typer.confirm(visible(text))
     except typer.Abort:
         context.note("")  # the terminal prints `^C` on the line of the question
         raise

@@ -70,13 +70,13 @@ class Faults:
         """One error for all faults; there must be at least one."""
         ordered = sorted(self.found, key=lambda fault: self._line(fault) or math.inf)
         if all(fault.later for fault in ordered):
-            return NotInThisVersion(": not in this version\n".join(map(self._where, ordered)))
+            return NotInThisVersion(*map(self._where, ordered))
         first, *rest = ordered[:_MOST]
-        others = "".join(f"\n{self._where(fault)}: {fault.message}" for fault in rest)
+        others = [f"{self._where(fault)}: {fault.message}" for fault in rest]
         if len(ordered) > _MOST:
-            others += f"\n{self.document.file}: and {len(ordered) - _MOST} more"
+            others.append(f"{self.document.file}: and {len(ordered) - _MOST} more")
         key = dotted(first.path) or None
-        return ConfigError(first.message + others, file=self.document.file, line=self._line(first), key=key)
+        return ConfigError(first.message, *others, file=self.document.file, line=self._line(first), key=key)
 
     def _line(self, fault: Fault) -> int | None:
         return self.document.line(fault.path if fault.at is None else fault.at)

@@ -55,7 +55,7 @@ def find_run(
         raise _none(store.where, wanted, cluster, entries)
     if len(found) > 1:
         raise UsageError(
-            "more than one cluster has one; name the run, or the cluster with --cluster:\n" + _lines(found)
+            "more than one cluster has one; name the run, or the cluster with --cluster:", *_lines(found)
         )
     return found[0]
 
@@ -124,7 +124,7 @@ def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: st
     if not found:
         raise UsageError(f"there is no run {run} in {where}; `orchestrate history` lists them")
     if len(found) > 1:
-        raise UsageError(f"{run} can be more than one run:\n{_lines(found)}")
+        raise UsageError(f"{run} can be more than one run:", *_lines(found))
     if cluster is not None and found[0].cluster != cluster:
         raise UsageError(f"run {found[0].run} is one of cluster {found[0].cluster}, not of {cluster}")
     return found[0]
@@ -174,11 +174,11 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
     return UsageError(text)
 
 
-def _lines(entries: Sequence[RunEntry]) -> str:
-    return "\n".join(
+def _lines(entries: Sequence[RunEntry]) -> list[str]:
+    return [
         f"  {e.run}  {e.cluster}  {state_in_words(e)}  begun {_when(e.started)} by {e.operator} on {e.host}"
         for e in entries
-    )
+    ]
 
 
 def _when(at: Instant) -> str:

@@ -55,6 +55,7 @@ from orchestrator.runtime.executor import Executor, VerbDefect
 from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, Order
 from orchestrator.runtime.signals import Asked
+from orchestrator.untrusted import visible
 
 _DEFECTS_BORNE: Final = 3
 """Defects after which the run still tries a regular stand-down. One more ends it."""
@@ -227,7 +228,7 @@ class Loop:
             lines += [f"  after the defect, {what}: {how}" for what, how in sent.items()]
             still = "was not started: a hook or an install step may still run there"
             lines += [f"  {node} {still}" for node in sorted(self._busy)]
-        return "\n".join(lines)
+        return "\n".join(map(visible, lines))
 
     def turn(self, observation: Observation) -> None:
         """One decision and its actions."""

@@ -60,19 +60,16 @@ class LastWords:
     output: str = ""
 
 
-def last_words(run: str | None, left: Sequence[str]) -> str:
-    """The message when a run is ended at once: the settings that are not restored, and the repair."""
+def last_words(run: str | None, left: Sequence[str]) -> list[str]:
+    """The lines when a run is ended at once: the settings that are not restored, and the repair."""
     if run is None:
-        return (
-            "orchestrate: left at once, before a run had begun; nothing was changed. A lease that was taken "
-            "runs out by itself\n"
-        )
+        early = "orchestrate: left at once, before a run had begun; nothing was changed."
+        return [f"{early} A lease that was taken runs out by itself"]
     lines = [f"orchestrate: run {run} was left at once on a second signal; nothing more is done."]
     lines += [f"  NOT RESTORED: {item}" for item in left] or [
         "  nothing that it has changed is known to be left"
     ]
-    lines += [f"restore:      orchestrate restore {run}", f"or continue:  orchestrate resume {run}"]
-    return "\n".join(lines) + "\n"
+    return [*lines, f"restore:      orchestrate restore {run}", f"or continue:  orchestrate resume {run}"]
 
 
 class Signals:

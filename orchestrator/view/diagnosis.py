@@ -13,7 +13,7 @@ _WHOLE: Final = 100.0
 """From this value on, decimals are not shown."""
 
 
-def diagnosis_text(found: Diagnosis) -> str:
+def diagnosis_lines(found: Diagnosis) -> list[str]:
     """The text for people."""
     lines: list[str] = []
     if found.findings:
@@ -33,7 +33,7 @@ def diagnosis_text(found: Diagnosis) -> str:
     if found.unrecorded:
         missing = {one.syndrome.value for one in found.unrecorded}
         lines.append(f"not in the records, so not looked for everywhere: {', '.join(sorted(missing))}")
-    return "\n".join([*lines, _conclusion(found)])
+    return [*lines, _conclusion(found)]
 
 
 def diagnosis_objects(found: Diagnosis) -> list[dict[str, object]]:

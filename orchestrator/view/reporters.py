@@ -25,11 +25,10 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
-from orchestrator.untrusted import visible
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
-from orchestrator.view.text import counted, duration, listed, shown, stamp, stamp_seconds
+from orchestrator.view.text import counted, duration, listed, printed, stamp, stamp_seconds
 from orchestrator.view.words import sentence
 
 
@@ -52,7 +51,7 @@ class Outlet:
         if self.lost is not None:
             return
         try:
-            self._stream.write(shown(visible(text), self._stream) + "\n")
+            self._stream.write(printed([text], self._stream))
             self._stream.flush()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self.lost = f"{type(error).__name__}: {error}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -82,14 +82,14 @@ def setting(value: SettingValue | None) -> str:
             return f"[{', '.join(value)}]"
 
 
-def shown(text: str, stream: TextIO) -> str:
-    """A text that is safe for a stream: newlines stay, other control characters are made visible.
+def printed(lines: Iterable[str], stream: TextIO) -> str:
+    """Lines as they are written to a stream: each made visible, so that none can be more than one.
 
     Characters that the stream's encoding lacks are escaped too.
     """
-    lines = "\n".join(visible(line) for line in text.split("\n"))
+    text = "".join(f"{visible(line)}\n" for line in lines)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    return lines.encode(encoding, "backslashreplace").decode(encoding)
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:

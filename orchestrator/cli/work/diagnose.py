@@ -29,7 +29,7 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing
-from orchestrator.view.diagnosis import diagnosis_objects, diagnosis_text
+from orchestrator.view.diagnosis import diagnosis_lines, diagnosis_objects
 from orchestrator.view.history import past_run
 
 _RECORD_BYTES: Final = 4 * 1024 * 1024
@@ -67,7 +67,7 @@ def _tell(found: Diagnosis, context: Context, seconds: Seconds | None) -> ExitCo
         for line in diagnosis_objects(found):
             context.say_json(line)
     else:
-        context.say(diagnosis_text(found))
+        context.say(*diagnosis_lines(found))
     code = ExitCode.HELD if found.findings else ExitCode.DONE
     if not found.complete:
         # A caller that acts on code 3 assumes that the findings are complete.

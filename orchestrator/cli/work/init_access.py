@@ -159,14 +159,14 @@ def _with_trust(draft: Draft, path: Path, context: Context) -> Draft:
     untrusted = f"the certificate of {url} is not signed by an authority that is trusted here"
     if not has_terminal(context):
         raise UsageError(
-            f"{untrusted} (subject {visible(found.subject)}, issuer {visible(found.issuer)}, valid"
+            f"{untrusted} (subject {found.subject}, issuer {found.issuer}, valid"
             f" {found.validity}, SHA-256 {found.fingerprint}). Give the authority with --ca FILE, or compare"
             " the fingerprint with that of the node and give --fingerprint SHA256"
         )
     context.note(f"{untrusted}:")
     rows = {"subject": found.subject, "issuer": found.issuer, "valid": found.validity}
     for name, value in {**rows, "SHA-256": found.fingerprint}.items():
-        context.note(f"  {name:<8} {visible(value) or '(none)'}")
+        context.note(f"  {name:<8} {value or '(none)'}")
     answer = file_answer(
         "File of the authority's certificates [none: trust this certificate alone]", path, context
     )
@@ -193,7 +193,7 @@ def _with_login(draft: Draft, fault: Fault, path: Path, context: Context) -> Dra
     username = answered("User [none: an API key]", context)
     if not username:
         return replace(draft, api_key=asked_reference("Where the API key is", "--api-key", path, context))
-    question = f"Where the password of {visible(username)} is"
+    question = f"Where the password of {username} is"
     password = asked_reference(question, "--password", path, context)
     return replace(draft, username=username, password=password)
 
@@ -225,7 +225,7 @@ def asked_reference(question: str, option: str, path: Path, context: Context) ->
             require_reference(option, answer)
             resolver.resolve(parse_reference(answer))
         except UsageError as error:
-            context.note(str(error))
+            context.note(*error.lines)
         except ConfigError as error:
             context.note(f"{option}: {error}. Name another place, or end with Ctrl-C and provide it first")
         else:
@@ -240,7 +240,7 @@ def answered(question: str, context: Context) -> str:
     """
     prompt: Callable[..., str] = typer.prompt
     try:
-        return prompt(question, default="", show_default=False).strip()
+        return prompt(visible(question), default="", show_default=False).strip()
     except typer.Abort:
         context.note("")  # the terminal prints `^C` on the line of the question
         raise
@@ -255,7 +255,7 @@ def file_answer(question: str, path: Path, context: Context) -> str | None:
     while answer := answered(question, context):
         if Path(answer).expanduser().is_file():
             return as_written(Path(answer), path, context.home)
-        context.note(f"{visible(answer)}: there is no such file")
+        context.note(f"{answer}: there is no such file")
     return None
 
 

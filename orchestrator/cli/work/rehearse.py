@@ -23,7 +23,6 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
-from orchestrator.untrusted import visible
 from orchestrator.view.phrases import hold_sentence
 from orchestrator.view.reporters import (
     JsonReporter,
@@ -78,7 +77,7 @@ def _play(
     rehearsal: Rehearsal, started: RunStarted, seen: Observation, context: Context, seed: int
 ) -> ExitCode:
     nodes, what = counted(len(started.nodes), "node"), work_of(started.policy)
-    context.note(f"rehearsing {what} of {nodes} on a simulation of {visible(started.cluster)}, seed {seed}")
+    context.note(f"rehearsing {what} of {nodes} on a simulation of {started.cluster}, seed {seed}")
     for hold in _not_simulated(rehearsal, started, seen):
         context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
     began = context.clock.now()

@@ -53,7 +53,7 @@ def _show(
         else:
             suspended = suspended_pid(entry.process)
             text = status_text(state, records, now=now, alive=alive, suspended=suspended, restored=restored)
-            context.say(text.rstrip("\n"))
+            context.say(*text.splitlines())
         context.out.flush()
     return records[-1].sequence, state.phase is not Phase.ENDED and not gone
 
@@ -75,5 +75,5 @@ def show_history(cluster: str | None, *, output: Output, state: str | None) -> i
         for line in history_object(runs):
             context.say_json(line)
     else:
-        context.say(history_text(runs).rstrip("\n"))
+        context.say(*history_text(runs).splitlines())
     return int(context.end(ExitCode.DONE, runs=len(runs)))

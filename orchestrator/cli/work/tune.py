@@ -111,7 +111,7 @@ def _write_script(found: Found, context: Context) -> None:
             context.warn(f"{node}: its part of the script is unknown: {tuning.reason}")
             continue
         for path, text in tuning.part.items():
-            context.note(f"{node}: {path}\n{text}")
+            context.note(f"{node}: {path}", *text.splitlines())
         for state in tuning.unread:
             context.warn(f"{node}: {state.tunable} could not be read: {state.detail or 'unknown'}")
     context.out.write(script_text(""))

@@ -19,7 +19,7 @@ from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
-from orchestrator.untrusted import one_line, visible
+from orchestrator.untrusted import one_line
 from orchestrator.view.text import counted
 from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
 
@@ -65,8 +65,7 @@ def apply(
     if not yes:
         hosts = sum(1 for tuning in found.values() if isinstance(tuning, HostTuning) and tuning.drifted)
         ask(
-            f"Make these {counted(len(rows), 'change')} on {counted(hosts, 'host')} of "
-            f"{visible(where.cluster)}?",
+            f"Make these {counted(len(rows), 'change')} on {counted(hosts, 'host')} of {where.cluster}?",
             context,
         )
         where.check_free()
@@ -95,17 +94,17 @@ def tell(making: Making, context: Context) -> None:
         if context.output is Output.JSON:
             context.say_json(encode_event(one.event))
         elif isinstance(one.result, Done):
-            context.say(f"done    {visible(one.node)}  {visible(one.state.tunable)}")
+            context.say(f"done    {one.node}  {one.state.tunable}")
         else:
             why = one_line(one.result.reason.removeprefix(f"{one.state.tunable}: "))
-            context.say(f"FAILED  {visible(one.node)}  {visible(one.state.tunable)}: {why}")
+            context.say(f"FAILED  {one.node}  {one.state.tunable}: {why}")
 
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
     failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
     code = ExitCode.FAILED if failed else verdict_on(now)
     if context.output.for_people:
-        context.say(f"failed: {', '.join(visible(name) for name in failed)}" if failed else sentence(now))
+        context.say(f"failed: {', '.join(name for name in failed)}" if failed else sentence(now))
     done = sum(1 for one in made if not one.failed)
     return end(code, now, context, changed=done, failed=failed)
 

@@ -18,7 +18,7 @@ from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
-from orchestrator.untrusted import one_line, visible
+from orchestrator.untrusted import one_line
 from orchestrator.view.text import counted
 from orchestrator.view.tuning import CHANGE_HEAD, Row, change_words
 
@@ -47,7 +47,7 @@ def revert(
     if context.output.for_people:
         show_rows(CHANGE_HEAD, [_row(debt) for debt in debts], context)
     if ours and not yes:
-        ask(f"Restore {counted(len(ours), 'original value')} on hosts of {visible(where.cluster)}?", context)
+        ask(f"Restore {counted(len(ours), 'original value')} on hosts of {where.cluster}?", context)
         where.check_free()
         debts = still_agreed(debts, look(where, owed))
     EARLY.overtaken()
@@ -107,7 +107,7 @@ def _tell(undone: Sequence[Undone], context: Context) -> None:
         if context.output is Output.JSON:
             context.say_json({"event": name, **line})
         else:
-            context.say(f"{visible(debt.node)}  {visible(debt.owed.subject)}: {words}")
+            context.say(f"{debt.node}  {debt.owed.subject}: {words}")
 
 
 def _end(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> ExitCode:

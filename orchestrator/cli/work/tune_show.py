@@ -11,7 +11,6 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.codec import encode_change
-from orchestrator.untrusted import visible
 from orchestrator.view import tuning as view
 from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.text import table
@@ -34,7 +33,7 @@ def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
     if context.output is Output.TEXT and wants_live(context.out, context.environment):
         live_console(context.out, context.environment).print(view.grid(head, rows))
     else:
-        context.say("\n".join(table(head, rows)))
+        context.say(*table(head, rows))
 
 
 def verdict_on(found: Found) -> ExitCode:
@@ -65,8 +64,6 @@ def end(code: ExitCode, found: Found, context: Context, **more: object) -> ExitC
 def sentence(found: Found) -> str:
     """The same as a sentence for people."""
     parts = [
-        f"{_NAMES.get(name, name)}: {', '.join(visible(node) for node in nodes)}"
-        for name, nodes in by_verdict(found).items()
-        if nodes
+        f"{_NAMES.get(name, name)}: {', '.join(nodes)}" for name, nodes in by_verdict(found).items() if nodes
     ]
     return "; ".join(parts) or "every host is as the profile wants it"
