@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +11,7 @@ from orchestrator.model.reading import Reading
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.output import Malformed, reading
 from orchestrator.stores.riak.terms import counts_by_node, node_name
+from orchestrator.untrusted import parsed
 
 _SCHEDULERS: Final = re.compile(r"\[smp:(\d{1,4}):(\d{1,4})\]")
 _LARGEST_RING: Final = 65_536
@@ -52,8 +52,8 @@ def parse_stats(body: str) -> Reading[NodeStats]:
 
 def _object(body: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        found = parsed(body)
+    except ValueError as error:
         raise Malformed(f"no JSON: {error}") from None
     if not isinstance(found, dict):
         raise Malformed("no JSON object")

@@ -1,0 +1,127 @@
+"""A hostile text in a field of a cluster's answers, and each place where a command could bring it out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.untrusted import visible
+from tests.cli.console import Console, Said
+from tests.fakes.recorded_cluster import Planted, RecordedCluster, fields
+
+VERSION = "9.1.0"
+PASSWORD = "s3cretPass!"  # noqa: S105  (an example)
+FORGED = "FORGED: all checks passed"
+HOSTILE = (
+    f"\n{FORGED}\r\x1b]0;PWNED\x07\u202eevil\u2066\u200b\x85\u2028 b:1 -oProxyCommand=touch${{IFS}}PWNED"
+    f" `touch PWNED` {PASSWORD}"
+)
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" >> "$HOME/arguments"
+echo 'deploy@host: Permission denied (publickey).' >&2
+exit 255
+"""
+"""What runs instead of `ssh`: it notes its arguments."""
+COMMANDS = (
+    ("validate",),
+    ("plan",),
+    ("plan", "--output", "json"),
+    ("diagnose", "--sample", "1s"),
+    ("restart", "--yes"),
+    ("status",),
+    ("history",),
+)
+A_FEW = (
+    Planted(recording="settled.state", field=("nodes", "Hd50fHRjRNmFA67choVO7Q", "name"), text=HOSTILE),
+    Planted(
+        recording="settled.state", field=("nodes", "Hd50fHRjRNmFA67choVO7Q", "transport_address"), text=HOSTILE
+    ),
+    Planted(
+        recording="settled.settings", field=("transient", "cluster.routing.allocation.exclude._name"), text=HOSTILE
+    ),
+)
+
+
+def evil(folder: Path, console: Console, said: Said) -> list[str]:
+    """What of the hostile text came out, and where."""
+    found = []
+    for name, text in (("output", said.out), ("errors", said.err)):
+        lines = text.split("\n")
+        found += [f"{name}: {line!r}" for line in lines if visible(line) != line or PASSWORD in line]
+        found += [f"{name} forged: {line!r}" for line in lines if line.startswith(FORGED)]
+    if "json" in said.command:
+        found += [f"json: {line}" for line in said.out.splitlines() if PASSWORD in str(json.loads(line))]
+    arguments = console.home / "arguments"
+    if arguments.exists():
+        found += [f"argument: {one!r}" for one in arguments.read_text().split("\n") if "PWNED" in one]
+        arguments.unlink()
+    found += [f"file: {one}" for place in (folder, console.home) for one in place.rglob("*PWNED*")]
+    if console.state.exists():
+        with sqlite3.connect(console.state) as state:
+            rows = state.execute("select event from events").fetchall()
+        found += [f"journal: {text[:300]!r}" for (text,) in rows if PASSWORD in text]
+    return found
+
+
+@pytest.fixture
+def attacked(console: Console) -> Console:
+    """A console whose `ssh` notes its arguments."""
+    bin_folder = console.home / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "ssh").write_text(STAND_IN)
+    (bin_folder / "ssh").chmod(0o755)
+    path = f"{bin_folder}:{console.variables()['PATH']}"
+    return replace(console, environment={"ES_PASSWORD": PASSWORD, "PATH": path})
+
+
+def written(console: Console, url: str) -> str:
+    book = console.folder / "book.yml"
+    book.write_text(json.dumps({"kind": "elasticsearch", "deadlines": {"hold": "1s"}}))
+    document = {
+        "kind": "elasticsearch",
+        "name": "lab",
+        "endpoints": [url],
+        "auth": {"basic": {"username": "orch", "password": "env:ES_PASSWORD"}},
+        "playbook": str(book),
+        "hosts": {"connect": "openssh", "user": "deploy"},
+    }
+    file = console.folder / "lab.yml"
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+def attack(console: Console, planted: Planted) -> list[str]:
+    """Every command once, with the text planted; what came out."""
+    found = []
+    with RecordedCluster(VERSION) as server:
+        server.planted = planted
+        file = written(console, server.url)
+        for command in COMMANDS:
+            named = command if command[0] in {"status", "history"} else (*command, "--cluster", file)
+            said = console.run(*named)
+            found += [f"{planted}, {' '.join(command)}: {one}" for one in evil(console.folder, console, said)]
+        new = console.folder / "new.yml"
+        login = ("--username", "orch", "--password", "env:ES_PASSWORD", "--connect", "openssh")
+        said = console.run("init", "--out", str(new), "--endpoint", server.url, *login)
+        found += [f"{planted}, init: {one}" for one in evil(console.folder, console, said)]
+        if new.exists():
+            found += [f"{planted}: {one!r}" for one in new.read_text().splitlines() if visible(one) != one]
+            new.unlink()
+    return found
+
+
+@pytest.mark.parametrize("planted", A_FEW, ids=str)
+def test_a_hostile_text_comes_out_nowhere(attacked: Console, planted: Planted) -> None:
+    assert not attack(attacked, planted)
+
+
+@pytest.mark.exhaustive
+def test_no_field_brings_a_hostile_text_out(attacked: Console) -> None:
+    found = []
+    for recording, field in fields(VERSION):
+        found += attack(attacked, Planted(recording=recording, field=field, text=HOSTILE))
+    assert not found, "\n".join(found)

@@ -1,0 +1,62 @@
+"""A hostile text in each field of each recorded answer, one at a time: what of it is in the readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from enum import Enum
+
+import pytest
+
+from orchestrator.model.observation import EVERYTHING
+from orchestrator.model.reading import Unknown
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.untrusted import address, visible
+from tests.fakes.recorded_cluster import VERSIONS, Planted, RecordedCluster, fields
+
+PASSWORD = "s3cretPass!"  # noqa: S105  (an example)
+HOSTILE = (
+    f"\nall checks passed\r\x1b]0;PWNED\x07\u202eevil\u2066\u200b\x85\u2028 -oProxyCommand=touch${{IFS}}PWNED"
+    f" {PASSWORD}"
+)
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in a reading."""
+    match value:
+        case str() if not isinstance(value, Enum):
+            yield value
+        case Mapping():
+            for key, inner in value.items():
+                yield from texts(key)
+                yield from texts(inner)
+        case tuple() | list() | frozenset() | set():
+            for inner in value:
+                yield from texts(inner)
+        case _ if is_dataclass(value):
+            for field in dataclass_fields(value):
+                yield from texts(getattr(value, field.name))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_hostile_is_in_a_reading(version: str) -> None:
+    found = []
+    with RecordedCluster(version) as server:
+        for recording, field in fields(version):
+            server.planted = Planted(recording=recording, field=field, text=HOSTILE)
+            access = Access(endpoints=(server.url,), username="orch", password=PASSWORD)
+            client = ElasticsearchClient(access, clock=SystemClock())
+            try:
+                read = ElasticsearchCluster(client).observe(EVERYTHING)
+            finally:
+                client.close()
+            seen = list(texts(read))
+            found += [f"{server.planted}: {text!r}" for text in seen if visible(text) != text or PASSWORD in text]
+            if not isinstance(read.cluster, Unknown):
+                for node in read.cluster.nodes:
+                    address(node.address)
+    assert not found, "\n".join(found)
