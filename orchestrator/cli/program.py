@@ -96,7 +96,7 @@ def run(arguments: Sequence[str]) -> int:
             return _refuse(arguments, ExitCode.USAGE, f"standard output cannot be written: {error.strerror}")
         if COMPLETING in os.environ:
             return int(ExitCode.USAGE)  # a TAB whose words cannot be read: nothing is offered
-        traceback.print_exc()
+        _print_trace()
         message = "a defect of the program; please report it with the lines above and the run's journal"
         named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
         return _refuse(arguments, ExitCode.DEFECT, *f"{message} ({named})".split("\n"))
@@ -125,6 +125,12 @@ def _cluster_hint(word: str) -> str:
     """How the cluster is named, for a word that was given without the option. A URL may hold a password."""
     known = re.fullmatch(r"[\w./~-]+", word)
     return f"The cluster is an option: --cluster {word if known else 'NAME_OR_PATH'}"
+
+
+def _print_trace() -> None:
+    from orchestrator.view.text import printed  # noqa: PLC0415  (as above)
+
+    sys.stderr.write(printed(traceback.format_exc().splitlines(), sys.stderr))
 
 
 def _refuse(arguments: Sequence[str], code: ExitCode, *said: str) -> int:

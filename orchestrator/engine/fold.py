@@ -26,6 +26,7 @@ from orchestrator.engine.state import (
     Unrestored,
     with_node,
 )
+from orchestrator.errors import JournalError
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
@@ -81,10 +82,17 @@ def replay(run: str, records: Iterable[ev.Record]) -> RunState:
 
     Raises:
         SafetyViolation: the journal holds an illegal step.
+        JournalError: an event names what the journal does not have, such as a node. No run writes that.
     """
     state = RunState(run=run)
     for record in records:
-        state = evolve(state, record)
+        try:
+            state = evolve(state, record)
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
+            place = f"run {run}, event {record.sequence}"
+            raise JournalError(
+                f"{place}: the journal is damaged: `{record.event.event}` does not fit the events before it"
+            ) from error
     return state
 
 

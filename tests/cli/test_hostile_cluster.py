@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from orchestrator.untrusted import visible
-from tests.cli.console import Console, Said
+from tests.cli.console import Console
+from tests.cli.hostile import HOSTILE, PASSWORD, evil
 from tests.fakes.recorded_cluster import Planted, RecordedCluster, fields
 
 VERSION = "9.1.0"
-PASSWORD = "s3cretPass!"  # noqa: S105  (an example)
-FORGED = "FORGED: all checks passed"
-HOSTILE = (
-    f"\n{FORGED}\r\x1b]0;PWNED\x07\u202eevil\u2066\u200b\x85\u2028 b:1 -oProxyCommand=touch${{IFS}}PWNED"
-    f" `touch PWNED` {PASSWORD}"
-)
 STAND_IN = """#!/bin/sh
 printf '%s\\n' "$@" >> "$HOME/arguments"
 echo 'deploy@host: Permission denied (publickey).' >&2
@@ -38,33 +31,16 @@ COMMANDS = (
 A_FEW = (
     Planted(recording="settled.state", field=("nodes", "Hd50fHRjRNmFA67choVO7Q", "name"), text=HOSTILE),
     Planted(
-        recording="settled.state", field=("nodes", "Hd50fHRjRNmFA67choVO7Q", "transport_address"), text=HOSTILE
+        recording="settled.state",
+        field=("nodes", "Hd50fHRjRNmFA67choVO7Q", "transport_address"),
+        text=HOSTILE,
     ),
     Planted(
-        recording="settled.settings", field=("transient", "cluster.routing.allocation.exclude._name"), text=HOSTILE
+        recording="settled.settings",
+        field=("transient", "cluster.routing.allocation.exclude._name"),
+        text=HOSTILE,
     ),
 )
-
-
-def evil(folder: Path, console: Console, said: Said) -> list[str]:
-    """What of the hostile text came out, and where."""
-    found = []
-    for name, text in (("output", said.out), ("errors", said.err)):
-        lines = text.split("\n")
-        found += [f"{name}: {line!r}" for line in lines if visible(line) != line or PASSWORD in line]
-        found += [f"{name} forged: {line!r}" for line in lines if line.startswith(FORGED)]
-    if "json" in said.command:
-        found += [f"json: {line}" for line in said.out.splitlines() if PASSWORD in str(json.loads(line))]
-    arguments = console.home / "arguments"
-    if arguments.exists():
-        found += [f"argument: {one!r}" for one in arguments.read_text().split("\n") if "PWNED" in one]
-        arguments.unlink()
-    found += [f"file: {one}" for place in (folder, console.home) for one in place.rglob("*PWNED*")]
-    if console.state.exists():
-        with sqlite3.connect(console.state) as state:
-            rows = state.execute("select event from events").fetchall()
-        found += [f"journal: {text[:300]!r}" for (text,) in rows if PASSWORD in text]
-    return found
 
 
 @pytest.fixture
@@ -103,11 +79,11 @@ def attack(console: Console, planted: Planted) -> list[str]:
         for command in COMMANDS:
             named = command if command[0] in {"status", "history"} else (*command, "--cluster", file)
             said = console.run(*named)
-            found += [f"{planted}, {' '.join(command)}: {one}" for one in evil(console.folder, console, said)]
+            found += [f"{planted}, {' '.join(command)}: {one}" for one in evil(console, said)]
         new = console.folder / "new.yml"
         login = ("--username", "orch", "--password", "env:ES_PASSWORD", "--connect", "openssh")
         said = console.run("init", "--out", str(new), "--endpoint", server.url, *login)
-        found += [f"{planted}, init: {one}" for one in evil(console.folder, console, said)]
+        found += [f"{planted}, init: {one}" for one in evil(console, said)]
         if new.exists():
             found += [f"{planted}: {one!r}" for one in new.read_text().splitlines() if visible(one) != one]
             new.unlink()

@@ -1,4 +1,4 @@
-"""A cluster that answers what real nodes answered (`tests/data/elasticsearch/VERSION/`), and what is planted."""
+"""A cluster that gives the answers of real nodes (`tests/data/elasticsearch/`), with a text planted in them."""
 
 from __future__ import annotations
 
@@ -56,37 +56,37 @@ def fields(version: str) -> Iterator[tuple[str, Field]]:
     """Each field of each recording, once: those with the same last two steps are one."""
     for name in dict.fromkeys(name for _, name in _RECORDINGS):
         seen = set[tuple[Step, ...]]()
-        for field in _fields(recorded(version, name)):
+        for field in fields_of(recorded(version, name)):
             kind = tuple("*" if isinstance(step, int) else step for step in field)[-2:]
             if kind not in seen:
                 seen.add(kind)
                 yield name, field
 
 
-def _fields(value: Any, way: Field = ()) -> Iterator[Field]:
+def fields_of(value: Any, way: Field = ()) -> Iterator[Field]:
     match value:
         case dict():
             for key, inner in value.items():
                 yield (*way, key, "")
-                yield from _fields(inner, (*way, key))
+                yield from fields_of(inner, (*way, key))
         case list():
             for at, inner in enumerate(value):
-                yield from _fields(inner, (*way, at))
+                yield from fields_of(inner, (*way, at))
         case _:
             yield way
 
 
-def _with(value: Any, field: Field, text: str) -> Any:
+def spoilt(value: Any, field: Field, text: str) -> Any:
     step, *rest = field
     if rest == [""]:
         return {f"{key}{text}" if key == step else key: inner for key, inner in value.items()}
-    inner = _with(value[step], tuple(rest), text) if rest else _spoilt(value[step], text)
+    inner = spoilt(value[step], tuple(rest), text) if rest else _spoilt_text(value[step], text)
     if isinstance(value, list):
         return [inner if at == step else one for at, one in enumerate(value)]
     return {**value, step: inner}
 
 
-def _spoilt(value: Any, text: str) -> str:
+def _spoilt_text(value: Any, text: str) -> str:
     return f"{value}{text}" if isinstance(value, str) else text
 
 
@@ -106,7 +106,7 @@ class RecordedCluster(ScriptedServer):
             return reply({"acknowledged": True} if asked.method != "GET" else {})(asked, wire)
         body = recorded(self.version, name)
         if self.planted is not None and self.planted.recording == name:
-            body = _with(body, self.planted.field, self.planted.text)
+            body = spoilt(body, self.planted.field, self.planted.text)
         headers = {} if self.version.startswith("opensearch") else None
         return reply(body, headers=headers)(asked, wire)
 

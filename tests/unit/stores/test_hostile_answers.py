@@ -16,13 +16,8 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.untrusted import address, visible
+from tests.cli.hostile import HOSTILE, PASSWORD
 from tests.fakes.recorded_cluster import VERSIONS, Planted, RecordedCluster, fields
-
-PASSWORD = "s3cretPass!"  # noqa: S105  (an example)
-HOSTILE = (
-    f"\nall checks passed\r\x1b]0;PWNED\x07\u202eevil\u2066\u200b\x85\u2028 -oProxyCommand=touch${{IFS}}PWNED"
-    f" {PASSWORD}"
-)
 
 
 def texts(value: object) -> Iterator[str]:
@@ -55,7 +50,9 @@ def test_nothing_hostile_is_in_a_reading(version: str) -> None:
             finally:
                 client.close()
             seen = list(texts(read))
-            found += [f"{server.planted}: {text!r}" for text in seen if visible(text) != text or PASSWORD in text]
+            found += [
+                f"{server.planted}: {text!r}" for text in seen if visible(text) != text or PASSWORD in text
+            ]
             if not isinstance(read.cluster, Unknown):
                 for node in read.cluster.nodes:
                     address(node.address)
