@@ -1,0 +1,98 @@
+"""Values from outside: what is accepted, what is refused, and what people see of the rest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.untrusted import UntrustedValue, one_line, parsed, unit, visible
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def _seen(value: object) -> object:
+    match value:
+        case str():
+            return visible(value)
+        case list():
+            return [_seen(one) for one in value]
+        case dict():
+            return {visible(key): _seen(one) for key, one in value.items()}
+        case _:
+            return value
+
+
+@given(st.text())
+def test_what_is_visible_is_one_line_and_stays_as_it_is(text: str) -> None:
+    assert len(visible(text).splitlines()) <= 1
+    assert visible(visible(text)) == visible(text)
+    assert not text.isprintable() or visible(text) == text
+
+
+@given(st.text(), st.integers(10, 400))
+def test_one_line_is_one_line_of_limited_length(text: str, limit: int) -> None:
+    assert len(one_line(text, limit)) <= limit
+    assert len(one_line(text, limit).splitlines()) <= 1
+
+
+@given(ANY_JSON)
+def test_every_text_of_an_answer_is_visible(value: object) -> None:
+    """However the server writes it: as an escape, or as the character."""
+    assert parsed(json.dumps(value)) == _seen(value)
+    assert parsed(json.dumps(value, ensure_ascii=False).encode()) == _seen(value)
+
+
+def test_an_ordinary_answer_is_not_changed() -> None:
+    value = {"näme": ["es1", "C:\\data", 'a "quoted" word', "/var/lib"], "count": 3, "none": None}
+    assert parsed(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1,]", '{"a":' * 5000 + "1" + "}" * 5000, '["\\u001b"' + ',["\n"' * 300]
+)
+def test_no_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parsed(text)
+
+
+def test_an_answer_that_is_nested_too_deep_to_be_checked_is_refused() -> None:
+    with pytest.raises(ValueError, match="nested"):
+        parsed("[" * 500 + '"\\u001b"' + "]" * 500)
+
+
+@pytest.mark.parametrize(
+    "name", ["elasticsearch", "elasticsearch@es-1.service", "riak", "es_1:9200", "x\\x2dy"]
+)
+def test_the_name_of_a_service(name: str) -> None:
+    assert unit(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "-f",
+        "--root=/",
+        "../../evil",
+        "a/b",
+        "es@*",
+        "es?",
+        "es[12]",
+        "a b",
+        "a\tb",
+        "a\nb",
+        "a\0",
+        "a\x7f",
+        "\u202ees",
+    ],
+)
+def test_what_is_no_name_of_a_service(name: str) -> None:
+    with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
+        unit(name)
