@@ -62,7 +62,7 @@ def test_no_json_is_a_value_error(text: str) -> None:
         parsed(text)
 
 
-def test_an_answer_that_is_nested_too_deep_to_be_checked_is_refused() -> None:
+def test_an_answer_nested_too_deep_to_be_checked_is_refused() -> None:
     with pytest.raises(ValueError, match="nested"):
         parsed("[" * 500 + '"\\u001b"' + "]" * 500)
 
