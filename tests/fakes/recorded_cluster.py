@@ -1,4 +1,4 @@
-"""A cluster that gives the answers of real nodes (`tests/data/elasticsearch/`), with a text planted in them."""
+"""A cluster that gives the answers of real nodes (`tests/data/elasticsearch/`), and a planted text."""
 
 from __future__ import annotations
 

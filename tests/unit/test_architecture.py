@@ -50,15 +50,9 @@ def test_a_broken_contract_would_be_seen(tmp_path: Path) -> None:
 
 
 LONGER: Mapping[str, int] = {
-    # One idea each: cut in two, a reader would have to hold both halves side by side.
     "orchestrator/engine/run.py": 1050,  # every phase of a run, in the order in which a run goes through them
-    "orchestrator/engine/fold.py": 750,  # how each event changes the state
-    "orchestrator/engine/node.py": 600,  # the table of moves, and what each move does
-    "orchestrator/engine/invariants.py": 600,  # what must hold, one function after the other
-    "orchestrator/engine/waves.py": 500,  # strategies and machines
-    "orchestrator/model/event.py": 560,  # the events of the journal
 }
-"""Modules that are longer than the wall, and how long they may be."""
+"""Modules of one idea that are longer than the wall, and how long they may be."""
 
 
 def test_no_module_is_too_long_to_be_read_at_once() -> None:
@@ -119,10 +113,8 @@ def test_no_half_of_a_text_is_lost_on_a_line_of_its_own() -> None:
 
 
 def test_no_function_is_too_long_to_be_seen_at_once() -> None:
-    # One arm an event: the union is closed, and each arm is one line or two.
-    excused = {"orchestrator/engine/fold.py:evolve": 90}
     lengths = [found for path in MODULES for found in _functions(path)]
-    assert {name: n for name, n in lengths if n > excused.get(name, FUNCTION_LINES)} == {}
+    assert {name: n for name, n in lengths if n > FUNCTION_LINES} == {}
 
 
 def test_no_module_is_named_for_having_no_idea_of_its_own() -> None:
