@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, Final
 
 import orjson
+
+from orchestrator.redact import Redactor
 
 _SPELT_OUT: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
@@ -72,15 +75,22 @@ def unit(text: str) -> str:
     return text
 
 
-def parsed(data: bytes | str) -> Any:
+def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:
     """The value of JSON from outside, with every text in it made `visible`, names of fields too.
+
+    Args:
+        data: as it was received.
+        redact: removes the secrets that it knows from every text.
 
     Raises:
         ValueError: it is not JSON.
     """
     value = orjson.loads(data)
     raw = data if isinstance(data, bytes) else data.encode()
-    return value if raw.isascii() and not _ESCAPED.search(raw) else _all_visible(value)
+    # Most answers, and the large ones, have nothing to change: that is seen without a look at each text.
+    if raw.isascii() and not _ESCAPED.search(raw) and not (redact and redact.is_in(raw)):
+        return value
+    return _each_text(value, visible if redact is None else lambda text: visible(redact.known(text)))
 
 
 def visible(text: str) -> str:
@@ -108,15 +118,15 @@ def shortened(text: str, limit: int = 80) -> str:
     return f"{one_line(text, limit)!r}"
 
 
-def _all_visible(value: Any, depth: int = 0) -> Any:
+def _each_text(value: Any, seen: Callable[[str], str], depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"JSON nested more than {_DEEPEST} deep")
     match value:
         case str():
-            return visible(value)
+            return seen(value)
         case dict():
-            return {visible(key): _all_visible(inner, depth + 1) for key, inner in value.items()}
+            return {seen(key): _each_text(inner, seen, depth + 1) for key, inner in value.items()}
         case list():
-            return [_all_visible(inner, depth + 1) for inner in value]
+            return [_each_text(inner, seen, depth + 1) for inner in value]
         case _:
             return value

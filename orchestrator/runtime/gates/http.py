@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 from urllib3.exceptions import (
@@ -21,13 +20,14 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from orchestrator.bounded_http import Answer, AnswerLimit, exchange, pool_of, request_uri
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.untrusted import one_line, parsed
 
 MOST_BYTES: Final = 1024 * 1024
 """Of an answer: a queue, a few samples or one document are far smaller."""
 
-_CHUNK_BYTES: Final = 64 * 1024
 _OK: Final = 200
 _DENIED: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
@@ -51,7 +51,7 @@ class Get(Protocol):
 
 @dataclass(slots=True)
 class HttpGet:
-    """A persistent connection to the server of one gate.
+    """The connection to the server of one gate, which is kept.
 
     Attributes:
         access: how it is asked.
@@ -62,7 +62,7 @@ class HttpGet:
     access: HttpAccess
     secrets: Secrets
     clock: Callable[[], Seconds] = time.monotonic
-    _pool: urllib3.PoolManager | None = None
+    _pool: urllib3.HTTPConnectionPool | None = None
     _headers: dict[str, str] | None = None
 
     def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
@@ -70,35 +70,30 @@ class HttpGet:
         if self._headers is None:
             self._headers = self._authorization()
         where = _shown(self.access.url, suffix)
-        deadline = self.clock() + self.access.timeout
+        target = request_uri(self.access.url + suffix)
         try:
-            response = self._manager().request(
+            answer = exchange(
+                self._connections(),
                 "GET",
-                self.access.url + suffix,
-                fields=dict(query) if query else None,
+                f"{target}{'&' if '?' in target else '?'}{urlencode(query)}" if query else target,
                 headers={"Accept": "application/json", **self._headers},
-                redirect=False,
-                retries=False,
-                preload_content=False,
                 timeout=urllib3.Timeout(total=self.access.timeout),
+                within=self.access.timeout,
+                most_bytes=MOST_BYTES,
+                now=self.clock,
             )
-            try:
-                return self._body(response, where, deadline)
-            finally:
-                response.close()  # if kept open, a slow answer could continue; the next read is seconds away
-        except (HTTPError, OSError, ValueError) as error:
+        except (HTTPError, OSError, ValueError, AnswerLimit) as error:
             return Unknown(reason=f"{where}: {_fault(error, self.access.timeout)}")
+        return self._body(answer, where)
 
     def close(self) -> None:
         """Close the connections."""
         if self._pool is not None:
-            self._pool.clear()
+            self._pool.close()
 
-    def _manager(self) -> urllib3.PoolManager:
+    def _connections(self) -> urllib3.HTTPConnectionPool:
         if self._pool is None:
-            self._pool = urllib3.PoolManager(
-                num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca
-            )
+            self._pool = pool_of(self.access.url, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca)
         return self._pool
 
     def _authorization(self) -> dict[str, str]:
@@ -111,32 +106,23 @@ class HttpGet:
             return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
         return {}
 
-    def _body(self, response: urllib3.BaseHTTPResponse, where: str, deadline: Seconds) -> Reading[bytes]:
-        status = response.status
+    def _body(self, answer: Answer, where: str) -> Reading[bytes]:
+        status = answer.status
         if status in _DENIED:
             self._headers = None
             return Unknown(reason=f"{where}: {status}: {_denied(self.access)}")
         if status in _REDIRECTS:
             return Unknown(reason=f"{where}: {status}: it redirects, which is not followed: name the target")
         if status != _OK:
-            return Unknown(reason=f"{where}: {status} {response.reason or ''}".rstrip())
-        parts, size = [], 0
-        # `read1` returns the bytes so far; `stream` waits for a whole chunk, without a total time-out.
-        while chunk := response.read1(_CHUNK_BYTES, decode_content=True):
-            parts.append(chunk)
-            size += len(chunk)
-            if size > MOST_BYTES:
-                return Unknown(reason=f"{where}: the answer is larger than {MOST_BYTES >> 10} KiB")
-            if self.clock() > deadline:
-                return Unknown(reason=f"{where}: no whole answer within {self.access.timeout:g} s")
-        return b"".join(parts)
+            return Unknown(reason=one_line(f"{where}: {status} {answer.reason or ''}".rstrip()))
+        return answer.body
 
 
 def json_of(body: bytes) -> Reading[Any]:
-    """The JSON document of a body; `NaN` and infinities stay text, since limits do not apply to them."""
+    """The JSON document of a body. `NaN` is none: no limit applies to it."""
     try:
-        return json.loads(body, parse_constant=str)
-    except (ValueError, RecursionError):
+        return parsed(body)
+    except ValueError:
         return Unknown(reason="the answer is not JSON")
 
 
@@ -163,6 +149,8 @@ def _fault(error: Exception, timeout: Seconds) -> str:
             return f"no answer within {timeout:g} s"
         case SSLError():
             return f"TLS: {_first_line(cause)}"
+        case AnswerLimit():
+            return str(cause)
         case UnicodeError() | ValueError():
             return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
         case _:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -44,6 +46,16 @@ class Access:
     version: str | None = None
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """What a server is sent and an answer may repeat: each also in any encoding (`Redactor`)."""
+        pair = "" if self.username is None else f"{self.username}:{self.password or ''}"
+        key = ""
+        with suppress(ValueError):  # not the encoded form: the server refuses it
+            key = b64decode(self.api_key or "", validate=True).decode()
+        _, _, secret = key.partition(":")
+        return tuple(text for text in (self.api_key, self.password, pair, key, secret) if text)
+
+    @property
     def credentials(self) -> str:
         """The kind of credentials, for people; never their values."""
         if self.api_key is not None:
@@ -61,7 +73,7 @@ class Limits:
         answer: seconds for a whole answer; this ends an answer that arrives too slowly.
         elected_master: seconds that the server searches for an elected master. It is short, because the
             caller decides whether to wait for an election.
-        answer_bytes: maximum size of an answer; 100,000 shards take about 100 MB unfiltered.
+        answer_bytes: maximum size of any answer; most have a smaller one of their own (`Request.most_bytes`).
         attempts: how often a request is tried in all, if a repeat is harmless.
     """
 

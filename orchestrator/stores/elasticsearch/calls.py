@@ -22,7 +22,14 @@ from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS, STORED_FIELDS
 from orchestrator.stores.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
 from orchestrator.stores.elasticsearch.patience import LANGUID
-from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
+from orchestrator.stores.elasticsearch.request import (
+    ONE_BYTES,
+    SHARDS_BYTES,
+    Request,
+    filtered,
+    get,
+    quoted,
+)
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
 LANGUID_SECONDS: Final = 5.0
@@ -91,7 +98,7 @@ def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def identity() -> Request:
     """Product and version. Not `GET /`: it needs a module, and OpenSearch may report a false version."""
-    return get("/_nodes/_local/http", params=filtered("cluster_name", *_MEMBER_FIELDS))
+    return get("/_nodes/_local/http", params=filtered("cluster_name", *_MEMBER_FIELDS), most_bytes=ONE_BYTES)
 
 
 def members() -> Request:
@@ -138,7 +145,8 @@ def _state(
     """
     wait = {dialect.master_timeout: seconds(limits.elected_master)}
     if dialect.path_parts:
-        return get(f"/_cluster/state/{metrics}" + (f"/{named}" if named else ""), params=wait | more)
+        path = f"/_cluster/state/{metrics}" + (f"/{named}" if named else "")
+        return get(path, params=wait | more, most_bytes=SHARDS_BYTES)
     parts = {f"filter_{part}": "true" for part in ("nodes", "routing_table") if part not in metrics}
     return get(
         "/_cluster/state",
@@ -149,6 +157,7 @@ def _state(
         | ({"filter_indices": unquote(named)} if named else {}),
         accept=frozenset({404}) if named else frozenset(),
         reshape=before_one.state,
+        most_bytes=SHARDS_BYTES,
     )
 
 
@@ -259,6 +268,7 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
         },
         accept=frozenset({408}),
         silence=LANGUID_SECONDS + ANSWER_MARGIN_SECONDS,
+        most_bytes=ONE_BYTES,
     )
 
 
@@ -268,9 +278,10 @@ def recoveries(dialect: Dialect, *, active_only: bool) -> Request:
     `_status` always has the finished ones, and ids of nodes in place of names (`before_one.recoveries`).
     """
     if dialect.recovery_call == "_status":
-        return get("/_status", params={"recovery": "true"})
+        return get("/_status", params={"recovery": "true"}, most_bytes=SHARDS_BYTES)
     only = {"active_only": "true"} if active_only else {}
-    return get(f"/{dialect.recovery_call}", params=only | filtered(*RECOVERY_FIELDS))
+    fields = filtered(*RECOVERY_FIELDS)
+    return get(f"/{dialect.recovery_call}", params=only | fields, most_bytes=SHARDS_BYTES)
 
 
 def tasks(actions: str = TASK_ACTIONS, **more: str) -> Request:
@@ -316,17 +327,22 @@ def segments(dialect: Dialect, names: Sequence[str]) -> Request:
     `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
     an answer as if the index did not exist, and no message about the missing right.
     """
-    return get(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*SEGMENT_FIELDS))
+    return get(
+        f"/{_listed(names)}/_segments",
+        params=only_named(dialect) | filtered(*SEGMENT_FIELDS),
+        most_bytes=SHARDS_BYTES,
+    )
 
 
 def writes(dialect: Dialect, names: Sequence[str]) -> Request:
     """Write counters and running merges of every copy of some open indices."""
     if not dialect.path_parts:
         parts = {"clear": "true", "indexing": "true", "merge": "true", "level": "shards"}
-        return get(f"/{_listed(names)}/_stats", params=parts)
+        return get(f"/{_listed(names)}/_stats", params=parts, most_bytes=SHARDS_BYTES)
     return get(
         f"/{_listed(names)}/_stats/indexing,merge",
         params={"level": "shards"} | only_named(dialect) | filtered(*WRITE_FIELDS),
+        most_bytes=SHARDS_BYTES,
     )
 
 

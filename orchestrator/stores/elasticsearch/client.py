@@ -18,6 +18,7 @@ from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown, reasons_by_place
 from orchestrator.ports import Clock
+from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.connection import Connection, Server
@@ -48,6 +49,7 @@ class ElasticsearchClient:
         access: how it is reached.
         clock: the time of the waits here.
         limits: of a request.
+        redact: removes the secrets of this process from what is answered; it learns those of `access`.
         traffic: what went over the wire so far.
         own_updates: of the cluster's state, by the lease.
 
@@ -55,12 +57,17 @@ class ElasticsearchClient:
         ConfigError: an endpoint, certificate or key cannot be used.
     """
 
-    def __init__(self, access: Access, *, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self, access: Access, *, clock: Clock, limits: Limits | None = None, redact: Redactor | None = None
+    ) -> None:
         if not access.endpoints:
             raise ConfigError("needs at least one URL", key="endpoints")
         self.access = access
         self.limits = limits or Limits()
         self.traffic = Traffic()
+        self._redact = redact or Redactor()
+        for secret in access.secrets:
+            self._redact.learn(secret)
         self.own_updates = OwnUpdates()
         self.clock = clock
         self._lock = threading.RLock()
@@ -342,7 +349,12 @@ class ElasticsearchClient:
         with self._lock:
             if endpoint not in self._connections:
                 self._connections[endpoint] = Connection(
-                    self.access, endpoint, traffic=self.traffic, limits=self.limits, clock=self.clock
+                    self.access,
+                    endpoint,
+                    traffic=self.traffic,
+                    limits=self.limits,
+                    clock=self.clock,
+                    redact=self._redact,
                 )
             return self._connections[endpoint]
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from elastic_transport import TransportError
 from elasticsearch import ApiError, Elasticsearch
-from elasticsearch.serializer import OrjsonSerializer
 
 from orchestrator.errors import ConfigError
 from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
+from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
 from orchestrator.stores.elasticsearch.dialect import (
@@ -29,10 +29,20 @@ from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault,
 from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
 from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_version_of
 from orchestrator.stores.elasticsearch.request import Request
-from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTransport, Traffic, limited_node
+from orchestrator.stores.elasticsearch.transport import (
+    MOST_BYTES,
+    SAID_PRODUCT,
+    AnswerJson,
+    AnswerText,
+    PlainTransport,
+    Traffic,
+    limited_node,
+)
+from orchestrator.untrusted import one_line
 
 _FIRST_ERROR_STATUS: Final = 300
 _FIRST_WITH_HEADER: Final = (7, 14, 0)
+_LONGEST_REASON: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +76,17 @@ class Connection:
     """
 
     def __init__(
-        self, access: Access, endpoint: Endpoint, *, traffic: Traffic, limits: Limits, clock: Clock
+        self,
+        access: Access,
+        endpoint: Endpoint,
+        *,
+        traffic: Traffic,
+        limits: Limits,
+        clock: Clock,
+        redact: Redactor,
     ) -> None:
         self.endpoint = endpoint
+        self._redact = redact
         self._credentials = access.credentials
         self._access = access
         options: dict[str, Any] = {}
@@ -88,7 +106,7 @@ class Connection:
             retry_on_timeout=False,
             sniff_on_start=False,
             sniff_on_node_failure=False,
-            serializer=OrjsonSerializer(),  # half the time for a large cluster state
+            serializers={each.mimetype: each for each in (AnswerJson(redact), AnswerText(redact))},
             **options,
         )
 
@@ -99,13 +117,13 @@ class Connection:
     def exchange(self, request: Request) -> Answer | Fault:
         """Send one request, once."""
         outcome = self._exchange(request)
-        return outcome if isinstance(outcome, Fault) else outcome[0]
+        return self._told(outcome) if isinstance(outcome, Fault) else outcome[0]
 
     def probe(self) -> Server | Fault:
         """Read the product and version of this endpoint."""
         outcome = self._exchange(calls.identity())
         if isinstance(outcome, Fault):
-            return outcome
+            return self._told(outcome)
         answer, said = outcome
         try:
             server = parse_server(answer.body, said)
@@ -117,12 +135,21 @@ class Connection:
             return Fault(reason=f"{self.endpoint.url} {wrong}", nothing_done=True, elsewhere=True)
         return server if self._access.product is None else replace(server, distribution=self._access.product)
 
+    def _told(self, fault: Fault) -> Fault:
+        """The fault with a reason that can be recorded: a proxy may repeat the headers of others too."""
+        return replace(fault, reason=one_line(self._redact(fault.reason), _LONGEST_REASON))
+
     def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
         client = self._client
         if request.silence is not None:
             client = client.options(request_timeout=request.silence)
         try:
-            response = client.perform_request(request.method, request.target, body=request.body)
+            response = client.perform_request(
+                request.method,
+                request.target,
+                body=request.body,
+                headers={MOST_BYTES: str(request.most_bytes)},
+            )
             meta, body = response.meta, response.body
         except ApiError as error:
             meta, body = error.meta, error.body

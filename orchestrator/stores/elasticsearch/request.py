@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
+
+ONE_BYTES: Final = 1024 * 1024
+"""Of an answer about one node or the cluster as a whole: a version, a count."""
+NODES_BYTES: Final = 32 * 1024 * 1024
+"""Of an answer that grows with the nodes or the settings."""
+SHARDS_BYTES: Final = 512 * 1024 * 1024
+"""Of an answer that grows with the shards: 100,000 take about 100 MB unfiltered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +27,7 @@ class Request:
         accept: statuses of 300 and above that are an answer, not an error, to this request.
         reshape: turns the answer of an old version into the form of later versions.
         silence: seconds until the server must answer; None for the client's own limit.
+        most_bytes: of the answer.
     """
 
     method: str
@@ -29,6 +37,7 @@ class Request:
     accept: frozenset[int] = frozenset()
     reshape: Callable[[Any], Any] | None = None
     silence: float | None = None
+    most_bytes: int = NODES_BYTES
 
     @property
     def target(self) -> str:

@@ -17,6 +17,9 @@ from elastic_transport import (
     ApiResponseMeta,
     ConnectionTimeout,
     HttpHeaders,
+    NodeConfig,
+    SerializationError,
+    TextSerializer,
     TlsError,
     Transport,
     TransportApiResponse,
@@ -26,23 +29,24 @@ from elastic_transport import (
 from elastic_transport import ConnectionError as LostConnection
 from elastic_transport._node import NodeApiResponse  # returned by the base class, yet not exported
 from elastic_transport.client_utils import DEFAULT, DefaultType
+from elasticsearch.serializer import OrjsonSerializer
 
+from orchestrator.bounded_http import AnswerLimit, bound, exchange
+from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.untrusted import parsed, visible
 
 SAID_PRODUCT: Final = "x-said-product"
 _PRODUCT_HEADER: Final = "x-elastic-product"
 _PLAIN: Final = "application/json"
 _TEXT: Final = "text/plain"
-_CHUNK_BYTES: Final = 256 * 1024
+MOST_BYTES: Final = "x-most-bytes"
+"""A header that is not sent: how large the answer to this request may be."""
 _FIRST_ERROR_STATUS: Final = 300
 
 # Errors are returned as faults with their reasons. The library also logs every lost node, and without logging
 # set up Python prints that to standard error, between the run's own lines.
 logging.getLogger("elastic_transport").addHandler(logging.NullHandler())
-
-
-class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
-    """An answer was larger or slower than the limits allow."""
 
 
 class Traffic:
@@ -100,6 +104,35 @@ class PlainTransport(Transport):
         return TransportApiResponse(answered, parsed)
 
 
+class AnswerJson(OrjsonSerializer):
+    """Reads answers: every text in them is made visible, and without the secrets that the server was sent.
+
+    Args:
+        redact: knows these secrets.
+    """
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+
+    def loads(self, data: bytes) -> Any:
+        """The value of an answer; None of an empty one."""
+        try:
+            return parsed(data, self._redact) if data else None
+        except ValueError as error:  # not the base class's message, which repeats the whole answer
+            raise SerializationError("the answer is no JSON", errors=(error,)) from error
+
+
+class AnswerText(TextSerializer):
+    """The same for answers that are text."""
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact = redact
+
+    def loads(self, data: bytes) -> str:
+        """The text of an answer."""
+        return visible(self._redact(data.decode("utf-8", "replace")))
+
+
 def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> type[Urllib3HttpNode]:
     """A node class for `elastic_transport` that counts each whole answer and limits its time and size.
 
@@ -113,6 +146,10 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
 
     class LimitedNode(Urllib3HttpNode):
         """One server, by urllib3."""
+
+        def __init__(self, config: NodeConfig) -> None:
+            super().__init__(config)
+            bound(self.pool)
 
         def perform_request(
             self,
@@ -128,60 +165,39 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
                 TransportError: no complete answer; the cause says how far the request got.
             """
             silence = request_timeout if isinstance(request_timeout, int | float) else limits.silence
-            began, allowed = now(), max(limits.answer, silence)
+            began = now()
+            sent = {**self._headers, **(headers or {})}
+            most_bytes = min(int(sent.pop(MOST_BYTES)), limits.answer_bytes)
             traffic.sent(len(method) + len(target) + len(body or b""))
             try:
-                response = self.pool.urlopen(
+                answer = exchange(
+                    self.pool,
                     method,
                     f"{self.path_prefix}{target}",
                     body=body or None,
-                    headers={**self._headers, **(headers or {})},
-                    retries=False,
-                    redirect=False,
-                    preload_content=False,
+                    headers=sent,
                     timeout=urllib3.Timeout(connect=limits.connect, read=silence),
+                    within=max(limits.answer, silence),
+                    most_bytes=most_bytes,
+                    now=now,
+                    received=traffic.received,
                 )
-                data = self._whole(response, began + allowed)
             except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
                 raise _as_transport_error(error) from error
-            found = HttpHeaders(response.headers)
-            if response.status >= _FIRST_ERROR_STATUS and _PLAIN not in (found.get("content-type") or ""):
+            found = HttpHeaders(answer.headers)
+            if answer.status >= _FIRST_ERROR_STATUS and _PLAIN not in (found.get("content-type") or ""):
                 # A proxy's page about an error must not hide the error's status behind its own format.
                 found["content-type"] = _TEXT
             meta = ApiResponseMeta(
                 node=self.config,
                 duration=now() - began,
                 http_version="1.1",
-                status=response.status,
+                status=answer.status,
                 headers=found,
             )
-            return NodeApiResponse(meta, data)
-
-        def _whole(self, response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-            parts: list[bytes] = []
-            size = 0
-            try:
-                # read1 returns what one read of the socket brought; read would wait for a full chunk.
-                while part := response.read1(_CHUNK_BYTES):
-                    parts.append(part)
-                    size += len(part)
-                    _hold_to(limits, size=size, late=now() > deadline)
-            except BaseException:
-                response.close()
-                raise
-            finally:
-                traffic.received(size)
-                response.release_conn()
-            return b"".join(parts)
+            return NodeApiResponse(meta, answer.body)
 
     return LimitedNode
-
-
-def _hold_to(limits: Limits, *, size: int, late: bool) -> None:
-    if size > limits.answer_bytes:
-        raise AnswerLimit(f"the answer is larger than {limits.answer_bytes} bytes")
-    if late:
-        raise AnswerLimit(f"the answer was not whole after {limits.answer:.0f} s")
 
 
 def _as_transport_error(error: Exception) -> TransportError:

@@ -14,12 +14,12 @@ from typing import Final
 
 import urllib3
 
+from orchestrator.bounded_http import AnswerLimit, exchange, pool_of, request_uri
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.parse_stats import parse_stats
 
 _OK: Final = 200
-_CHUNK_BYTES: Final = 65_536
 _ALIVE: Final = "OK"
 
 
@@ -82,34 +82,24 @@ class NodeHttp:
         return Unknown(reason=f"{self._url}{found.reason}") if isinstance(found, Unknown) else found
 
     def _get(self, path: str) -> Reading[str]:
-        limits, began = self._limits, self._now()
-        pool = urllib3.PoolManager(
-            num_pools=1, retries=False, ssl_context=self._tls, assert_fingerprint=self._fingerprint
-        )
+        limits = self._limits
         try:
-            response = pool.request(
-                "GET",
-                self._url + path,
-                headers={"Accept": "application/json, text/plain, text/html", "Connection": "close"},
-                redirect=False,
-                preload_content=False,
-                timeout=urllib3.Timeout(connect=limits.connect, read=limits.silence),
-            )
-            body = b""
-            # read1 returns what one read of the socket brought; read would wait for a full chunk.
-            while part := response.read1(_CHUNK_BYTES):
-                body += part
-                if len(body) > limits.answer_bytes:
-                    return self._failed(path, f"the answer is larger than {limits.answer_bytes} bytes")
-                if self._now() - began > limits.answer:
-                    return self._failed(path, f"the answer was not whole after {limits.answer:.0f} s")
-            if response.status != _OK:
-                return self._failed(path, f"HTTP {response.status}")
-            return body.decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            with pool_of(self._url, ssl_context=self._tls, assert_fingerprint=self._fingerprint) as pool:
+                answer = exchange(
+                    pool,
+                    "GET",
+                    request_uri(self._url + path),
+                    headers={"Accept": "application/json, text/plain, text/html", "Connection": "close"},
+                    timeout=urllib3.Timeout(connect=limits.connect, read=limits.silence),
+                    within=limits.answer,
+                    most_bytes=limits.answer_bytes,
+                    now=self._now,
+                )
+        except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
             return self._failed(path, _in_words(error))
-        finally:
-            pool.clear()
+        if answer.status != _OK:
+            return self._failed(path, f"HTTP {answer.status}")
+        return answer.body.decode(errors="replace")
 
     def _failed(self, path: str, why: str) -> Unknown:
         return Unknown(reason=f"{self._url}{path}: {why}")
