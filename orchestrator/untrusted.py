@@ -88,7 +88,8 @@ def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:
     value = orjson.loads(data)
     raw = data if isinstance(data, bytes) else data.encode()
     # Most answers, and the large ones, have nothing to change: that is seen without a look at each text.
-    if raw.isascii() and not _ESCAPED.search(raw) and not (redact and redact.is_in(raw)):
+    printable = raw.isascii() and not (b"\\" in raw and _ESCAPED.search(raw))
+    if printable and not (redact and redact.is_in(raw)):
         return value
     return _each_text(value, visible if redact is None else lambda text: visible(redact.known(text)))
 

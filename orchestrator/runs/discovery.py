@@ -96,7 +96,7 @@ class Discovery:
         )
         self._clock = clock
         self._access = access_of(file, _elasticsearch(file), self._resolver)
-        self._client = ElasticsearchClient(self._access, clock=clock)
+        self._client = ElasticsearchClient(self._access, clock=clock, redact=self._redact)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -186,7 +186,7 @@ class Discovery:
     def _wrong_with(self, url: str, node: NodeName) -> str | None:
         access = replace(self._access, endpoints=(url,))
         once = replace(self._client.limits, attempts=1)
-        client = ElasticsearchClient(access, clock=self._clock, limits=once)
+        client = ElasticsearchClient(access, clock=self._clock, limits=once, redact=self._redact)
         try:
             server = client.server()
         finally:

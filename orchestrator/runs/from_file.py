@@ -168,7 +168,7 @@ class FilePorts:
         """One client for cluster and lease."""
         if self._shared is None:
             access = access_of(self.file, spec, self.resolver)
-            self._shared = ElasticsearchClient(access, clock=self._clock)
+            self._shared = ElasticsearchClient(access, clock=self._clock, redact=self.redact)
         return self._shared
 
     @property
