@@ -13,6 +13,7 @@ from orchestrator.errors import ExitCode
 from tests.cli.console import Console, Said
 from tests.cli.hostile import EVIL, evil
 from tests.cli.runs import RUN, ended_run
+from tests.cli.small_cluster import SmallCluster
 from tests.fakes.recorded_cluster import Field, fields_of, spoilt
 
 COMMANDS = (("status",), ("history",))
@@ -53,4 +54,28 @@ def test_a_hostile_journal_forges_nothing(console: Console, capsys: pytest.Captu
                     found.append(f"{where}: {err[-300:]}")
             state.execute("update events set event = ? where sequence = ?", (text, sequence))
         state.commit()
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
+def test_a_hostile_plan_forges_nothing(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without `--yes` and a terminal `apply` begins no run: it shows the plan, or what is wrong with it."""
+    path, state = console.folder / "plan.json", f"sqlite:///{console.state}"
+    with SmallCluster() as cluster:
+        file = cluster.write_file(console.folder)
+        assert run(["plan", "--cluster", file, "--out", str(path), "--state", state]) == ExitCode.DONE
+        capsys.readouterr()
+        plan, found, seen = json.loads(path.read_text()), [], set[tuple[object, ...]]()
+        for field in fields_of(plan):
+            kind = tuple("*" if isinstance(step, int) else step for step in field)[-2:]
+            if kind in seen:
+                continue
+            seen.add(kind)
+            path.write_text(json.dumps(spoilt(plan, field, EVIL)))
+            code = run(["apply", str(path), "--state", state])
+            out, err = capsys.readouterr()
+            said = Said(command=("apply",), code=code, out=out, err=err)
+            found += [f"{field}: {one}" for one in evil(console, said)]
+            found += [f"{field}: {err[-300:]}"] if code == ExitCode.DEFECT else []
+        assert len(seen) > 100
     assert not found, "\n".join(found)
