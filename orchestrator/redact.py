@@ -1,8 +1,7 @@
-"""Removes secrets from a text before it is recorded: known ones, encoded or not; likely ones.
+"""Removes secrets from what hosts and servers say, before it is shown, logged or journalled.
 
-Time is linear in the text, whatever is in it: the text is that of a host or a server, and a hook that prints
-dots must not stop the run's heartbeats. So no pattern has two ways to match one run of characters, and none
-begins with a repeated class.
+Every search is linear in the length of the text: a host decides what it prints, and the interpreter does
+nothing else during a search.
 """
 
 from __future__ import annotations
@@ -13,23 +12,32 @@ import threading
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Collection, Iterator
 from typing import Final
-from urllib.parse import quote, quote_plus
 
 REDACTED: Final = "[redacted]"
 SHORTEST_SECRET: Final = 4
 """Shorter values occur in ordinary words: removing them would garble the text and protect nothing."""
-_WORDS: Final = r"passw(?:or)?d|passphrase|secret|token|api[_-]?key"
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
+"""What no encoding changes, apart from base 64 and hexadecimal."""
+
+# No pattern begins with a run of characters: a search would read the run again from each of its characters.
 _PATTERNS: Final = (
-    # Authorization: Basic dXNlcjpwYXNz  |  authorization=ApiKey …  |  authorization=[Bearer …
+    # Authorization: Basic dXNlcjpwYXNz  |  authorization=ApiKey …  |  "Authorization": "Bearer …"
     re.compile(
-        r"""(?P<keep>authorization["']?\s*[:=]\s*[\["']*(?:(?:basic|bearer|apikey|digest)\s+)?)"""
-        r"""(?P<secret>[^\s"',;\]]+)""",
+        r"""(?P<keep>authorization["']?\s*[:=]\s*["'\[]?(?:(?:basic|bearer|apikey|digest)\s+)?)"""
+        r"""(?P<secret>[^\s"',;]+)""",
         re.IGNORECASE,
     ),
-    # password=…, "api_key": "…", PGPASSWORD=…
+    # password=…, --token …, "api_key": "…", PGPASSWORD=…
     re.compile(
-        rf"""(?P<keep>(?:{_WORDS}|access[_-]?key|credentials?)["']?(?:\s*[:=]\s*|\s+(?=["'])))"""
-        r"""(?P<secret>"[^"\n]*"|'[^'\n]*'|[^\s"',;&]+)""",
+        r"""(?P<keep>(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)"""
+        r"""["']?(?:\s*[:=]\s*|\s+(?=["'])))(?P<secret>"[^"\n]*"|'[^'\n]*'|[^\s"',;&]+)""",
+        re.IGNORECASE,
+    ),
+    # An option: the first dash of a word, and the key word at its end.
+    re.compile(
+        r"""(?P<keep>(?<![\w-])\w*-[\w-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key)\s+)"""
+        r"""(?P<secret>[^\s-]\S*)""",
         re.IGNORECASE,
     ),
     # https://user:password@host
@@ -40,12 +48,10 @@ _PATTERNS: Final = (
         re.DOTALL,
     ),
 )
-_OPTION: Final = re.compile(rf"(?<![\w-])(?P<keep>(?P<word>[\w-]*)(?:{_WORDS})\s+)[^\s-]\S*", re.IGNORECASE)
-"""`--token …`: it counts only with a dash in the word, see `_option`."""
 
 
 class Redactor:
-    """Removes known secrets, and text that looks like a secret.
+    """Removes known secrets in every form, and text that looks like a secret. Thread-safe.
 
     Args:
         secrets: the known values of this run; the longest is removed first, so that no piece of it remains.
@@ -53,54 +59,77 @@ class Redactor:
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._lock = threading.Lock()
-        self._forms: tuple[str, ...] = ()
-        self._bytes: tuple[bytes, ...] = ()
+        self._secrets: frozenset[str] = frozenset()
         self._known: re.Pattern[str] | None = None
+        self._marks: frozenset[bytes] = frozenset()
         for secret in secrets:
             self.learn(secret)
 
     def learn(self, secret: str) -> None:
-        """Remove this secret too from now on, as it is and as servers and proxies repeat it. Thread-safe."""
-        if len(secret) < SHORTEST_SECRET:
-            return
+        """Remove this secret too from now on: plain, and as in JSON, a URL, base 64 or hexadecimal."""
         with self._lock:
-            forms = {*self._forms, *_forms_of(secret)}
-            self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
-            self._bytes = tuple(form.encode("utf-8", "replace") for form in self._forms)
-            self._known = re.compile("|".join(map(re.escape, self._forms)))
-
-    def is_in(self, data: bytes) -> bool:
-        """Whether a known secret is in these bytes, in any of its forms; they may be hundreds of MB."""
-        return any(form in data for form in self._bytes)
-
-    def known(self, text: str) -> str:
-        """The same text with every known secret replaced by `[redacted]`."""
-        return text if self._known is None else self._known.sub(REDACTED, text)
+            if len(secret) < SHORTEST_SECRET or secret in self._secrets:
+                return
+            self._secrets |= {secret}
+            forms = dict(form for each in self._secrets for form in _forms(each))
+            longest_first = sorted(forms, key=lambda form: (-len(form), form))
+            self._marks = frozenset(max(_PLAIN.findall(form), key=len, default="").encode() for form in forms)
+            self._known = re.compile("|".join(forms[form] for form in longest_first))
 
     def __call__(self, text: str) -> str:
         """The same text with every secret replaced by `[redacted]`."""
-        text = self.known(text)
+        text = self.without_known(text)
         for pattern in _PATTERNS:
             text = pattern.sub(rf"\g<keep>{REDACTED}", text)
-        return _OPTION.sub(_option, text)
+        return text
+
+    def without_known(self, text: str) -> str:
+        """The same text without the known secrets: names and values of a cluster may look like a secret."""
+        return text if self._known is None else self._known.sub(REDACTED, text)
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether a known secret may be in these bytes of UTF-8; a fast search, also in 100 MB."""
+        marks, known = self._marks, self._known
+        return (
+            known is not None
+            and any(mark in data for mark in marks)
+            and known.search(data.decode(errors="replace")) is not None
+        )
 
 
-def _option(found: re.Match[str]) -> str:
-    return f"{found['keep']}{REDACTED}" if "-" in found["word"] else found[0]
+def _forms(secret: str) -> Iterator[tuple[str, str]]:
+    """The encodings of a secret, each with the pattern that finds it."""
+    data = secret.encode(errors="replace")
+    yield secret, _spelt(secret)
+    for encoded in {b64encode(data).decode().rstrip("="), urlsafe_b64encode(data).decode().rstrip("=")}:
+        yield encoded, f"{_spelt(encoded)}{_character('=')}{{0,2}}"
+    for digits in {data.hex(), data.hex().upper()}:
+        yield digits, digits
 
 
-def _forms_of(secret: str) -> Iterator[str]:
-    """A secret as it is, and in the encodings in which an answer may repeat it."""
-    raw = secret.encode("utf-8", "surrogateescape")
-    yield secret
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield quote(raw, safe="")
-    yield quote(raw)
-    yield quote_plus(raw)
-    yield raw.hex()
-    yield raw.hex().upper()
-    for encoded in (b64encode(raw).decode(), urlsafe_b64encode(raw).decode()):
-        # Without the padding, and the character before it, which depends on what would follow.
-        bare = encoded.rstrip("=")
-        yield bare if bare == encoded else bare[:-1]
+def _spelt(text: str) -> str:
+    """A pattern for a text as it is, and with its special characters escaped for JSON or a URL."""
+    return "".join(
+        part if _PLAIN.fullmatch(part) else _character(part)
+        for part in re.findall(r"[A-Za-z0-9]+|\\+|.", text, re.DOTALL)
+    )
+
+
+def _character(char: str) -> str:
+    """A pattern for a special character, or for a run of backslashes.
+
+    JSON inside JSON has two more backslashes. A run of them is one part, so that there is one way to read it.
+    """
+    if char.startswith("\\"):
+        count = len(char)
+        return rf"(?:\\{{{count},{4 * count}}}|(?i:(?:%5c|\\{{1,3}}u005c){{{count}}}))"
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    in_json = "".join(rf"\\{{1,3}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    in_url = "".join(f"%{byte:02x}" for byte in char.encode(errors="replace"))
+    ways = [rf"\\{{0,3}}{re.escape(char)}", f"(?i:{in_json}|{in_url})"]
+    short = json.dumps(char)[2:-1]
+    if len(short) == 1:  # \n of a line break; a quote is above
+        ways.append(rf"\\{{1,3}}{re.escape(short)}")
+    if char == " ":
+        ways.append(r"\+")
+    return f"(?:{'|'.join(ways)})"

@@ -89,9 +89,9 @@ def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:
     raw = data if isinstance(data, bytes) else data.encode()
     # Most answers, and the large ones, have nothing to change: that is seen without a look at each text.
     printable = raw.isascii() and not (b"\\" in raw and _ESCAPED.search(raw))
-    if printable and not (redact and redact.is_in(raw)):
+    if printable and not (redact and redact.may_be_in(raw)):
         return value
-    return _each_text(value, visible if redact is None else lambda text: visible(redact.known(text)))
+    return _each_text(value, visible if redact is None else lambda text: visible(redact.without_known(text)))
 
 
 def visible(text: str) -> str:
