@@ -1,7 +1,8 @@
 r"""What a cluster, a host, a file or a state of others says: it is checked where it enters the program.
 
-One function for each kind. `address` and `unit` accept a value or raise `UntrustedValue`: these values become
-part of a command line, a configuration or a connection. The others never fail:
+One function for each kind. `address`, `account`, `unit` and `in_path` accept a value or raise
+`UntrustedValue`: these values become part of a command line, a configuration or a connection. The others
+never fail:
 
 - `parsed` reads an answer's JSON with every text in it made visible.
 - `visible` and `one_line` are for text that people read: a name with a line break or an escape sequence in
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -24,11 +26,16 @@ from orchestrator.redact import Redactor
 _SPELT_OUT: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
 _LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
-_HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_HOST_NAME: Final = re.compile(rf"(?!.*\.\d+\.?\Z){_LABEL}(?:\.{_LABEL})*\.?")
+"""Not with a number at its end: resolvers read `1.2.3` and `010.0.0.1` as addresses."""
 _LONGEST_HOST_NAME: Final = 253
-_ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,32}")
+_ZONE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 """The zone of a link-local IPv6 address: the name of a network interface."""
-_IN_NO_UNIT: Final = re.compile(r"[/*?\[\]\s\x00-\x1f\x7f]")
+_ACCOUNT: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*\\)?[A-Za-z0-9_.][A-Za-z0-9_.+-]*")
+_LONGEST_ACCOUNT: Final = 256
+_UNIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,254}")
+"""The characters of systemd's units. Names of containers and init scripts have no others."""
+_IN_NO_PATH: Final = re.compile(r"[/*?\[\\]")
 _ESCAPED: Final = re.compile(rb"\\[^\"\\/]")
 """In JSON: only behind a backslash, and not before these three, is a character that may not print."""
 
@@ -41,11 +48,12 @@ class UntrustedValue(ValueError):  # noqa: N818  (names the value, as its messag
     """A value from outside is not what it has to be. The message shows it, and says what is wrong."""
 
 
+@lru_cache(maxsize=4096)  # of what it accepts: a reading has the same addresses as the one before
 def address(text: str) -> str:
     """An IP address or a host name, as it was given.
 
     A host name is as in RFC 1123, and may have underscores inside: names of containers have them. None begins
-    with a dash, which a program would read as an option.
+    with a dash, which a program would read as an option. No address has a port, brackets or a user.
 
     Raises:
         UntrustedValue: it is neither.
@@ -62,16 +70,42 @@ def address(text: str) -> str:
     raise UntrustedValue(f"{shortened(text)} is neither an IP address nor a host name")
 
 
+def account(text: str) -> str:
+    r"""The name of an account on a host, as it was given.
+
+    A portable name of POSIX. Hosts in a directory also have `DOMAIN\user` (winbind) and `user@realm` (SSSD).
+
+    Raises:
+        UntrustedValue: it is another text: a program could read it as an option, a shell as more than a word.
+    """
+    name, at, realm = text.partition("@")
+    plain = len(text) <= _LONGEST_ACCOUNT and _ACCOUNT.fullmatch(name)
+    if not plain or (at and not _HOST_NAME.fullmatch(realm)):
+        raise UntrustedValue(f"{shortened(text)} cannot be the name of an account")
+    return text
+
+
 def unit(text: str) -> str:
     """The name of a service: of a systemd unit, an init script or a container, as it was given.
 
     A slash would name another file, a pattern or a blank more than one service.
 
     Raises:
-        UntrustedValue: it has a character that cannot be in it, or begins with a dash.
+        UntrustedValue: it has a character that cannot be in it, or begins with one that cannot begin it.
     """
-    if not text or text.startswith("-") or _IN_NO_UNIT.search(text) or visible(text) != text:
+    if not _UNIT.fullmatch(text):
         raise UntrustedValue(f"{shortened(text)} cannot be the name of a service")
+    return text
+
+
+def in_path(text: str) -> str:
+    """A text that becomes one part of a path, as it was given.
+
+    Raises:
+        UntrustedValue: with it, the path would lead elsewhere, or to more than one file.
+    """
+    if text in ("", ".", "..") or _IN_NO_PATH.search(text) or visible(text) != text:
+        raise UntrustedValue(f"{shortened(text)} cannot be a part of a path")
     return text
 
 

@@ -54,6 +54,7 @@ from orchestrator.config.spec import (
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError
+from orchestrator.untrusted import UntrustedValue, shortened
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
 DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
@@ -163,7 +164,7 @@ class ClusterFile:
         """The settings of one node's machine.
 
         Raises:
-            ConfigError: overrides that match it contradict each other.
+            ConfigError: overrides that match it contradict each other, or no address is known for it.
         """
         nodes, words = self._nodes, self.riak_words(node)
         try:
@@ -176,6 +177,9 @@ class ClusterFile:
                 also=() if nodes is None else names_of(node, nodes),
                 address=None if nodes is None else address_of(node, nodes),
             )
+        except UntrustedValue as error:
+            message = f"node {shortened(node)}: {error}: name its address under `hosts.nodes`"
+            raise self.document.error(("hosts", "overrides"), message) from None
         except ValueError as error:
             message = f"those that match node {node} do not fit together: {error}"
             raise self.document.error(("hosts", "overrides"), message) from None

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from orchestrator.config.riak import RiakOverrideSpec
+from orchestrator.config.riak import RiakOverrideSpec, with_host
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
     ServiceSettings,
@@ -32,6 +32,7 @@ from orchestrator.config.spec import (
 )
 from orchestrator.model.hosts import Connect
 from orchestrator.model.policy import Together
+from orchestrator.untrusted import account, address
 
 PORT: Final = Field(ge=1, le=65535, strict=True)
 
@@ -42,13 +43,9 @@ DataPath = Annotated[
         "must be an absolute path on one line; `{node}` is the only placeholder",
     ),
 ]
-User = Annotated[str, matching(r"[^\s-]\S{0,255}", "must be a user's name, without blanks or a leading dash")]
-Address = Annotated[
-    str, matching(r"[^\s/@-][^\s/@]{0,255}", "must be a host name or an IP address, alone"), NO_PLACEHOLDER
-]
-MemberOrHost = Annotated[
-    str, matching(r"[^\s/@-][^\s/]{0,511}", "must be a node's name, or the host in it, without blanks")
-]
+User = Annotated[str, AfterValidator(account)]
+Address = Annotated[str, NO_PLACEHOLDER, AfterValidator(address)]
+MemberOrHost = Annotated[str, AfterValidator(with_host)]
 
 
 class SudoSpec(Spec):
@@ -69,7 +66,9 @@ class HostKeys(Spec):
 
     connect: Unset[Connect] = None
     user: Unset[User] = Field(
-        default=None, description="SSH user. Default: the SSH configuration, or the user of this process."
+        default=None,
+        description="SSH user, such as `deploy`, `DOMAIN\\deploy` or `deploy@realm`. Default: the SSH"
+        " configuration, or the user of this process.",
     )
     port: Unset[Annotated[int, PORT]] = Field(
         default=None, description="SSH port. Default: the SSH configuration, or 22.", examples=[22]
@@ -97,8 +96,9 @@ class OverrideSpec(HostKeys):
 
     address: Unset[Address] = Field(
         default=None,
-        description="Where the machine is reached. Otherwise it is the node's transport publish address; of"
-        " Riak what `hosts.nodes`, or the node's name, says.",
+        description="IP address, host name or alias in the SSH configuration; an alias has the form of a host"
+        " name. Default: the node's transport publish address; of Riak what `hosts.nodes`, or the node's"
+        " name, says.",
     )
     connect: Unset[Connect] = Field(default=None, description="As in `hosts`.")
     known_hosts: Unset[Name] = Field(default=None, description="As in `hosts`.")

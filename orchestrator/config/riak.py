@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field
 from orchestrator.config.services import UsualService
 from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
 from orchestrator.model.hosts import Manager
+from orchestrator.untrusted import address
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """The path in the packages. With the folder: an SSH session often has no `/usr/sbin` in its path."""
@@ -177,6 +178,12 @@ def host_of(member: str) -> str:
     return member.rpartition("@")[2]
 
 
+def with_host(member: str) -> str:
+    """Check a member's name, or the host in it; raises `UntrustedValue`."""
+    address(host_of(member))
+    return member
+
+
 def address_of(member: str, nodes: Mapping[str, str]) -> str:
     """The address of a member's machine.
 
@@ -185,9 +192,12 @@ def address_of(member: str, nodes: Mapping[str, str]) -> str:
     Args:
         member: the name of a member in the ring.
         nodes: addresses by host, from the file.
+
+    Raises:
+        UntrustedValue: the file has none, and HOST is neither an IP address nor a host name.
     """
     host = host_of(member)
-    return nodes.get(member) or nodes.get(host) or host
+    return nodes.get(member) or nodes.get(host) or address(host)
 
 
 def names_of(member: str, nodes: Mapping[str, str]) -> tuple[str, ...]:
@@ -196,5 +206,5 @@ def names_of(member: str, nodes: Mapping[str, str]) -> tuple[str, ...]:
     The host behind its `@`; and, where that is an address, the host that `hosts.nodes` has for it.
     """
     host = host_of(member)
-    known = tuple(name for name, address in nodes.items() if address == host and "@" not in name)
+    known = tuple(name for name, place in nodes.items() if place == host and "@" not in name)
     return tuple(dict.fromkeys((*known, host)))

@@ -30,7 +30,8 @@ class ServiceSpec(Spec):
     )
     unit: Unset[Unit] = Field(
         default=None,
-        description="Unit, init script or container; `{node}` is the node's name. Default:"
+        description="Unit, init script or container; `{node}` is the node's name, which may then have"
+        " only letters, digits and `_ . @ : - \\`. Default:"
         " `elasticsearch` or `riak`. Not for `manager: command`.",
         examples=["elasticsearch"],
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.hosts import script
 from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import paths_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
 from orchestrator.model.reading import Reading, Unknown
@@ -54,10 +55,13 @@ def changes_script(node: NodeName, files: Sequence[str], *, reboot: bool) -> str
         node: whose host it is.
         files: their paths, with `{node}`; none reads none.
         reboot: whether to read if a reboot is required.
+
+    Raises:
+        UntrustedValue: with the name of this node, a path would lead elsewhere.
     """
     parts = [(_REBOOT, f"( {_REBOOT_SCRIPT}\n)"), (_KERNELS, f"( {_KERNEL_SCRIPT}\n)")] if reboot else []
     if files:
-        paths = [shlex.quote(at) for at in _paths(files, node)]
+        paths = [shlex.quote(at) for at in paths_of(node, files)]
         every = " ".join(f"{path} {path}/*" for path in paths)
         parts.append((_FILES, _FILES_SCRIPT.format(every=every)))
     return script.shell(script.sections(parts))
@@ -73,16 +77,12 @@ def read_changes(output: str, node: NodeName, files: Sequence[str], *, reboot: b
     if isinstance(times, Unknown):
         return times
     if files and not times:
-        first, *_ = _paths(files, node)
+        first, *_ = paths_of(node, files)
         return Unknown(
             reason=f"none of its files exists ({first}, …): name those of this cluster in `config_files` of"
             " the playbook"
         )
     return HostChanges(reboot=_reboot(answers) if reboot else "", files=times)
-
-
-def _paths(files: Sequence[str], node: NodeName) -> list[str]:
-    return [path.replace("{node}", node) for path in files]
 
 
 def _times(text: str) -> Mapping[str, float] | Unknown:

@@ -83,7 +83,7 @@ def unit_of(settings: HostSettings) -> str:
     """The node's own service, without `.service`; empty where it is a container or a command."""
     if settings.service.manager not in (Manager.SYSTEMD, Manager.SYSV):
         return ""
-    return settings.service.unit.replace("{node}", settings.node).removesuffix(".service")
+    return settings.unit.removesuffix(".service")
 
 
 def unit_name(service: str) -> str:

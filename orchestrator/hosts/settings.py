@@ -7,17 +7,18 @@ from the environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
 from orchestrator.errors import ConfigError
 from orchestrator.model.action import ActionResult
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import NodeName, require_address
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Reading, Seconds
+from orchestrator.untrusted import UntrustedValue, account, in_path, unit
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 Secret = Callable[[], str]
@@ -128,7 +129,7 @@ class HostSettings:
     """One node's machine.
 
     Attributes:
-        address: host name, alias in the SSH configuration, or IP address.
+        address: host name, alias in the SSH configuration, or IP address; empty if unknown.
         port: None = as the SSH configuration says, else 22. `user` and `identities` likewise.
         identities: private key files; they come before those of the SSH configuration.
         known_hosts: files of host keys; empty = the user's and the system's, the same as `ssh` reads.
@@ -162,7 +163,13 @@ class HostSettings:
     root: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a password mode without a password, and data paths that are invalid on a host."""
+        """Refuse a host or a user that is none, a password mode without a password, and bad data paths."""
+        try:
+            require_address(self.node, self.address)
+            if self.user is not None:
+                account(self.user)
+        except UntrustedValue as error:
+            raise ConfigError(str(error), key="hosts") from error
         if self.sudo is Sudo.PASSWORD and self.sudo_password is None:
             raise ConfigError("sudo with a password needs a reference to the password", key="hosts.sudo")
         for path in self.data:
@@ -174,6 +181,20 @@ class HostSettings:
             )
 
     @property
+    def unit(self) -> str:
+        """The unit, init script or container of this node; raises `UntrustedValue` where it cannot be one."""
+        return unit(self.service.unit.replace("{node}", self.node))
+
+    @property
     def data_paths(self) -> tuple[str, ...]:
-        """The data paths of this node."""
-        return tuple(path.replace("{node}", self.node) for path in self.data)
+        """The data paths of this node; raises `UntrustedValue` where its name cannot be in them."""
+        return paths_of(self.node, self.data)
+
+
+def paths_of(node: NodeName, paths: Sequence[str]) -> tuple[str, ...]:
+    """Paths with `{node}` replaced by the node's name.
+
+    Raises:
+        UntrustedValue: with this name, a path would lead elsewhere.
+    """
+    return tuple(path.replace("{node}", in_path(node)) if "{node}" in path else path for path in paths)

@@ -7,11 +7,26 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, NewType
 
+from orchestrator.untrusted import UntrustedValue, address, shortened
+
 NodeName = NewType("NodeName", str)
 """A node's own name: its identity across restarts (node ids survive too, but people type names)."""
 
 Zone = NewType("Zone", str)
 """A value of the awareness attribute, such as a rack or an availability zone."""
+
+
+def require_address(node: NodeName, known: str) -> None:
+    """Check the address of a node's host: an SSH connection is made with it. It is empty if unknown.
+
+    Raises:
+        UntrustedValue: it is neither an IP address nor a host name.
+    """
+    try:
+        if known:
+            address(known)
+    except UntrustedValue as error:
+        raise UntrustedValue(f"the address of node {shortened(node)}: {error}") from None
 
 
 class Role(Enum):
@@ -79,7 +94,7 @@ class Node:
     """A member of the cluster, as the elected master lists it.
 
     Attributes:
-        address: host part of the transport publish address, by which its host is reached.
+        address: host part of the transport publish address, by which its host is reached; empty if unknown.
         attributes: custom node attributes, awareness attributes among them.
         own_name: the name that it took itself, if it is known by another; filters of allocation mean it.
         plugins: plugins that it has loaded; None where they were not read.
@@ -94,6 +109,10 @@ class Node:
     attributes: Mapping[str, str] = field(default_factory=dict)
     own_name: str = ""
     plugins: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none; raises `UntrustedValue`."""
+        require_address(self.name, self.address)
 
     @property
     def holds_data(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.cluster import Incarnation, NodeName, require_address
 from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.lease_event import (
@@ -53,7 +53,8 @@ class RunStarted:
         distribution: `elasticsearch` or `opensearch`, as the server reports it.
         nodes: the selected nodes, in order.
         repairs: the run whose pending changes this run restores, without restarts; None for a restart.
-        addresses: of the nodes' hosts; `data_paths`: by node. A node that is down does not report them.
+        addresses: of the nodes' hosts, empty if unknown; `data_paths`: by node. A node that is down reports
+            neither.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
         planned: the waves of the plan, which none exceeds; `forecast`: how long it said that they take.
         indices: indices to merge first, in order; empty for a restart alone.
@@ -81,6 +82,11 @@ class RunStarted:
     restarted: tuple[NodeName, ...] = ()
     forecast: Forecast | None = None
     event: Literal["run_started"] = "run_started"
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none; raises `UntrustedValue`."""
+        for node, known in self.addresses.items():
+            require_address(node, known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.action import SettingChange
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.cluster import Incarnation, NodeName, require_address
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.turn import HooksOf
 
@@ -23,6 +23,10 @@ class NodeInHand:
     incarnation: Incarnation
     address: str = ""
     owed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none; raises `UntrustedValue`."""
+        require_address(self.node, self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from orchestrator.runtime.gates.command import Ran
 from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.wording import RiakWording
+from orchestrator.untrusted import UntrustedValue
 
 _KEPT_OF_RIAK: Final = 1_000_000
 """Bytes of an output: a line for every partition of the largest rings."""
@@ -122,7 +123,10 @@ def host_changes(
     """Read what has changed on the hosts of these nodes, in parallel; without sudo."""
 
     def read(node: NodeName) -> Reading[HostChanges]:
-        line = changes_script(node, files, reboot=reboot)
+        try:
+            line = changes_script(node, files, reboot=reboot)
+        except UntrustedValue as error:
+            return Unknown(reason=f"{error}: write `config_files` of the playbook without `{{node}}`")
         match hosts.run(node, line, as_root=False, timeout=_CHANGES_SECONDS, keep=KEPT_BYTES):
             case CommandResult(stdout=output):
                 return read_changes(output, node, files, reboot=reboot)

@@ -31,6 +31,7 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.model.tuning import Change
+from orchestrator.untrusted import UntrustedValue
 
 _VERBS: Final[Mapping[str, type[Action]]] = {
     "probe_settings": verbs.ProbeSettings,
@@ -294,7 +295,10 @@ def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "th
             first = error.errors(include_url=False)[0]
             at = ".".join(str(part) for part in (shown, *first["loc"]))
             raise JournalError(f"{holder} is damaged: {what}, {at}: {first['msg']}") from error
-    return cls(**read)
+    try:
+        return cls(**read)
+    except UntrustedValue as error:
+        raise JournalError(f"{holder} is damaged: {what}: {error}") from error
 
 
 @cache

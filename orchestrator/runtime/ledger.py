@@ -16,11 +16,12 @@ from typing import Any, cast
 from sqlalchemy import Engine, insert, inspect, select
 
 from orchestrator.errors import JournalError
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import NodeName, require_address
 from orchestrator.model.reading import Instant
 from orchestrator.model.tuning import Change, subject_of
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import place_of, telling, writing
+from orchestrator.untrusted import UntrustedValue
 
 
 class Act(Enum):
@@ -140,7 +141,7 @@ class Ledger:
         """The last known addresses of the hosts in the ledger: some nodes may have left the cluster.
 
         Raises:
-            JournalError: the ledger cannot be read.
+            JournalError: the ledger cannot be read, or an address in it is none.
         """
         row = tables.tunings.c
         query = select(row.node, row.address).where(row.cluster == self._cluster).order_by(row.id)
@@ -149,6 +150,11 @@ class Ledger:
             if inspect(connection).has_table(tables.tunings.name):
                 for node, address in connection.execute(query):
                     found[NodeName(node)] = address or found.get(NodeName(node), "")
+        try:
+            for node, address in found.items():
+                require_address(node, address)
+        except UntrustedValue as error:
+            raise JournalError(f"the ledger of tuning is damaged: {error}") from error
         return found
 
     def owed(self, machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:

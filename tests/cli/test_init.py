@@ -201,7 +201,7 @@ def test_it_asks_for_trust_credentials_name_and_ssh(
     assert f"SHA-256  {spec.tls.fingerprint}" in said
     assert "--password: a secret is never written here" in said
     assert "--password: secret env:UNSET: the environment variable UNSET is not set. Name another" in said
-    assert "--ssh-user: must be a user's name" in said
+    assert "--ssh-user: 'a b' cannot be the name of an account" in said
     assert "nowhere.key: there is no such file" in said
     assert said.count("looking on the hosts") == 2
     assert "`hosts." not in said
@@ -479,7 +479,10 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
         lambda s: s.plain("--out", "/proc/orchestrate-no-such/new.yml", *HERE),
         "/proc/orchestrate-no-such/new.yml: cannot be written: No such file",
     ),
-    "an SSH user that is none": (lambda s: s.plain("--ssh-user", "a b"), "--ssh-user: must be a user's name"),
+    "an SSH user that is none": (
+        lambda s: s.plain("--ssh-user", "a b"),
+        "--ssh-user: 'a b' cannot be the name of an account",
+    ),
     "no master": (lambda s: s.no_master(), "the cluster cannot be read: there is no elected master"),
     "Riak": (
         lambda s: s.plain("--kind", "riak"),

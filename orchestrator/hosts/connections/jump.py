@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.untrusted import account, address
+
 MAX_JUMPS: Final = 8
 """More jumps than this are a cycle in the configuration."""
 
 
 def split_jump(spec: str) -> tuple[str, str, str]:
-    """User, host and port of `[user@]host[:port]`; empty where they are not named."""
+    """User, host and port of `[user@]host[:port]`; user and port are empty where they are not named.
+
+    Raises:
+        UntrustedValue: the host is no address, or the user no name of an account.
+    """
     user, _, rest = spec.strip().removeprefix("ssh://").rpartition("@")
     host, port = rest, ""
     if rest.startswith("["):
@@ -17,4 +23,4 @@ def split_jump(spec: str) -> tuple[str, str, str]:
         port = port.removeprefix(":")
     elif rest.count(":") == 1:
         host, _, port = rest.partition(":")
-    return user, host, port
+    return account(user) if user else "", address(host), port

@@ -129,8 +129,8 @@ class ServiceManager(ABC):
 
 
 def unit(settings: HostSettings) -> str:
-    """The name of the unit, script or container, quoted for the shell."""
-    return shlex.quote(settings.service.unit.replace("{node}", settings.node))
+    """The name of the unit, script or container, quoted for the shell; raises `UntrustedValue`."""
+    return shlex.quote(settings.unit)
 
 
 def short(text: str) -> str:

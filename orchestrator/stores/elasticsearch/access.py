@@ -10,8 +10,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ConfigError
+from orchestrator.untrusted import UntrustedValue, address
 
-_PUBLISHED: Final = re.compile(r"(?:(?P<name>[^/]+)/)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<port>\d+)")
+_PUBLISHED: Final = re.compile(r"(?:(?P<name>[^/]+)/)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<port>[0-9]{1,5})")
 """`127.0.0.1:9200`, `[::1]:9200`, or `es1.example.org/10.1.0.1:9200` where a name was published."""
 _FRAMED: Final = re.compile(r"inet\[/?(?P<bare>.+)\]")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -131,19 +132,27 @@ def parse_endpoint(url: str) -> Endpoint:
     )
 
 
-def bare_address(address: str) -> str:
+def bare_address(published: str) -> str:
     """An address without its frame: before 2.0 it is `inet[es1/10.1.0.1:9300]` or `inet[/10.1.0.1:9300]`."""
-    framed = _FRAMED.fullmatch(address)
-    return framed["bare"] if framed else address
+    framed = _FRAMED.fullmatch(published)
+    return framed["bare"] if framed else published
 
 
-def published_places(address: str) -> tuple[tuple[str, int], ...]:
-    """Host and port of a node's `http.publish_address`, the name first; empty if unreadable.
+def without_brackets(host: str) -> str:
+    """`::1` from `[::1]`, and any other host as it is."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def published_places(published: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of a node's `http.publish_address`, the name first; empty if it is no place.
 
     The form with a name (`es1.example.org/10.1.0.1:9200`) exists since Elasticsearch 7.0.
     """
-    match = _PUBLISHED.fullmatch(bare_address(address))
+    match = _PUBLISHED.fullmatch(bare_address(published))
     if match is None:
         return ()
-    hosts = [match["name"], match["host"].strip("[]")]
-    return tuple((host.lower(), int(match["port"])) for host in hosts if host)
+    hosts = [match["name"], without_brackets(match["host"])]
+    try:
+        return tuple((address(host).lower(), int(match["port"])) for host in hosts if host)
+    except UntrustedValue:
+        return ()

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.stores.elasticsearch.access import bare_address
-from orchestrator.stores.elasticsearch.fields import mapping, text, within
+from orchestrator.stores.elasticsearch.access import bare_address, without_brackets
+from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
+from orchestrator.untrusted import UntrustedValue, address
 
 OWN_NAME: Final = "own_name"
 """Where an answer keeps the replaced name: filters of allocation mean that one."""
@@ -20,11 +21,22 @@ _PORT: Final = "transport.tcp.port"
 """By default a node takes the first free port from 9300 on: at the next start it may be another one."""
 
 
-def host_of(address: str) -> str:
-    """`10.1.0.1` from `10.1.0.1:9300`; `::1` from `[::1]:9300`; the name from `es1/10.1.0.1:9300`."""
-    bare = bare_address(address)
+def host_of(transport_address: Any, where: str) -> str:
+    """`10.1.0.1` from `10.1.0.1:9300`; `::1` from `[::1]:9300`; the name from `es1/10.1.0.1:9300`.
+
+    Args:
+        transport_address: of any version, as a node publishes it.
+        where: for messages.
+
+    Raises:
+        Malformed: its host is neither an IP address nor a host name.
+    """
+    bare = bare_address(text(transport_address, where))
     name, slash, _ = bare.partition("/")
-    return name if slash else bare.rpartition(":")[0].strip("[]")
+    try:
+        return address(name if slash else without_brackets(bare.rpartition(":")[0]))
+    except UntrustedValue as error:
+        raise Malformed(f"{where}: {error}") from None
 
 
 def flattened(settings: Any) -> dict[str, str]:
@@ -58,10 +70,10 @@ def name_of(node: Any, settings: Mapping[str, str], where: str) -> NodeName:
     if is_named(settings):
         return NodeName(own)
     # Only the node itself, and a node that has looked its name up, adds a host name to the address.
-    address = bare_address(text(within(node, "transport_address"), f"{where}.transport_address"))
-    host = host_of(address.rpartition("/")[2])
+    place = f"{where}.transport_address"
+    host = host_of(bare_address(text(within(node, "transport_address"), place)).rpartition("/")[2], place)
     port = settings.get(_PORT, "")
-    if not port.isdecimal():
+    if not (port.isascii() and port.isdecimal()):
         return NodeName(host)
     return NodeName(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 

@@ -266,7 +266,7 @@ def parse_nodes(
             roles=roles,
             version=version,
             plugins=life.plugins if life is not None else None,
-            address=host_of(text(node.get("transport_address"), f"{where}.transport_address")),
+            address=host_of(node.get("transport_address"), f"transport_address of node {name}"),
             attributes={
                 key: text(attribute, f"{where}.attributes.{key}")
                 for key, attribute in mapping(node.get("attributes", {}), f"{where}.attributes").items()

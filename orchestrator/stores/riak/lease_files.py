@@ -38,7 +38,6 @@ COMMAND_SECONDS: Final[Seconds] = 8.0
 _LONGEST_TEXT: Final = 1000
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
-_ADDRESS: Final = re.compile(r"(?!-)[\w.:%-]*", re.ASCII)
 
 _SCRIPT: Final = r"""
 verb=$1 folder=$2 prefix=$3
@@ -352,8 +351,6 @@ def _require_names(record: LeaseRecord) -> None:
         raise Malformed("its epoch or its heartbeat is no count")
     for name in (*(each.node for each in record.in_hand), *record.out_of_service, *record.restarted):
         node_name(name)
-    if not all(_ADDRESS.fullmatch(each.address) for each in record.in_hand):
-        raise Malformed("an address is none")
     for debt in record.debts:
         node_name(holder(debt.key))
         if not (_is_limit(debt.found) and _is_limit(debt.wanted)):

@@ -12,6 +12,7 @@ from typing import Final, NewType, TypeAlias
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.stores.riak.output import Malformed
+from orchestrator.untrusted import UntrustedValue, address, shortened
 
 Atom = NewType("Atom", str)
 """An atom without its quotes."""
@@ -28,8 +29,8 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_NODE: Final = re.compile(r"[\w.-]+@[\w.:-]+", re.ASCII)
-"""No character with a meaning in a shell: names go into commands again."""
+_NAME: Final = re.compile(r"\w[\w.-]*", re.ASCII)
+"""No character with a meaning in a shell: names go into commands and paths again."""
 _LONGEST_NUMBER: Final = 60
 """An index has at most 49 digits."""
 
@@ -107,8 +108,15 @@ def node_name(text: object) -> NodeName:
     Raises:
         Malformed: it is not a name; a name that was wrapped in the middle has a blank in it.
     """
-    if not isinstance(text, str) or not _NODE.fullmatch(text):
+    if not isinstance(text, str):
         raise Malformed(f"{text!r} is no node name")
+    name, _, host = text.partition("@")
+    try:
+        address(host)
+    except UntrustedValue as error:
+        raise Malformed(f"{shortened(text)} is no node name: {error}") from None
+    if not _NAME.fullmatch(name):
+        raise Malformed(f"{shortened(text)} is no node name")
     return NodeName(text)
 
 

@@ -67,7 +67,7 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  connect: telnet\n", 5, "hosts.connect", "must be one of ssh, openssh, local"),
     (HEAD + "hosts:\n  port: 70000\n", 5, "hosts.port", "must be at most 65535"),
     (HEAD + "hosts:\n  port: true\n", 5, "hosts.port", "must be a whole number"),
-    (HEAD + "hosts:\n  user: -oProxyCommand=x\n", 5, "hosts.user", "must be a user's name, without blanks or a leading dash"),
+    (HEAD + "hosts:\n  user: -oProxyCommand=x\n", 5, "hosts.user", "'-oProxyCommand=x' cannot be the name of an account"),
     (HEAD + "hosts:\n  sudo:\n    password: s3cret\n", 6, "hosts.sudo.password", LITERAL),
     (HEAD + "hosts:\n  service:\n    manager: sytemd\n", 6, "hosts.service.manager", "must be one of systemd, sysv, docker, command; did you mean `systemd`?"),
     (HEAD + "hosts:\n  service: {unit: {node}}\n", 5, "hosts.service.unit", "must be text, not a mapping (a text that begins with a brace needs quotes)"),
@@ -94,7 +94,7 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", 5, "hosts.nodes", "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong, `overrides: {NODE: {address: ADDRESS}}` puts it right"),
     (HEAD + "hosts:\n  overrides:\n    es7.x:\n      adress: a\n", 7, 'hosts.overrides["es7.x"]', "unknown key `adress`; did you mean `address`?"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n", 6, "hosts.overrides.es7", "has no value"),
-    (HEAD + "hosts:\n  overrides:\n    es7: {address: 'root@a'}\n", 6, "hosts.overrides.es7.address", "must be a host name or an IP address, alone"),
+    (HEAD + "hosts:\n  overrides:\n    es7: {address: 'root@a'}\n", 6, "hosts.overrides.es7.address", "'root@a' is neither an IP address nor a host name"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n      service: {manager: command}\n", 7, "hosts.overrides.es7.service", "`manager: command` needs stop, start, status as well"),
 ]  # fmt: skip
 

@@ -309,7 +309,7 @@ def test_a_merge_is_refused_by_name() -> None:
 
 
 WORDS = "must be a program and plain words: what means something to a shell (blanks in a word, quotes, $, ~, ;, braces) is refused, since Riak's own script has a second shell read its words"
-LISTED = "must be a host name or an IP address, alone"
+LISTED = "'root@a' is neither an IP address nor a host name"
 
 CLUSTER_FILES = [
     (HEAD.replace("http://riak1:8098", "http://riak1"), 3, "endpoints[0]", "must name the port, such as http://riak1:8098: neither 80 nor 8098 is assumed"),
@@ -348,7 +348,7 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  nodes:\n", 5, "hosts.nodes", "has no value"),
     (HEAD + "hosts:\n  nodes: {riak1: root@a}\n", 5, "hosts.nodes.riak1", LISTED),
     (HEAD + "hosts:\n  nodes: {riak1: 10}\n", 5, "hosts.nodes.riak1", "must be text, in quotes"),
-    (HEAD + "hosts:\n  nodes:\n    riak 1: a\n", 6, 'hosts.nodes["riak 1"]', "must be a node's name, or the host in it, without blanks"),
+    (HEAD + "hosts:\n  nodes:\n    riak 1: a\n", 6, 'hosts.nodes["riak 1"]', "'riak 1' is neither an IP address nor a host name"),
     (HEAD + "hosts:\n  nods: {riak1: a}\n", 5, "hosts", "unknown key `nods`; did you mean `nodes`?"),
     (HEAD + "hosts:\n  service: {unit: riak}\n", 5, "hosts.service", "unit: not for `manager: command`, which holds here; name its manager, too"),
     (HEAD + "hosts:\n  service: {manager: command, unit: riak}\n", 5, "hosts.service", "unit: not for `manager: command`; its command lines name what they run"),

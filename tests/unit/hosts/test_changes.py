@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ import pytest
 from orchestrator.hosts.changes import changes_script, read_changes
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import BEGIN, END
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.file_hosts import host_changes
 
 ES1 = NodeName("es1")
 FILES = ("/etc/elasticsearch/elasticsearch.yml", "/etc/elasticsearch/jvm.options.d")
@@ -32,6 +37,17 @@ def _here(node: str, *files: str) -> Reading[HostChanges]:
     done = LocalConnection().run(changes_script(NodeName(node), files, reboot=False), timeout=20.0)
     assert isinstance(done, CommandResult), done
     return read_changes(done.stdout, NodeName(node), files, reboot=False)
+
+
+@pytest.mark.parametrize("node", ["../../root", "..", "es*", "es1\n"])
+def test_a_name_that_leads_to_another_file_is_read_nowhere(node: str) -> None:
+    name = NodeName(node)
+    with closing(Hosts({name: HostSettings(node=name, address="", connect=Connect.LOCAL)})) as hosts:
+        found = host_changes(hosts, [name], ("/etc/es/{node}/jvm.options",), reboot=False)[name]
+        sound = host_changes(hosts, [name], ("/etc/hostname",), reboot=False)[name]
+    assert isinstance(found, Unknown)
+    assert "cannot be a part of a path: write `config_files` of the playbook without `{node}`" in found.reason
+    assert isinstance(sound, HostChanges)
 
 
 def test_a_distribution_that_asks_for_a_reboot() -> None:

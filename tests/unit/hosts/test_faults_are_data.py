@@ -103,11 +103,10 @@ def test_a_configuration_that_cannot_be_followed(tmp_path: Path, config: str, wo
     assert words in said(hosts_of(tmp_path, config=f"Host *\n {config}\n"))
 
 
-@pytest.mark.parametrize("address", ["a..b", "a" * 255])
-def test_an_address_that_is_no_name(tmp_path: Path, address: str) -> None:
-    reason = said(hosts_of(tmp_path, address=address))
+def test_a_name_without_an_address(tmp_path: Path) -> None:
+    reason = said(hosts_of(tmp_path, address="es1.invalid"))
     assert "does not resolve" in reason
-    assert f"correct the address of {address}" in reason
+    assert "correct the address of es1.invalid" in reason
 
 
 def test_a_home_of_nobody(tmp_path: Path) -> None:
@@ -202,7 +201,9 @@ def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) ->
         closed = listener.getsockname()[1]
     hook = RunHook(node=ES1, moment=Moment.AFTER_RECOVERY, number=0, hook=Hook(run="true"))
     passes = []
-    for number, changes in enumerate(({"port": closed}, {"address": "a..b"}, {"config": "Port ssh\n"})):
+    for number, changes in enumerate(
+        ({"port": closed}, {"address": "es1.invalid"}, {"config": "Port ssh\n"})
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
         with contextlib.closing(hosts_of(folder, **changes)) as hosts:  # type: ignore[arg-type]

@@ -118,15 +118,53 @@ def test_what_is_forced_stands_first_on_the_command_line(ssh: Ssh, connections: 
         assert call[-2] == "--"
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("hostname es1;id", "'es1;id' is neither an IP address nor a host name"),
+        ("hostname -oProxyCommand=x", "neither an IP address nor a host name"),
+        ("user $(id)", "'$(id)' cannot be the name of an account"),
+        ("user -l", "'-l' cannot be the name of an account"),
+        ("proxyjump gate;id", "'gate;id' is neither an IP address nor a host name"),
+        ("proxyjump -oProxyCommand=x", "neither an IP address nor a host name"),
+        ("proxyjump a`b@gate", "'a`b' cannot be the name of an account"),
+        ("proxyjump gate,a b", "'a b' is neither an IP address nor a host name"),
+    ],
+)
+def test_a_host_or_a_user_of_the_configuration_that_is_none_is_not_connected(
+    ssh: Ssh, connections: Connections, options: str, words: str
+) -> None:
+    """Versions of `ssh` differ in what they refuse to put into a ProxyCommand, which a shell reads."""
+    (ssh.folder / "options").write_text(f"{options}\n")
+    found = to(connections, address="es1").run("true", timeout=20.0)
+    assert isinstance(found, Unreachable)
+    assert found.trouble is Trouble.SETTINGS
+    assert words in found.reason
+    assert not [call for call in ssh.makes("-N") if call[-1] != "gate"], "no log-in at the host"
+
+
+def test_every_jump_host_is_checked(ssh: Ssh, connections: Connections) -> None:
+    """The second one too, which `ssh` reaches by the first one."""
+    script = (ssh.folder / "ssh").read_text()
+    (ssh.folder / "ssh").write_text(
+        script.replace("-G)", "-G) [ \"$line\" != far ] || { echo 'hostname $(id)'; exit 0; };")
+    )
+    (ssh.folder / "options").write_text("proxyjump gate,far\n")
+    found = to(connections).run("true", timeout=20.0)
+    assert isinstance(found, Unreachable)
+    assert "the SSH configuration of far: '$(id)' is neither" in found.reason
+    assert [call[-1] for call in ssh.makes("-N")] == ["gate"]
+
+
 def test_a_session_reads_no_configuration_and_never_logs_in(ssh: Ssh, connections: Connections) -> None:
-    found = to(connections, address="-oProxyCommand=evil", user="ops").run("echo hello", timeout=20.0)
+    found = to(connections, address="es1.example", user="ops").run("echo hello", timeout=20.0)
     assert found == CommandResult(exit=0, stdout="hello\n")
     (call,) = ssh.sessions
     assert call[:3] == ["-F", "/dev/null", "-S"]
     assert "ControlMaster=no" in options(call)
     assert [one for one in options(call) if one.startswith("ProxyCommand=sh -c 'echo ")]
     assert {"-T", "-a", "-x", "-k"} <= set(call)
-    assert call[-3:-1] == ["--", "-oProxyCommand=evil"]
+    assert call[-3:-1] == ["--", "es1.example"]
     assert all(one[-2] == "--" for one in ssh.makes("-G", "-N"))
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
+from orchestrator.untrusted import UntrustedValue
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -37,7 +39,7 @@ def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **servic
             **service,
         }
     made = ServiceSettings(manager=manager, **service)  # type: ignore[arg-type]  # field names by keyword
-    return HostSettings(node=node, address=node, sudo=mode, sudo_password=lambda: "secret", service=made)
+    return HostSettings(node=node, address="es1", sudo=mode, sudo_password=lambda: "secret", service=made)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +73,9 @@ def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **servic
         ),
         (host(Manager.COMMAND, node="x; rm -rf /"), "ctl stop 'x; rm -rf /'", "ctl start 'x; rm -rf /'"),
         (
-            host(Manager.SYSTEMD, program="/bin/systemctl", unit="a b"),
-            "/bin/systemctl --no-block stop 'a b'",
-            "/bin/systemctl --no-block start 'a b'",
+            host(Manager.SYSTEMD, program="/bin/systemctl", unit="es\\x2d1"),
+            "/bin/systemctl --no-block stop 'es\\x2d1'",
+            "/bin/systemctl --no-block start 'es\\x2d1'",
         ),
     ],
 )
@@ -217,10 +219,6 @@ def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("settings", "fine"),
     [
-        (host(Manager.SYSTEMD, unit="{node}", node="-H=elsewhere"), False),
-        (host(Manager.SYSTEMD, unit="es@{node}", node="-H=elsewhere"), True),
-        (host(Manager.SYSV, unit="-x"), False),
-        (host(Manager.DOCKER, unit="{node}", node="--time=1"), False),
         (host(Manager.COMMAND, node="-f"), False),
         (
             host(Manager.COMMAND, stop="ctl 'es-{node}'", start="ctl --node={node}", status="ctl", node="-f"),
@@ -228,10 +226,10 @@ def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, 
         ),
         (host(Manager.COMMAND, stop='ctl "{node}"', start="ctl", status="ctl", node="-f"), False),
         (host(Manager.SYSTEMD, node="-x"), True),
+        (host(Manager.SYSTEMD, unit="es@{node}", node="-x"), True),
     ],
 )
 def test_a_name_that_would_be_an_option_is_sent_nowhere(settings: HostSettings, *, fine: bool) -> None:
-    """With `unit: "{node}"` the name of a node was an option of systemctl."""
     assert (services.fault(settings) is None) is fine
     if not fine:
         with closing(Hosts({settings.node: settings})) as hosts:
@@ -243,6 +241,56 @@ def test_a_name_that_would_be_an_option_is_sent_nowhere(settings: HostSettings, 
         with closing(Connections()) as connections:
             checks = check_host(settings, connections, reboot=False, redact=Redactor())
         assert any(check.grade is Grade.BAD and "begins with a dash" in check.message for check in checks)
+
+
+@pytest.mark.parametrize(
+    ("unit", "node"),
+    [
+        ("{node}", "-H=elsewhere"),
+        ("{node}", "--time=1"),
+        ("{node}", "../../evil"),
+        ("{node}", ".."),
+        ("elasticsearch@{node}", "*"),
+        ("elasticsearch@{node}", "x/../../../tmp/evil"),
+        ("elasticsearch-{node}", "a b"),
+        ("elasticsearch-{node}", "es1\nDone. all checks passed"),
+        ("es-{node}", "[12]"),
+        ("es-{node}", "es?"),
+        ("es-{node}", "$(id)"),
+        ("es-{node}", "es1\u202e"),
+        ("es-{node}", "n" * 300),
+        ("-x", "es1"),
+    ],
+)
+@pytest.mark.parametrize("manager", [Manager.SYSTEMD, Manager.SYSV, Manager.DOCKER])
+def test_a_unit_that_names_something_else_is_sent_nowhere(manager: Manager, unit: str, node: str) -> None:
+    """A service manager would read it as an option, another file, or several services."""
+    settings = host(manager, unit=unit, node=node)
+    for build in (
+        partial(services.plain_command, settings, Verb.STOP),
+        lambda: services.status_command(settings),
+    ):
+        with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
+            build()
+    with closing(Hosts({node: replace(settings, connect=Connect.LOCAL)})) as hosts:
+        reading = hosts.observe([node], rights=True)[node]
+        stopped = hosts.perform(StopNode(node=node))
+    assert isinstance(reading, Unknown)
+    assert not reading.passes
+    assert "set `service.unit` or `data` without `{node}` for it under `hosts.overrides`" in reading.reason
+    assert isinstance(stopped, Refused)
+    with closing(Connections()) as connections:
+        checks = check_host(settings, connections, reboot=False, redact=Redactor())
+    assert any("cannot be the name of a service" in check.message for check in checks)
+
+
+@pytest.mark.parametrize("node", ["../../srv/other", "..", "es*", "es1\n/", "es\\1"])
+def test_a_data_path_that_leads_elsewhere_is_sent_nowhere(node: str) -> None:
+    settings = replace(host(Manager.SYSTEMD, node=node), data=("/var/lib/es/{node}",))
+    said = services.fault(settings)
+    assert said is not None
+    assert "cannot be a part of a path" in said
+    assert services.fault(replace(settings, data=("/var/lib/es",))) is None
 
 
 @pytest.mark.parametrize("manager", [Manager.SYSTEMD, Manager.DOCKER])

@@ -219,3 +219,79 @@ def test_a_criterion_only_ssh_can_evaluate_is_refused(ssh: Path, line: str, crit
 def test_a_configuration_in_another_encoding_is_read(ssh: Path) -> None:
     (ssh / "config").write_bytes(b"# caf\xe9\nHost es1\n User ops\n")
     assert target().user == "ops"
+
+
+def expanded(ssh: Path, text: str, address: str = "es1") -> Hop:
+    (ssh / "config").write_text(text)
+    return target(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "command"),
+    [
+        (
+            "ProxyCommand ssh -W %h:%p bastion\nHostName %h.example\nPort 9\n",
+            "es1",
+            "ssh -W es1.example:9 bastion",
+        ),
+        ("ProxyCommand nc -X %r %h %p\nUser EXAMPLE\\deploy\n", "es1", "nc -X EXAMPLE\\deploy es1 22"),
+        ("ProxyCommand nc %h 100%% %%h\n", "es1", "nc es1 100% %h"),
+        # Names of interfaces that would be tokens themselves.
+        ("ProxyCommand nc %h %p\n", "fe80::1%p1p1", "nc fe80::1%p1p1 22"),
+        ("ProxyCommand nc %h %p\n", "fe80::1%hsn0", "nc fe80::1%hsn0 22"),
+    ],
+)
+def test_tokens_are_expanded_once(ssh: Path, text: str, address: str, command: str) -> None:
+    hop = expanded(ssh, text, address)
+    assert hop.proxy_command == command
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "ProxyCommand ssh -W %h:%p bastion\nHostName a -oProxyCommand=x\n",
+            "neither an IP address nor a host",
+        ),
+        ("HostName -oProxyCommand=x\n", "neither an IP address nor a host name"),
+        ("HostName %h;id\n", "neither an IP address nor a host name"),
+        ("HostName %h.%h.%n\n", "neither an IP address nor a host name"),
+        ("ProxyCommand nc %r\nUser a -x\n", "'a -x' cannot be the name of an account"),
+        ("User -oProxyCommand=x\n", "cannot be the name of an account"),
+        ("User $(id)\n", "cannot be the name of an account"),
+        ("ProxyCommand nc %h %p\nPort 22 -x\n", "`Port 22 -x` is no port"),
+        ("ProxyJump a;b\n", "'a;b' is neither an IP address nor a host name"),
+        ("ProxyJump -oProxyCommand=x\n", "neither an IP address nor a host name"),
+        ("ProxyJump a$b@gate\n", "'a$b' cannot be the name of an account"),
+        ("ProxyJump -l@gate\n", "'-l' cannot be the name of an account"),
+        (
+            "ProxyJump %h..\n",
+            "neither an IP address nor a host name",
+        ),
+    ],
+)
+def test_a_host_or_a_user_of_the_configuration_that_is_none_is_said(ssh: Path, text: str, words: str) -> None:
+    with pytest.raises(RouteError) as caught:
+        expanded(ssh, text)
+    assert words in str(caught.value)
+    assert "es1" in str(caught.value)
+
+
+def test_the_cluster_file_has_another_user_than_the_token(ssh: Path) -> None:
+    """`%r` is the user of the SSH configuration, which is checked although the run logs in as another one."""
+    (ssh / "config").write_text("ProxyCommand nc %r\nUser a -x\n")
+    settings = HostSettings(node="n", address="es1", user="root")
+    with pytest.raises(RouteError, match="cannot be the name of an account"):
+        find_route(settings, read_config(settings.ssh_config))
+
+
+def test_the_name_of_this_account_is_checked(ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes from the environment."""
+    monkeypatch.setenv("LOGNAME", "-oProxyCommand=x")
+    with pytest.raises(RouteError, match="cannot be the name of an account"):
+        expanded(ssh, "Port 22\n")
+
+
+def test_a_host_without_an_address_is_no_host() -> None:
+    with pytest.raises(RouteError, match="neither an IP address nor a host name"):
+        route("")

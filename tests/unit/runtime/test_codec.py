@@ -54,9 +54,15 @@ RELAXED = settings(deadline=None, max_examples=40)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
+ADDRESS = st.sampled_from(["", "10.0.0.1", "fe80::1%eth0", "es_1.example.org."])
+ADDRESSES = {"address": ADDRESS, "addresses": st.dictionaries(TEXT, ADDRESS, max_size=3)}
+"""By field: the model refuses any other text there."""
+
+
 def of_class(cls: type) -> st.SearchStrategy[Any]:
     hints = get_type_hints(cls)
-    return st.builds(cls, **{f.name: of_type(hints[f.name]) for f in fields(cls) if f.name != "event"})
+    drawn = {f.name: of_type(hints[f.name]) for f in fields(cls) if f.name not in (*ADDRESSES, "event")}
+    return st.builds(cls, **drawn, **{name: ADDRESSES[name] for name in hints if name in ADDRESSES})
 
 
 def of_type(hint: Any) -> st.SearchStrategy[Any]:

@@ -72,8 +72,8 @@ def test_a_node_without_a_name_is_known_by_its_address(
 ) -> None:
     node = {"name": "Thor", "transport_address": f"inet[/{address}]".replace("[/es1", "[es1")}
     assert name_of(node, settings, "x") == name
-    assert host_of("inet[es1/10.1.0.1:9300]") == "es1"
-    assert host_of("127.0.0.1:9300") == "127.0.0.1", "from 2.0 on without the frame"
+    assert host_of("inet[es1/10.1.0.1:9300]", "x") == "es1"
+    assert host_of("127.0.0.1:9300", "x") == "127.0.0.1", "from 2.0 on without the frame"
 
 
 def test_the_same_node_is_another_process_with_the_same_name() -> None:

@@ -26,6 +26,7 @@ from orchestrator.hosts.connections.process import Process
 from orchestrator.hosts.connections.sessions import LinkError
 from orchestrator.hosts.settings import Limits
 from orchestrator.model.reading import Seconds
+from orchestrator.untrusted import UntrustedValue, account, address
 
 PERSIST_SECONDS: Final = 90
 _EXIT_SECONDS: Final = 3.0
@@ -171,6 +172,13 @@ class Master:
         """The operator's configuration of a host, as `ssh` reads it; its words are the last ones."""
         _, said = self._run("-G", *words[:-1], "--", words[-1])
         options = dict(line.partition(" ")[::2] for line in said.splitlines())
+        try:
+            # What `ssh` itself checks before it puts them into a ProxyCommand depends on its version.
+            address(options.get("hostname", words[-1]))
+            if "user" in options:
+                account(options["user"])
+        except UntrustedValue as error:
+            raise LinkError(Trouble.SETTINGS, f"the SSH configuration of {words[-1]}: {error}") from error
         return {name: value for name, value in options.items() if (name, value) != ("proxyjump", "none")}
 
     def _reach(self, jumps: str, *, depth: int) -> None:
@@ -182,10 +190,14 @@ class Master:
             raise LinkError(Trouble.SETTINGS, circles)
         hosts = jumps.split(",")
         for number, host in enumerate(hosts):
-            words = jump_words(host)
+            try:
+                words = jump_words(host)
+            except UntrustedValue as error:
+                raise LinkError(Trouble.SETTINGS, f"ProxyJump {jumps} of {self.name}: {error}") from error
+            options = self._resolved(*words)
             if number:
                 words = ("-J", ",".join(hosts[:number]), *words)
-            elif "proxyjump" in (options := self._resolved(*words)):
+            elif "proxyjump" in options:
                 self._reach(options["proxyjump"], depth=depth + 1)
             if self._run("-O", "check", *words[:-1], "--", words[-1])[0] != 0:
                 self._log_in(f"jump host {host} of {self.name}", *words)
@@ -220,7 +232,7 @@ class Master:
 
 
 def jump_words(spec: str) -> tuple[str, ...]:
-    """`[user@]host[:port]` of a ProxyJump as arguments of `ssh`, the host last."""
+    """`[user@]host[:port]` of a ProxyJump as arguments of `ssh`, the host last; raises `UntrustedValue`."""
     user, host, port = split_jump(spec)
     return (*(("-l", user) if user else ()), *(("-p", port) if port else ()), host)
 

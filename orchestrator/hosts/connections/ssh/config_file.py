@@ -1,19 +1,22 @@
 """The SSH client configuration, as `ssh` reads it: the user's file, then the system's, each with includes.
 
-The first value of an option counts, so the user's file takes precedence. paramiko matches and expands. What
-it does not do (`Include`) or does wrongly (`Match final all`, unknown criteria) is arranged here first.
+The first value of an option counts, so the user's file takes precedence. paramiko matches. What it does not
+do (`Include`) or does wrongly (`Match final all`, unknown criteria) is arranged here first. Tokens (`%h`) are
+expanded here, and only to values that remain one word in the command line of a ProxyCommand.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any, Final
 
 import paramiko
+
+from orchestrator.untrusted import account, address
 
 USE_OPENSSH: Final = "`hosts.connect: openssh` can: it runs `ssh` itself"
 """The remedy for everything that `ssh` can do and paramiko cannot."""
@@ -27,14 +30,39 @@ _ALONE: Final = frozenset({"all", "canonical", "final"})
 """Criteria of `Match` without a value."""
 _SUPPORTED: Final = frozenset({"host", "originalhost", "user", "localuser"})
 """Criteria with a value. paramiko takes every other one, but for `exec`, as met."""
+_TOKEN: Final = re.compile(r"%.|~")
 
 
 class RouteError(Exception):
     """The SSH configuration cannot be followed; the message names the cause."""
 
 
+def _port(text: str) -> str:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"`Port {text}` is no port")
+    return text
+
+
+_CHECKS: Final[Mapping[str, Callable[[str], str]]] = {
+    **dict.fromkeys(("%h", "%n", "%l", "%L"), address),
+    **dict.fromkeys(("%r", "%u"), account),
+    "%p": _port,
+}
+"""By token. The others (`%C`, `%d`, `~`) are made on this machine."""
+
+
 class _Config(paramiko.SSHConfig):
-    """Refuses a criterion of `Match` that is not supported, and only where it decides."""
+    """Expands tokens strictly, and refuses a criterion of `Match` that is not supported where it decides."""
+
+    def _expand_variables(self, config: Any, target_hostname: str) -> Any:
+        # HostName first: `%h` of the other options is the expanded one, wherever the file has it.
+        for key in sorted(config, key=lambda one: one != "hostname"):
+            value = config[key]
+            if isinstance(value, list):
+                config[key] = [self._tokenize(config, target_hostname, key, one) for one in value]
+            elif value is not None and (key, value) != ("hostname", target_hostname):
+                config[key] = self._tokenize(config, target_hostname, key, value)
+        return config
 
     def _tokenize(self, config: Any, target_hostname: str, key: str, value: str) -> str:
         if key == "match-exec":
@@ -42,8 +70,21 @@ class _Config(paramiko.SSHConfig):
                 f"the SSH configuration of {target_hostname} has `Match {value}`, which this program cannot"
                 f" evaluate; {USE_OPENSSH}"
             )
-        replaced: str = super()._tokenize(config, target_hostname, key, value)  # type: ignore[misc]
-        return replaced
+        allowed = self._allowed_tokens(key)  # type: ignore[attr-defined]
+        host = "" if key == "hostname" else "%h"  # of HostName itself, `%h` is the name that was given
+
+        def replaced(found: re.Match[str]) -> str:
+            token = found[0]
+            if token not in allowed:
+                return token.replace("%%", "%") if allowed else token
+            if token in ("%h", "%n"):
+                text = config.get("hostname", target_hostname) if token == host else target_hostname
+            else:
+                text = super(_Config, self)._tokenize(config, target_hostname, key, token)  # type: ignore[misc]
+            return _CHECKS.get(token, str)(text)
+
+        # Each token once: a value may have a percent sign, as `fe80::1%p1p1` has.
+        return _TOKEN.sub(replaced, value)
 
 
 def read_config(paths: Sequence[str]) -> paramiko.SSHConfig:

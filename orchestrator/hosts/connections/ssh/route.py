@@ -15,10 +15,13 @@ from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
 from orchestrator.hosts.connections.ssh.config_file import RouteError
 from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT, host_names
 from orchestrator.hosts.settings import HostSettings
+from orchestrator.untrusted import UntrustedValue, account, address, shortened
 
 DEFAULT_IDENTITIES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _USER_KNOWN_HOSTS: Final = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _SYSTEM_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+
+
 MAX_PORT: Final = 65535
 
 
@@ -46,6 +49,11 @@ class Hop:
     use_agent: bool
     proxy_command: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a host or a user that is none, such as a HostName of the SSH configuration."""
+        address(self.host)
+        account(self.user)
+
     def __str__(self) -> str:
         """`user@host:port`, for messages."""
         return f"{self.user}@{self.host}:{self.port}"
@@ -70,7 +78,7 @@ def find_route(settings: HostSettings, config: paramiko.SSHConfig) -> Route:
     """All hops to a host, in the order in which they are connected.
 
     Raises:
-        RouteError: a ProxyJump cannot be parsed, or the hops form a cycle.
+        RouteError: a ProxyJump cannot be parsed, the hops form a cycle, or a host or user on the way is none.
     """
     given = _Given(
         alias=settings.address,
@@ -110,7 +118,11 @@ def _lookup(alias: str, config: paramiko.SSHConfig) -> paramiko.SSHConfigDict:
     try:
         return config.lookup(alias)
     except (paramiko.SSHException, ValueError, LookupError, OSError) as error:
-        raise RouteError(f"the SSH configuration of {alias} cannot be followed: {error}") from error
+        raise _not_followed(alias, error) from error
+
+
+def _not_followed(alias: str, error: Exception) -> RouteError:
+    return RouteError(f"the SSH configuration of {alias} cannot be followed: {error}")
 
 
 def _port(text: str, what: str) -> int:
@@ -128,18 +140,21 @@ def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
         str(options.get("userknownhostsfile", _USER_KNOWN_HOSTS)),
         str(options.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS)),
     )
-    return Hop(
-        alias=given.alias,
-        host=host,
-        port=port,
-        user=given.user or str(options.get("user") or _own_name()),
-        key_names=host_names(host, port, options.get("hostkeyalias")),
-        identities=(*given.identities, *options.get("identityfile", ())) or DEFAULT_IDENTITIES,
-        identities_only=str(options.get("identitiesonly", "no")).lower() in ("yes", "true"),
-        known_hosts=given.known_hosts or tuple(" ".join(files).split()),
-        use_agent=given.use_agent,
-        proxy_command=None if command in (None, "none") else str(command),
-    )
+    try:
+        return Hop(
+            alias=given.alias,
+            host=host,
+            port=port,
+            user=given.user or str(options.get("user") or _own_name()),
+            key_names=host_names(host, port, options.get("hostkeyalias")),
+            identities=(*given.identities, *options.get("identityfile", ())) or DEFAULT_IDENTITIES,
+            identities_only=str(options.get("identitiesonly", "no")).lower() in ("yes", "true"),
+            known_hosts=given.known_hosts or tuple(" ".join(files).split()),
+            use_agent=given.use_agent,
+            proxy_command=None if command in (None, "none") else str(command),
+        )
+    except UntrustedValue as error:
+        raise _not_followed(given.alias, error) from error
 
 
 def _own_name() -> str:
@@ -151,9 +166,11 @@ def _own_name() -> str:
 
 def _jump(spec: str, target: _Given) -> _Given:
     """Read `[user@]host[:port]`; the cluster file's key files and known hosts apply to the jump host too."""
-    user, host, port = split_jump(spec)
-    if not host:
-        raise RouteError(f"ProxyJump {spec!r} of {target.alias} is not [user@]host[:port]")
+    try:
+        user, host, port = split_jump(spec)
+    except UntrustedValue as error:
+        said = f"ProxyJump {shortened(spec)} of {target.alias} is not [user@]host[:port]"
+        raise RouteError(f"{said}: {error}") from error
     return _Given(
         alias=host,
         port=_port(port, f"the port in ProxyJump {spec!r} of {target.alias}") if port else None,
