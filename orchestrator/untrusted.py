@@ -1,6 +1,6 @@
 r"""What a cluster, a host, a file or a state of others says: it is checked where it enters the program.
 
-One function for each kind. `address`, `account`, `unit` and `in_path` accept a value or raise
+One function for each kind. `address`, `account`, `unit`, `in_path` and `plain_name` accept a value or raise
 `UntrustedValue`: these values become part of a command line, a configuration or a connection. The others
 never fail:
 
@@ -36,6 +36,8 @@ _LONGEST_ACCOUNT: Final = 256
 _UNIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,254}")
 """The characters of systemd's units. Names of containers and init scripts have no others."""
 _IN_NO_PATH: Final = re.compile(r"[/*?\[\\]")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+,-]*")
+"""No shell, and no program that reads a text as code, has a meaning for any of these characters in a word."""
 _ESCAPED: Final = re.compile(rb"\\[^\"\\/]")
 """In JSON: only behind a backslash, and not before these three, is a character that may not print."""
 
@@ -107,6 +109,20 @@ def in_path(text: str) -> str:
     if text in ("", ".", "..") or _IN_NO_PATH.search(text) or visible(text) != text:
         raise UntrustedValue(f"{shortened(text)} cannot be a part of a path")
     return text
+
+
+def plain_name(text: str) -> str:
+    """The name of a node that becomes part of a command line, as it was given.
+
+    Raises:
+        UntrustedValue: a shell could read a part of it as code, or a program as an option or another folder.
+    """
+    if _PLAIN_NAME.fullmatch(text):
+        return text
+    raise UntrustedValue(
+        f"the name {shortened(text)} is not plain (letters, digits and . _ @ : + , - with a letter, a digit"
+        " or _ first)"
+    )
 
 
 def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:

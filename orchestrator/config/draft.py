@@ -110,23 +110,34 @@ def require_free(path: Path) -> None:
         raise ConfigError(f"cannot be written: no right to write in {above}", file=str(path))
 
 
-def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet, whole or not at all; folders are made.
+def mode_of(draft: Draft) -> int:
+    """The mode of the file: all who run the program read it, unless a command line in it may hold a token."""
+    references = (draft.api_key, draft.password)
+    return 0o600 if any(one is not None and one.startswith("command:") for one in references) else 0o644
+
+
+def write_new(path: Path, text: str, mode: int) -> None:
+    """Write the file, which is not there yet, whole or not at all; folders are made.
 
     The text is written beside it and gets its name at the end. So a program that is killed leaves no half of
-    it, and nothing that stops the next attempt.
+    it, and nothing that stops the next attempt. The file has the mode, whatever the umask is, and no other
+    account can write to a folder that was made for it.
 
     Raises:
         ConfigError: it is there already, or cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            for folder in reversed(path.absolute().parents):
+                folder.mkdir(mode=0o755, exist_ok=True)
         unnamed = path.with_name(f".new-{token_hex(8)}")
-        with unnamed.open("x", encoding="utf-8") as stream:
+        made = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with open(made, "w", encoding="utf-8") as stream:  # noqa: PTH123  (of a descriptor)
             try:
                 stream.write(text)
                 stream.flush()
-                os.fsync(stream.fileno())
+                os.fchmod(made, mode)
+                os.fsync(made)
                 os.link(unnamed, path)
             finally:
                 unnamed.unlink()

@@ -48,7 +48,7 @@ ManagementUnit = Annotated[str, AfterValidator(_is_whole)]
 
 _MESSAGE: Final = "orchestrate: a node of this host is being restarted"
 _BEGIN: Final = (
-    'node={node}; root=; [ "$(id -u)" = 0 ] || root="sudo -n"; '
+    'node=$ORCHESTRATE_NODE; root=; [ "$(id -u)" = 0 ] || root="sudo -n"; '
     'marks=$HOME/.orchestrate-disabled/$(uname -n); mkdir -p "$marks/turns" "$marks/units" || exit 1; '
     'turn=$marks/turns/of-$(printf %s "$node" | tr -c A-Za-z0-9._- _); '
     "puppet=$(PATH=$PATH:/opt/puppetlabs/bin; command -v puppet)"

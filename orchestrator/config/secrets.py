@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
 
+from orchestrator import variables
 from orchestrator.config.yaml import Place
 from orchestrator.errors import ConfigError
 
@@ -47,6 +48,8 @@ class Scheme(Enum):
 class SecretReference:
     """A reference to a secret in a file: the place of the secret, not its value.
 
+    A variable that it names is passed on to no program, whether it is ever read or not.
+
     Attributes:
         argument: the variable, the path, the command line or `service/user`.
         place: the place of the reference, if it is in a file.
@@ -55,6 +58,10 @@ class SecretReference:
     scheme: Scheme
     argument: str
     place: Place | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheme is Scheme.ENV:
+            variables.hold_back(self.argument)
 
     def __str__(self) -> str:
         return f"{self.scheme.value}:{self.argument}"
@@ -138,7 +145,11 @@ def run_command(words: Sequence[str]) -> bytes:
     """
     deadline = time.monotonic() + COMMAND_SECONDS
     with subprocess.Popen(  # noqa: S603  (the command line is the operator's own, from the file that the run obeys)
-        list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        list(words),
+        env=variables.for_programs(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             printed = _read(process, deadline)

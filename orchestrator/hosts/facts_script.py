@@ -43,8 +43,7 @@ _WILD: Final = re.compile(r"(\[[\w!^.-]+\]|[*?])")
 _UNIT: Final = "{unit}"
 
 _FUNCTIONS: Final = f"""
-M=; [ -r /proc/sys/kernel/random/uuid ] && M=$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null)
-M=@facts-${{M:-$$-$PPID-$(date +%s)}}
+M=@facts-{script.NONCE}
 n=0
 h() {{ n=$((n+1)); printf '\\n%s %s %s\\n' "$M" "$n" "$1"; }}
 piece() {{ h "$1"; printf '%s' "$2"; }}

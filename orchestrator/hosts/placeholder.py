@@ -1,56 +1,54 @@
-"""`{node}` in a command line: replaced by the node's name so that the shell never executes the name. Pure."""
+"""`{node}` in a command line of the operator: only a name that no shell can read as code replaces it. Pure.
+
+A line may have any number of shells and programs behind the first one that read it again (`sh -c`, `eval`,
+`trap`, `ssh`, `xargs`), which no reading of the line finds, and no quotes hold for all of them. So the name
+decides: a plain one means nothing to any of them, wherever it is. Every other name is only the value of a
+variable, which a shell does not read as code.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Final
 
-_QUOTES: Final = re.compile(r"""['"\\`$#<\n]""")
-"""Characters that may put a placeholder into quotes, an escape or a comment of a command line."""
+from orchestrator.errors import ConfigError
+from orchestrator.model.policy import Policy
+from orchestrator.untrusted import UntrustedValue, one_line, plain_name
+
+VARIABLE: Final = "ORCHESTRATE_NODE"
+"""Has the node's name in every command line that names it: for names that cannot replace `{node}`."""
 _NODE: Final = re.compile(r"(?<!\$)\{node\}")  # not `${node}`, a variable of the shell
-_BEGINS_A_WORD: Final = re.compile(r"""(?:^|\s)["']?\{node\}""")
-_PIECES: Final = re.compile(rf"{_NODE.pattern}|\\[^{{]|.", re.DOTALL)
-_VARIABLE: Final = "orchestrate_node"
-_REFERENCES: Final = {
-    "": f'"${{{_VARIABLE}}}"',
-    '"': f"${{{_VARIABLE}}}",
-    "'": f"""'"${{{_VARIABLE}}}"'""",
-}
-"""By the quotes around the placeholder."""
 
 
 def for_node(text: str, node: str) -> str:
-    """A command line with `{node}` replaced by the node's name, so that the shell never executes the name.
+    """A command line for one node: `{node}` replaced by its name, and `$ORCHESTRATE_NODE` set to it.
 
-    Inside quotes, further quotes around the name would end them. There the name becomes the value of a
-    variable: the shell never reads a variable's value as a command.
+    Raises:
+        ConfigError: the line has `{node}`, and a shell could read a part of the name as code.
     """
-    quoted = shlex.quote(node)
-    if quoted != node and _NODE.search(text) and _QUOTES.search(text):
-        return f"{_VARIABLE}={quoted}; {_by_reference(text)}"
-    return _NODE.sub(lambda _: quoted, text)
+    if _NODE.search(text):
+        try:
+            text = _NODE.sub(plain_name(node), text)
+        except UntrustedValue as error:
+            raise ConfigError(
+                f"{error}: a shell could run a part of it in `{one_line(text, 80)}`. Rename the node, or"
+                f' write "${VARIABLE}" in place of `{{node}}`'
+            ) from None
+    return f"{VARIABLE}={shlex.quote(node)}; export {VARIABLE}; {text}" if VARIABLE in text else text
 
 
-def may_be_option(text: str, node: str) -> bool:
-    """Whether a program could read the node's name, or the text itself, as an option."""
-    return text.startswith("-") or (node.startswith("-") and _BEGINS_A_WORD.search(text) is not None)
+def require_names(policy: Policy, nodes: Iterable[str]) -> None:
+    """See that every command line of a policy can be made for every node.
 
-
-def _by_reference(text: str) -> str:
-    """The text with a reference to the variable in place of `{node}`, as each kind of quotes needs it.
-
-    Where the shell reads the quotes differently (in a comment, a here-document or a substitution within
-    quotes) the name may be split into words, but still is not executed.
+    Raises:
+        ConfigError: one cannot; the node and the line are named.
     """
-    written, quote = [], ""
-    for piece in _PIECES.findall(text):
-        if piece == "{node}":
-            written.append(_REFERENCES[quote])
-            continue
-        if quote == "'":
-            quote = "" if piece.endswith("'") else quote  # a backslash before it has no effect here
-        elif piece in ("'", '"') and quote in ("", piece):
-            quote = "" if quote else piece
-        written.append(piece)
-    return "".join(written)
+    hooks, upgrade = policy.hooks, policy.upgrade
+    lines = [hook.run for hook in (*hooks.before_stop, *hooks.while_stopped, *hooks.after_recovery)]
+    if upgrade is not None:
+        lines += [*(step.run for step in upgrade.install), *upgrade.verify, upgrade.installed or ""]
+    for node in nodes:
+        for line in lines:
+            for_node(line, node)

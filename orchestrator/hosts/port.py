@@ -176,6 +176,12 @@ class Hosts:
 
     def describe(self, action: HostAction) -> str:
         """The exact command line; free of secrets. A hook on this machine is marked by a comment."""
+        try:
+            return self._describe(action)
+        except ConfigError as error:  # of a name that is in no command line
+            return self._redact(f"(refused: {error})")
+
+    def _describe(self, action: HostAction) -> str:
         if isinstance(action, RunHook):
             line = for_node(action.hook.run, action.node)
             return self._redact(f"{line}  # on this machine" if action.hook.local else line)

@@ -42,9 +42,14 @@ look_at_process() {
 """
 """A pid alone does not identify a process: pids are used again."""
 
-BEGIN = "@@orchestrate-begin"
-END = "@@orchestrate-end"
-_SECTION = re.compile(rf"^{BEGIN} (\S+)\n(.*?)\n?^{END} \1 (\d{{1,10}})$", re.MULTILINE | re.DOTALL)
+NONCE: Final = (
+    "$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null || tr -dc a-f0-9 </dev/urandom | head -c 18)"
+)
+"""Made up on the host for one answer, in a variable of its shell: no file or command line there has it."""
+MARK: Final = '"$orchestrate_mark"'
+"""Begins each line between the parts of an answer: `MARK begin NAME`, and `MARK end NAME EXIT`."""
+MAKE_MARK: Final = f"orchestrate_mark=@@orchestrate-{NONCE}"
+_FIRST_MARK: Final = re.compile(r"^(@@orchestrate-[a-f0-9-]{18}) begin ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +68,22 @@ def shell(script: str) -> str:
 def sections(parts: Sequence[tuple[str, str]]) -> str:
     """A script of named parts, each a shell line; a part that fails does not keep the next from running."""
     lines = [
-        f"echo '{BEGIN} {name}'; {{ {line}\n}} 2>&1; printf '\\n{END} {name} %d\\n' $?"
+        f"echo {MARK} begin {name}; {{ {line}\n}} 2>&1; printf '\\n%s end {name} %d\\n' {MARK} $?"
         for name, line in parts
     ]
-    return "\n".join(lines)
+    return "\n".join((MAKE_MARK, *lines))
 
 
 def read_sections(output: str) -> Mapping[str, Section]:
     """The answers by name. Banners and greetings of the host belong to no part; a part cut off is absent."""
+    first = _FIRST_MARK.search(output)
+    if first is None:
+        return {}
+    mark = re.escape(first[1])
+    section = rf"^{mark} begin (\S+)\n(.*?)\n?^{mark} end \1 (\d{{1,10}})$"
     return {
         found[1]: Section(exit=int(found[3]), text=found[2].strip("\n"))
-        for found in _SECTION.finditer(output)
+        for found in re.finditer(section, output, re.MULTILINE | re.DOTALL)
     }
 
 

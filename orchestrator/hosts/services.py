@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 
+from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.managers.command_lines import plain_status
 from orchestrator.hosts.managers.manager import SIMPLE_COMMAND, ServiceManager, ServiceReading, Verb, unit
 from orchestrator.hosts.managers.registry import MANAGERS
-from orchestrator.hosts.placeholder import may_be_option
+from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Wording, paths_of
 from orchestrator.model.reading import Unknown
@@ -28,20 +29,19 @@ def manager(settings: HostSettings) -> ServiceManager:
 def fault(settings: HostSettings) -> str | None:
     """Why the names of the service and its data paths cannot be sent to a host at all; None if they can."""
     service = settings.service
-    texts = () if manager(settings).program else (service.stop, service.start, service.status)
     try:
         if manager(settings).program:
             unit(settings)
+        else:
+            for line in (service.stop, service.start, service.status):
+                for_node(line or "", settings.node)
         paths_of(settings.node, settings.data)
+    except ConfigError as error:
+        return f"`hosts.service`: {error}"
     except UntrustedValue as error:
         return (
             f"{error}: rename node {shortened(settings.node)}, or set `service.unit` or `data` without"
             " `{node}` for it under `hosts.overrides`"
-        )
-    if any(may_be_option(text, settings.node) for text in texts if text):
-        return (
-            f"the service of {settings.node} has a name that begins with a dash, which a program reads as an"
-            " option: rename the node, or set `hosts.service` for it without `{node}`"
         )
     return None
 

@@ -42,8 +42,8 @@ change() {{
     shift
     "$@"
     code=$?
-    printf '%s change-%d\n%.1500s\n%.300s\n' '{script.BEGIN}' "$number" "$why" "${{failed:+{_FAILED}$failed}}"
-    printf '%s change-%d %d\n' '{script.END}' "$number" $code
+    printf '%s begin change-%d\n%.1500s\n' {script.MARK} "$number" "$why"
+    printf '%.300s\n%s end change-%d %d\n' "${{failed:+{_FAILED}$failed}}" {script.MARK} "$number" $code
     case $code in {change_shell.MADE}|{change_shell.ALREADY}) ;; *) exit 0 ;; esac
 }}
 """
@@ -51,7 +51,8 @@ _BEGUN: Final = rf"""
 # A connection that goes away is no reason to leave a tunable half made.
 trap '' HUP PIPE
 # Text that a login printed before, without an end of its line, is no part of the answer.
-printf '\n%s {_STARTED}\n\n%s {_STARTED} 0\n' '{script.BEGIN}' '{script.END}'
+{script.MAKE_MARK}
+printf '\n%s begin {_STARTED}\n\n%s end {_STARTED} 0\n' {script.MARK} {script.MARK}
 """
 
 

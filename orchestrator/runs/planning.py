@@ -15,6 +15,7 @@ from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, PlanMismatch, UsageError
+from orchestrator.hosts.placeholder import require_names
 from orchestrator.merging import decide
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
@@ -150,8 +151,7 @@ class Preparation:
                 past = replay(last.run, store.replay(last.run))
         except StateMissing:
             return None
-        done = half_done(past)
-        if not done:
+        if not (done := half_done(past)):
             return None
         all_again = "all" if self.loaded is None else "the nodes that now need a restart"
         if (upgrade := self.started.policy.upgrade) is not None:
@@ -237,6 +237,7 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     prepared, settings = _prepared(connection, source, restarts=restarts)
     if restarts:
         require_zones(prepared.view, settings, prepared.started.policy, connection.ports.source)
+        require_names(prepared.started.policy, prepared.started.nodes)
     return prepared
 
 
@@ -248,9 +249,9 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     """
     connection.ports.require_secrets(secrets_of(saved.policy))
     view, settings = _first_reading(connection)
-    unknown = [name for name in saved.nodes if name not in {node.name for node in view.nodes}]
-    if unknown:
+    if unknown := [name for name in saved.nodes if name not in {node.name for node in view.nodes}]:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
+    require_names(saved.policy, saved.nodes)
     prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:
@@ -282,8 +283,7 @@ def _mismatch(cluster: str, why: str) -> PlanMismatch:
 def _differences(saved: SavedPlan, now: Plan) -> str:
     """The differences between plans with different fingerprints: the saved one holds no list of members."""
     nodes = [name for wave in now.waves for name in wave.nodes]
-    new = [name for name in nodes if name not in saved.nodes]
-    if new:
+    if new := [name for name in nodes if name not in saved.nodes]:
         return f"{', '.join(new)} joined the selection since the plan was saved"
     if not nodes:
         return f"none of its nodes ({', '.join(saved.nodes)}) needs {work_of(saved.policy)} any more"

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.secrets import parse_reference
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts.connection import (
     KEPT_BYTES,
@@ -708,6 +710,36 @@ def test_a_match_exec_is_followed(way: Way, tmp_path: Path) -> None:
     config.write_text(f'Match originalhost es1 exec "true"\n  HostName 127.0.0.1\n  Port {way.server.port}\n')
     settings = {"address": "es1", "port": None, "ssh_config": (str(config),)}
     assert way.run("echo well", **settings) == CommandResult(exit=0, stdout="well\n")
+
+
+PROXY = """\
+import os, socket, sys, threading
+open({file!r}, "w").write("\\n".join(f"{{name}}={{value}}" for name, value in os.environ.items()))
+server = socket.create_connection(("127.0.0.1", {port}))
+def answers():
+    while data := server.recv(65536):
+        os.write(1, data)
+threading.Thread(target=answers, daemon=True).start()
+while data := os.read(0, 65536):
+    server.sendall(data)
+"""
+
+
+@pytest.mark.exhaustive
+@remote_ways
+def test_a_proxy_command_gets_no_variable_that_a_file_names(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, script, seen = tmp_path / "config", tmp_path / "proxy.py", tmp_path / "seen"
+    script.write_text(PROXY.format(file=str(seen), port=way.server.port))
+    config.write_text(f"Host *\n  ProxyCommand {sys.executable} {script}\n")
+    monkeypatch.setenv("T_SUDO_PASSWORD", "planted")
+    monkeypatch.setenv("ORCHESTRATE_STATE", "postgresql+psycopg://o:planted@db/state")
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/tmp/krb5")
+    parse_reference("env:T_SUDO_PASSWORD")
+    assert way.run("echo well", ssh_config=(str(config),)) == CommandResult(exit=0, stdout="well\n")
+    assert "planted" not in seen.read_text()
+    assert {"KRB5CCNAME=FILE:/tmp/krb5", f"HOME={os.environ['HOME']}"} <= set(seen.read_text().splitlines())
 
 
 @openssh_alone

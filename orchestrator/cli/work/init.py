@@ -22,7 +22,15 @@ from orchestrator.cli.work.init_access import (
     naming_options,
     require_reference,
 )
-from orchestrator.config.draft import Draft, HostsDraft, checked, cluster_text, require_free, write_new
+from orchestrator.config.draft import (
+    Draft,
+    HostsDraft,
+    checked,
+    cluster_text,
+    mode_of,
+    require_free,
+    write_new,
+)
 from orchestrator.config.lookup import folder_of_new, is_path, place_of_new
 from orchestrator.config.reaching import check_endpoint
 from orchestrator.config.secrets import FORMS
@@ -91,7 +99,7 @@ def write_cluster_file(given: Given, *, output: Output) -> int:
         discovery.close()
     with naming_options():
         checked(draft, path=path, home=context.home)  # the program takes what it has written
-    write_new(path, cluster_text(draft))
+    write_new(path, cluster_text(draft), mode_of(draft))
     return _end(path, given, found, draft, services, context)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
 
+from orchestrator import variables
 from orchestrator.hosts.connection import (
     KEPT_BYTES,
     Ended,
@@ -21,22 +20,19 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.process import Process
 from orchestrator.model.reading import Seconds
 
-KEPT_VARIABLES: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR", "DOCKER_HOST")
-"""The variables of this program that a command gets: secrets in other variables are not passed on."""
-
 
 class LocalConnection:
     """Runs commands on this machine.
 
     Args:
-        environment: variables added to `KEPT_VARIABLES`.
+        environment: variables added to those that a command gets.
         clock: monotonic seconds.
     """
 
     def __init__(
         self, environment: Mapping[str, str] | None = None, *, clock: Callable[[], Seconds] = time.monotonic
     ) -> None:
-        self._environment = {**kept_variables(), **(environment or {})}
+        self._environment = {**variables.for_commands(), **(environment or {})}
         self._clock = clock
 
     def run(
@@ -84,9 +80,3 @@ class LocalConnection:
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""
-
-
-def kept_variables() -> dict[str, str]:
-    """The variables that a command gets."""
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    return {"PATH": os.defpath, **kept, "LC_ALL": "C"}

@@ -16,7 +16,7 @@ from orchestrator.model.diagnosis import Numad, Signs
 from orchestrator.model.reading import Reading, Unknown
 
 READING: Final = "a reading of this program"
-_READING: Final = re.compile(r"^@@orchestrate-begin ", re.MULTILINE)
+_READING: Final = re.compile(r"^@@orchestrate-\S+ begin ", re.MULTILINE)
 
 
 def _sar(signs: Signs, text: str) -> Signs:

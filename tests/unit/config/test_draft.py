@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +22,7 @@ from orchestrator.config.draft import (
     Service,
     checked,
     cluster_text,
+    mode_of,
     require_free,
     scalar,
     write_new,
@@ -113,21 +116,51 @@ def test_a_remark_cannot_leave_its_comment(text: str) -> None:
 
 def test_a_file_that_is_there_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "new.yml"
-    write_new(path, cluster_text(FULL))
+    write_new(path, cluster_text(FULL), 0o644)
     assert path.read_text() == cluster_text(FULL)
-    for refusing in (lambda: require_free(path), lambda: write_new(path, "other")):
+    for refusing in (lambda: require_free(path), lambda: write_new(path, "other", 0o644)):
         with pytest.raises(ConfigError, match="exist"):
             refusing()
     assert path.read_text() == cluster_text(FULL)
     (link := tmp_path / "link.yml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="exists"):
         require_free(link)
+    with pytest.raises(ConfigError, match="exists"):  # planted after that
+        write_new(link, "other", 0o644)
+    assert not (tmp_path / "nowhere").exists()
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "deep", link]
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_umask")
+@pytest.mark.parametrize(
+    ("reference", "mode"),
+    [
+        ("env:X", 0o644),
+        ("file:/x", 0o644),
+        ("keyring:es/orch", 0o644),
+        ("command:curl -H x-token:t https://v", 0o600),
+    ],
+)
+@pytest.mark.parametrize("key", ["password", "api_key"])
+def test_no_umask_changes_the_mode_of_the_file(tmp_path: Path, key: str, reference: str, mode: int) -> None:
+    path = tmp_path / "deep" / "er" / "new.yml"
+    draft = Draft(name="a", endpoints=("https://es1:9200",), **{key: reference})
+    write_new(path, cluster_text(draft), mode_of(draft))
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert [one.stat().st_mode & 0o022 for one in (path.parent, path.parent.parent)] == [0, 0]
 
 
 def test_half_a_file_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "new.yml"
     with pytest.raises(UnicodeEncodeError):
-        write_new(path, "a\ud800")
+        write_new(path, "a\ud800", 0o644)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,7 +177,7 @@ def killed_at(number: int, path: Path, text: str) -> bool:
             return trace
 
         sys.settrace(trace)
-        write_new(path, text)
+        write_new(path, text, 0o644)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
@@ -156,7 +189,7 @@ def test_killed_at_any_line_it_leaves_the_whole_file_or_none(tmp_path: Path) -> 
             assert path.read_text() == text, number
             whole.append(number)
         else:
-            write_new(path, text)
+            write_new(path, text, 0o644)
             assert path.read_text() == text
         number += 1
     assert 0 < len(whole) < number

@@ -208,7 +208,7 @@ def test_a_text_that_is_no_record_is_refused(text: str) -> None:
 
 
 def test_an_answer_that_is_cut_off_hides_nothing() -> None:
-    whole = LATER.index("@@orchestrate-begin buddyinfo")
+    whole = LATER.index("@@orchestrate-00000000-0000-4000 begin buddyinfo")
     found = signs_of(NODE, read_answers(READING), read_answers(LATER[:whole]))
     unexamined = {one.syndrome for one in diagnose({NODE: found}).unexamined}
     assert Syndrome.FRAGMENTATION in unexamined

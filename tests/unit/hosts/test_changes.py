@@ -12,20 +12,20 @@ from orchestrator.hosts.changes import changes_script, read_changes
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.script import BEGIN, END
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.file_hosts import host_changes
+from tests.fakes.framing import MARK, part
 
 ES1 = NodeName("es1")
 FILES = ("/etc/elasticsearch/elasticsearch.yml", "/etc/elasticsearch/jvm.options.d")
 
 
 def _section(name: str, *lines: str) -> str:
-    return "\n".join((f"{BEGIN} {name}", *lines, f"{END} {name} 0", ""))
+    return part(name, "\n".join(lines))
 
 
 def _reboot(said: str, *kernels: str) -> Reading[HostChanges]:
@@ -104,6 +104,6 @@ def test_what_may_not_be_looked_at_is_not_known(subtests: pytest.Subtests) -> No
 
 
 def test_an_answer_that_was_cut_off_is_not_known() -> None:
-    for output in ("", _section("reboot"), f"{BEGIN} kernels\n6.1"):
+    for output in ("", _section("reboot"), f"{MARK} begin kernels\n6.1"):
         assert isinstance(read_changes(output, ES1, (), reboot=True), Unknown)
-    assert isinstance(read_changes(f"{BEGIN} files\n1 /etc/x", ES1, FILES, reboot=False), Unknown)
+    assert isinstance(read_changes(f"{MARK} begin files\n1 /etc/x", ES1, FILES, reboot=False), Unknown)

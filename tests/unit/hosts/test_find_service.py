@@ -8,10 +8,11 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
-from orchestrator.hosts.script import BEGIN, END, shell
+from orchestrator.hosts.script import read_sections, shell
 from orchestrator.hosts.settings import Connect, HostSettings, Manager
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
+from tests.fakes.framing import part
 
 DEAD = "elasticsearch.service loaded inactive dead Elasticsearch"
 ACTIVE = "elasticsearch@a.service loaded active running Elasticsearch"
@@ -20,10 +21,7 @@ GONE = "opensearch.service not-found inactive dead opensearch.service"
 
 def answer(**parts: str | None) -> str:
     """What a host prints; None = that part failed."""
-    return "\n".join(
-        f"{BEGIN} {name}\n{text or ''}\n{END} {name} {0 if text is not None else 1}"
-        for name, text in parts.items()
-    )
+    return "\n".join(part(name, text or "", 0 if text is not None else 1) for name, text in parts.items())
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None
 def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
     done = LocalConnection().run(shell(search_script(pid)), timeout=20.0)
     assert isinstance(done, CommandResult)
-    assert done.stdout.count(BEGIN) == done.stdout.count(END) == (4 if pid is None else 5)
+    assert len(read_sections(done.stdout)) == (4 if pid is None else 5)
 
 
 def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:

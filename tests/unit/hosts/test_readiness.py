@@ -21,6 +21,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
 from orchestrator.redact import Redactor
+from tests.fakes.framing import part
 
 ES1 = NodeName("es1")
 SHELLS = ("/bin/sh", "/usr/bin/busybox sh")
@@ -130,7 +131,7 @@ def test_the_keystore_of_a_containers_server_is_not_the_hosts(tmp_path: Path) ->
 
 def test_an_answer_that_is_cut_off_says_nothing() -> None:
     upgrade = _upgrade("true")
-    whole = "@@orchestrate-begin free\n4096\n@@orchestrate-end free 0\n"
+    whole = "@@orchestrate-00000000-0000-4000 begin free\n4096\n@@orchestrate-00000000-0000-4000 end free 0\n"
     assert isinstance(readiness.read_readiness(whole, ES1, upgrade), Unknown)
     assert isinstance(readiness.read_readiness("", ES1, upgrade), Unknown)
     found = readiness.read_readiness("", ES1, _upgrade())
@@ -184,7 +185,11 @@ def _came_of(outcome: Outcome, *verify: str) -> Reading[HostReadiness]:
 @pytest.mark.parametrize(
     "outcome",
     [
-        Lost(reason="connection lost", timed_out=False, output="@@orchestrate-begin free\n9\n"),
+        Lost(
+            reason="connection lost",
+            timed_out=False,
+            output="@@orchestrate-00000000-0000-4000 begin free\n9\n",
+        ),
         Unreachable(trouble=Trouble.SETTINGS, reason="no route"),
     ],
     ids=["lost", "not reached"],
@@ -205,7 +210,4 @@ def test_no_secret_is_shown_of_a_verify_line_or_its_answer() -> None:
 
 def sections_of(answers: dict[str, tuple[int, str]]) -> str:
     """The output of a script of sections."""
-    return "".join(
-        f"@@orchestrate-begin {name}\n{text}\n@@orchestrate-end {name} {code}\n"
-        for name, (code, text) in answers.items()
-    )
+    return "".join(part(name, text, code) for name, (code, text) in answers.items())

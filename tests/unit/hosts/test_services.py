@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,6 @@ from orchestrator.hosts import outcomes, services, sudo
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.managers.manager import ServiceReading, Verb
-from orchestrator.hosts.placeholder import for_node
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
@@ -71,7 +69,6 @@ def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **servic
             "sudo -n /bin/sh -c 'cd /opt && ./stop es1'",
             "sudo -n ctl start es1",
         ),
-        (host(Manager.COMMAND, node="x; rm -rf /"), "ctl stop 'x; rm -rf /'", "ctl start 'x; rm -rf /'"),
         (
             host(Manager.SYSTEMD, program="/bin/systemctl", unit="es\\x2d1"),
             "/bin/systemctl --no-block stop 'es\\x2d1'",
@@ -220,11 +217,8 @@ def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, 
     ("settings", "fine"),
     [
         (host(Manager.COMMAND, node="-f"), False),
-        (
-            host(Manager.COMMAND, stop="ctl 'es-{node}'", start="ctl --node={node}", status="ctl", node="-f"),
-            True,
-        ),
         (host(Manager.COMMAND, stop='ctl "{node}"', start="ctl", status="ctl", node="-f"), False),
+        (host(Manager.COMMAND, stop="ctl", start="ctl", status="ctl", node="-f"), True),
         (host(Manager.SYSTEMD, node="-x"), True),
         (host(Manager.SYSTEMD, unit="es@{node}", node="-x"), True),
     ],
@@ -236,11 +230,11 @@ def test_a_name_that_would_be_an_option_is_sent_nowhere(settings: HostSettings, 
             reading = hosts.observe([settings.node], rights=True)[settings.node]
             assert isinstance(reading, Unknown)
             assert not reading.passes
-            assert "begins with a dash" in reading.reason
+            assert re.search("begins with a dash|is not plain", reading.reason)
             assert isinstance(hosts.perform(StopNode(node=settings.node)), Refused)
         with closing(Connections()) as connections:
             checks = check_host(settings, connections, reboot=False, redact=Redactor())
-        assert any(check.grade is Grade.BAD and "begins with a dash" in check.message for check in checks)
+        assert any(check.grade is Grade.BAD and re.search("a dash|plain", check.message) for check in checks)
 
 
 @pytest.mark.parametrize(
@@ -410,90 +404,3 @@ def test_settings_refuse_what_cannot_work() -> None:
     with pytest.raises(ConfigError, match=r"hosts\.sudo"):
         HostSettings(node="n", address="n", sudo=Sudo.PASSWORD)
     assert "secret" not in repr(host(Manager.SYSTEMD, mode=Sudo.PASSWORD))
-
-
-NASTY = (
-    "es $(touch x)",
-    "es `touch x`",
-    "'; touch x; '",
-    '"; touch x; "',
-    "es\n touch x",
-    "\\",
-    "$HOME",
-    "a  *",
-)
-"""Names that a node may have; some would make a file called `x`."""
-
-
-@pytest.mark.parametrize("node", NASTY)
-@pytest.mark.parametrize(
-    ("line", "printed"),
-    [
-        ("printf %s {node}", "{}"),
-        ("printf %s pre-{node}.post", "pre-{}.post"),
-        ('printf %s "the {node} \\" \\\\{node}"', 'the {} " \\{}'),
-        ("printf %s 'the {node} \\'{node}", "the {} \\{}"),
-        ("""printf %s '{"node": "{node}"}'""", '{{"node": "{}"}}'),
-        ("""printf %s "it's "{node}' "'{node}'" '""", """it's {} "{}" """),
-        ("printf %s \\'{node}\\\\{node}", "'{}\\{}"),
-    ],
-)
-def test_a_name_stands_in_any_quotes_as_it_is(tmp_path: Path, node: str, line: str, printed: str) -> None:
-    assert shell(for_node(line, node), tmp_path) == printed.format(node, node)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("node", NASTY)
-@pytest.mark.parametrize(
-    "line",
-    [
-        'echo "$(echo {node})" "$(echo "{node}")" "$(echo \'{node}\')"',
-        "echo \"`echo {node}` `echo '{node}'`\"",
-        "echo `echo {node}` $((1)) ${x:-{node}}",
-        "# don't\necho {node}",
-        "cat <<end\n{node} '{node}' it's \"{node}\"\nend\n",
-        "cat <<'end'\n{node} '{node}' it's\nend\n",
-        "echo \\{node} \\'{node}",
-        'echo "{node} \\{node}"',
-    ],
-)
-def test_no_way_of_writing_a_line_executes_a_name(tmp_path: Path, node: str, line: str) -> None:
-    shell(for_node(line, node), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("node", NASTY)
-def test_a_command_manager_executes_no_name_either(tmp_path: Path, node: str) -> None:
-    settings = host(
-        Manager.COMMAND,
-        node=node,
-        stop='printf %s "{node}"',
-        start="printf %s '{node}'",
-        status='echo "{node}"',
-    )
-    assert shell(services.command(settings, Verb.STOP), tmp_path) == node
-    assert shell(services.command(settings, Verb.START), tmp_path) == node
-    behind_sudo = replace(settings, sudo=Sudo.PASSWORDLESS)
-    assert shell(services.plain_command(behind_sudo, Verb.STOP), tmp_path) == node
-    assert services.plain_command(behind_sudo, Verb.STOP).startswith("/bin/sh -c ")
-    shell(services.status_command(settings), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
-    assert for_node("""x '{node}' "{node}" {node}""", "es-1.example") == (
-        """x 'es-1.example' "es-1.example" es-1.example"""
-    )
-
-
-@pytest.mark.parametrize("node", ["es1", *NASTY])
-def test_a_shell_variable_named_as_the_placeholder_stays(tmp_path: Path, node: str) -> None:
-    line = "node=v; printf %s-%s ${node} {node}"
-    assert shell(for_node(line, node), tmp_path) == f"v-{node}"
-    assert list(tmp_path.iterdir()) == []
-
-
-def shell(line: str, folder: Path) -> str:
-    """What a line prints under `sh`, run in a folder of its own; it may fail."""
-    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  (the lines of these tests)
-    return done.stdout

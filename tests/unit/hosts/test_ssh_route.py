@@ -270,7 +270,7 @@ def test_tokens_are_expanded_once(ssh: Path, text: str, address: str, command: s
         ),
     ],
 )
-def test_a_host_or_a_user_of_the_configuration_that_is_none_is_said(ssh: Path, text: str, words: str) -> None:
+def test_a_bad_host_or_user_of_the_configuration_is_named(ssh: Path, text: str, words: str) -> None:
     with pytest.raises(RouteError) as caught:
         expanded(ssh, text)
     assert words in str(caught.value)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator import variables
 from orchestrator.hosts.connection import Ended, Streams, Trouble
-from orchestrator.hosts.connections.local import kept_variables
 from orchestrator.hosts.connections.openssh.frame import Frame, framed
 from orchestrator.hosts.connections.openssh.master import Master
 from orchestrator.hosts.connections.openssh.messages import was_not_sent, was_refused
@@ -102,7 +102,7 @@ def _open(link: Master, order: Order, clock: Callable[[], Seconds]) -> OpensshSe
     nonce, streams = secrets.token_hex(8), Streams(order.keep)
     argv = link.session(framed(order.command, nonce))
     try:
-        process = Process(argv, environment=kept_variables(), stdin=order.stdin, clock=clock)
+        process = Process(argv, environment=variables.for_commands(), stdin=order.stdin, clock=clock)
     except OSError as error:
         raise LinkError(Trouble.SETTINGS, f"`ssh` cannot be run here: {error}") from error
     return OpensshSession(

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from orchestrator import variables
 from orchestrator.hosts.connection import Captured, Trouble
 from orchestrator.hosts.connections.attempts import with_attempts
 from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
-from orchestrator.hosts.connections.local import kept_variables
 from orchestrator.hosts.connections.openssh.messages import NO_MASTER, diagnosed
 from orchestrator.hosts.connections.process import Process
 from orchestrator.hosts.connections.sessions import LinkError
@@ -216,8 +216,7 @@ class Master:
         """Run `ssh` with the operator's configuration; exit code (None = past the limit), and all it said."""
         forced = (word for option in _FORCED for word in ("-o", option))
         argv = ("ssh", "-F", str(self.target.config), *forced, *arguments)
-        # All variables: its agent, Kerberos and the operator's own proxy commands need theirs.
-        environment = {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
+        environment = {**variables.for_programs(), "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
         try:
             process = Process(argv, environment=environment, stdin=None, clock=self._clock)
         except OSError as error:
@@ -242,7 +241,7 @@ def end_master(socket: Path, clock: Callable[[], Seconds]) -> None:
     if not socket.exists():
         return
     argv = ("ssh", "-F", "/dev/null", "-S", str(socket), "-O", "exit", "--", "host")
-    process = Process(argv, environment=kept_variables(), stdin=None, clock=clock)
+    process = Process(argv, environment=variables.for_commands(), stdin=None, clock=clock)
     if not process.read(Captured(), Captured(), clock() + _EXIT_SECONDS):
         process.kill()
     process.end()

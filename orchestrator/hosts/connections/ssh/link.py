@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -18,6 +20,7 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 
+from orchestrator import variables
 from orchestrator.hosts.connection import Trouble, UnknownKey, unknown_keys
 from orchestrator.hosts.connections.attempts import with_attempts
 from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedError
@@ -192,7 +195,7 @@ class Link:
 
     def _proxy(self, command: str) -> paramiko.ProxyCommand:
         try:
-            return paramiko.ProxyCommand(command)
+            return _ProxyCommand(command)
         except (OSError, ValueError, LookupError) as error:  # not there, its quoting is wrong, or it is empty
             raise LinkError(
                 Trouble.SETTINGS,
@@ -316,6 +319,27 @@ class Link:
                 f"{self.hop} wants more than a key ({', '.join(further)}): a run needs an account"
                 f" that a key alone opens; or {USE_OPENSSH}",
             )
+
+
+class _ProxyCommand(paramiko.ProxyCommand):
+    """A proxy command that gets no secret of this program; paramiko's gets every variable."""
+
+    def __init__(self, line: str) -> None:
+        self.cmd = shlex.split(line)
+        self.timeout = None
+        self.process = subprocess.Popen(  # noqa: S603  (the operator's own, from the SSH configuration)
+            self.cmd,
+            env=variables.for_programs(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+
+    def __del__(self) -> None:
+        """End it with its pipes. Not in `close`, which paramiko calls while its thread still reads them."""
+        with contextlib.suppress(AttributeError), self.process:  # there is none where it could not be started
+            self.process.kill()
 
 
 def _is_refusal(error: Exception, transport: paramiko.Transport) -> bool:

@@ -190,7 +190,10 @@ class Scripted:
         """Nothing is open."""
 
 
-GOOD = CommandResult(exit=0, stdout="@@orchestrate-begin tuning\n\n@@orchestrate-end tuning 0\n")
+GOOD = CommandResult(
+    exit=0,
+    stdout="@@orchestrate-00000000-0000-4000 begin tuning\n\n@@orchestrate-00000000-0000-4000 end tuning 0\n",
+)
 
 
 def tune_both(addresses: Sequence[str], tree: ChangingHost) -> int:

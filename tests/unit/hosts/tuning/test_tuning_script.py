@@ -712,9 +712,11 @@ def outcome_of(stdout: str, *, exit_code: int = 0, truncated: int = 0) -> Action
     return read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), result)
 
 
-STARTED = "@@orchestrate-begin tuning\n\n@@orchestrate-end tuning 0\n"
-FIRST = "@@orchestrate-begin change-1\n\n@@orchestrate-end change-1 0\n"
-SECOND = "@@orchestrate-begin change-2\nhm\n@@orchestrate-end change-2 {}\n"
+STARTED = "@@orchestrate-00000000-0000-4000 begin tuning\n\n@@orchestrate-00000000-0000-4000 end tuning 0\n"
+FIRST = "@@orchestrate-00000000-0000-4000 begin change-1\n\n@@orchestrate-00000000-0000-4000 end change-1 0\n"
+SECOND = (
+    "@@orchestrate-00000000-0000-4000 begin change-2\nhm\n@@orchestrate-00000000-0000-4000 end change-2 {}\n"
+)
 
 
 @pytest.mark.parametrize(

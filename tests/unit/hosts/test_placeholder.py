@@ -1,0 +1,161 @@
+"""The name of a node in a command line: no shell and no program behind it ever runs a part of it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.hosts import services
+from orchestrator.hosts.managers.manager import Verb
+from orchestrator.hosts.placeholder import for_node, require_names
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
+from orchestrator.model.hosts import Manager
+from orchestrator.model.policy import Hook, Hooks, Kind, Policy
+from orchestrator.model.upgrade import InstallStep, Upgrade
+
+SHELLS = [shell for shell in ("dash", "bash", "busybox sh", "ksh", "zsh") if shutil.which(shell.split()[0])]
+HOSTILE = (
+    *(
+        "$(touch canary)",
+        "`touch canary`",
+        "a; touch canary; #",
+        "a'; touch canary; '",
+        'a"; touch canary; "',
+    ),
+    *("a\ntouch canary\n", "'$(touch canary)'", "\\'; touch canary #", "EOF\ntouch canary\n", "x\\"),
+    *("a}; touch canary; echo ${x", "*/touch canary", "\\\ntouch canary", "\ttouch\tcanary"),
+    *("a\rtouch canary", "& touch canary &", "| touch canary", "))\ntouch canary"),
+    *("x touch canary", "$HOME", "{touch,canary}", "<(touch canary)", "!touch", "~root", "a=b", "a>canary"),
+    *("-rf", "--checkpoint-action=exec=x", "..", "../../etc", "", "\0", "es\u00a01", "\u202ees", "b\u00fcro"),
+)
+"""The first 18 are names that a security review tried."""
+LINES = (
+    *("echo {node}", "echo '{node}'", 'echo "{node}"', "echo a{node}b", "echo \"$(echo '{node}')\""),
+    *("echo `echo {node}`", "echo x # it's {node}", "cat <<'EOF'\n'{node}'\nEOF", "echo $'{node}'"),
+    *("trap 'echo {node}' EXIT", "alias e='echo {node}'\ne", "sh -c 'echo {node}'", "eval echo {node}"),
+    *("ssh gate depool {node}", "su -c 'depool {node}' x", "sudo sh -c \"x '{node}'\"", "watch x {node}"),
+    *("env -S 'sh -c \"echo {node}\"'", "xargs -I% sh -c '% {node}'", "sh <<'EOF'\necho {node}\nEOF"),
+    *(
+        "find . -exec sh -c 'echo {node}' \\;",
+        "perl -e 'system(\"x {node}\")'",
+        "awk 'BEGIN { x(\"{node}\") }'",
+    ),
+    *("nsenter -t 1 sh -c 'x {node}'", "docker exec x sh -c 'x {node}'", "python3 -c 'f(\"{node}\")'"),
+    *("echo 'x {node}' | busybox sh", "PS4='{node}'; set -x; :", 'x={node}; eval "echo $x"'),
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_name_that_could_be_code_is_in_no_line(line: str) -> None:
+    for node in HOSTILE:
+        with pytest.raises(ConfigError) as refused:
+            for_node(line, node)
+        assert 'Rename the node, or write "$ORCHESTRATE_NODE" in place of `{node}`' in str(refused.value)
+        assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_plain_name_is_data_through_four_shells(shell: str, tmp_path: Path) -> None:
+    """A name is data for shells behind shells, unquoted and in quotes, first in a word and last in it."""
+    allowed = [chr(code) for code in range(1, 0x250) if _is_plain(f"a{chr(code)}a")]
+    first = [one for one in allowed if _is_plain(f"{one}a")]
+    assert {*"@:+,-._"} | {"a", "Z", "9"} <= {*allowed}
+    names = [f"{one}{''.join(allowed)}{last}" for one in first for last in ("@", ":", "+", ",", "-", ".")]
+    inner = "eval eval printf %s@ {node} '{node}'"
+    line = f"{shell} -c {shlex.quote(f'sh -c {shlex.quote(inner)}')}; printf '%s@' {{node}} \"x{{node}}\""
+    names = names[::25]
+    said = _run(shell, "\n".join(for_node(line, name) for name in names), tmp_path)
+    assert said == "".join(f"{name}@{name}@{name}@x{name}@" for name in names)
+
+
+VARIABLE_LINES = (
+    'printf "%s@" "$ORCHESTRATE_NODE"',
+    'sh -c \'printf "%s@" "$ORCHESTRATE_NODE"\'',
+    'sh -c \'printf "%s@" "$1"\' _ "$ORCHESTRATE_NODE"',
+    'trap \'printf "%s@" "$ORCHESTRATE_NODE"\' EXIT',
+    'eval \'printf "%s@" "${ORCHESTRATE_NODE}"\'',
+    'printf "%s@" "$(printf %s "$ORCHESTRATE_NODE")"',
+    "sh <<'EOF'\nprintf '%s@' \"$ORCHESTRATE_NODE\"\nEOF",
+    'find . -maxdepth 0 -exec sh -c \'printf "%s@" "$ORCHESTRATE_NODE"\' \\;',
+)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_variable_takes_every_name_and_runs_none(shell: str, tmp_path: Path) -> None:
+    names = [name for name in HOSTILE if "\0" not in name and not name.endswith("\n")]
+    script = "\n".join(f"( {for_node(line, name)}\n)" for name in names for line in VARIABLE_LINES)
+    assert _run(shell, script, tmp_path) == "".join(f"{name}@" * len(VARIABLE_LINES) for name in names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
+    line = """x '{node}' "{node}" {node} http://x/{node} ${node} -d '{"a": "{node} b"}'"""
+    assert for_node(line, "riak@es-1.example") == (
+        """x 'riak@es-1.example' "riak@es-1.example" riak@es-1.example http://x/riak@es-1.example"""
+        """ ${node} -d '{"a": "riak@es-1.example b"}'"""
+    )
+    assert for_node("depool ${node}", "$(x)") == "depool ${node}"
+
+
+@pytest.mark.parametrize("form", ["stop", "start", "status"])
+def test_a_service_that_cannot_have_the_name_is_refused(form: str) -> None:
+    lines = {"stop": "s", "start": "t", "status": "u"}
+    made = ServiceSettings(manager=Manager.COMMAND, **{**lines, form: "ctl 'x {node}'"})
+    settings = HostSettings(node="Baron Blood", address="h", service=made)
+    fault = services.fault(settings)
+    assert fault is not None
+    assert "'Baron Blood'" in fault
+    assert '"$ORCHESTRATE_NODE"' in fault
+    assert services.fault(replace(settings, node="es1")) is None
+    fixed = replace(settings, service=replace(made, **{form: 'ctl "$ORCHESTRATE_NODE"'}))
+    assert services.fault(fixed) is None
+
+
+@pytest.mark.parametrize("mode", [Sudo.OFF, Sudo.PASSWORDLESS])
+def test_a_stop_has_the_variable_behind_sudo_too(mode: Sudo, tmp_path: Path) -> None:
+    node = "it's $(touch canary)"
+    made = ServiceSettings(
+        manager=Manager.COMMAND, stop='printf %s "$ORCHESTRATE_NODE"', start="x", status="x"
+    )
+    settings = HostSettings(node=node, address="h", service=made, sudo=mode)
+    assert _run("dash", services.plain_command(settings, Verb.STOP), tmp_path) == node
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_line_of_a_policy_is_tried_with_every_node() -> None:
+    bad, good = Hook(run="x '{node}'"), Hook(run='x "$ORCHESTRATE_NODE"')
+    upgrade = Upgrade(target="9.1.0", install=(InstallStep(run="i {version}"),))
+    plain = Policy(kind=Kind.ELASTICSEARCH, cluster="logs")
+    for policy in (
+        replace(plain, hooks=Hooks(before_stop=(good, bad))),
+        replace(plain, hooks=Hooks(while_stopped=(bad,))),
+        replace(plain, hooks=Hooks(after_recovery=(bad,))),
+        replace(plain, upgrade=replace(upgrade, install=(InstallStep(run="i {version} {node}"),))),
+        replace(plain, upgrade=replace(upgrade, verify=("v {node}",))),
+        replace(plain, upgrade=replace(upgrade, installed="v {node}")),
+    ):
+        require_names(policy, ["es1", "es-2.example"])
+        with pytest.raises(ConfigError, match="Jean Grey"):
+            require_names(policy, ["es1", "Jean Grey"])
+    require_names(replace(plain, hooks=Hooks(before_stop=(good,)), upgrade=upgrade), HOSTILE)
+
+
+def _is_plain(name: str) -> bool:
+    try:
+        return for_node("{node}", name) == name
+    except ConfigError:
+        return False
+
+
+def _run(shell: str, script: str, folder: Path) -> str:
+    """What a script prints, run in a folder of its own: a name that runs makes a file there."""
+    done = subprocess.run(  # noqa: S603  (the lines of these tests)
+        [*shell.split(), "-c", script], cwd=folder, capture_output=True, check=False, timeout=60
+    )
+    return done.stdout.decode()
