@@ -121,8 +121,9 @@ The tables are computed by the program for the shipped playbook.
 _ALSO_WRITTEN: Final = """\
 ## Other changes
 
-- An index template `orchestrate-lease-N`, which matches no index, during the whole run (not with
-  `lease: state`). It is removed at the end. After a kill it stays, for `restore`.
+- A component template `orchestrate-lease-N`, which no index template names, during the whole run (not with
+  `lease: state`). While a node is older than 7.8, it is a legacy template, which matches no index. It is
+  removed at the end. After a kill it stays, for `restore`.
 - `number_of_replicas` 1 on an index that has none, only with `zero_replica_indices: add_replica`. The
   original number is restored when all copies of the index are started.
 - A voting exclusion of the elected master, only with `master_step_down: true` and at least five voters. It

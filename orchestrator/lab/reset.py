@@ -25,18 +25,20 @@ def reset(cluster: LabCluster) -> None:
     cluster.wait_ready()
     client = cluster.client
     try:
-        clear(client, voting=not cluster.distribution.before(7))
+        old = cluster.distribution
+        clear(client, voting=not old.before(7), components=not old.before(7, 8))
     finally:
         client.close()
     cluster.wait_ready(status="green")
 
 
-def clear(client: LabClient, *, voting: bool = True) -> None:
+def clear(client: LabClient, *, voting: bool = True, components: bool = True) -> None:
     """Remove indices, settings, the program's templates and voting exclusions from a cluster with a master.
 
     Args:
         client: of the cluster.
         voting: whether there may be voting exclusions (7.0).
+        components: whether there may be component templates (7.8).
 
     Raises:
         LabError: something could not be removed, so the cluster is not fit for another test.
@@ -45,7 +47,8 @@ def clear(client: LabClient, *, voting: bool = True) -> None:
         client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
     for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):
         client.ask("DELETE", f"/{name}", accept=(404,))
-    client.ask("DELETE", "/_template/orchestrate-*", accept=(404,))
+    for form in ("_component_template", "_template") if components else ("_template",):
+        client.ask("DELETE", f"/{form}/orchestrate-*", accept=(404,))
     found = read_settings(client)
     cleared = {level: dict.fromkeys(getattr(found, level)) for level in LEVELS}
     if any(cleared.values()):

@@ -217,6 +217,7 @@ def answers(wanted: Size, port: int, *, moving: bool = False) -> dict[str, bytes
         "/_cluster/health": health,
         "/_tasks": {"nodes": {}},
         "/_template": {},
+        "/_component_template": {"component_templates": []},
         "/_recovery": _recoveries(wanted),
         # What a node answers to the question whether the state is still the same.
         "/_cluster/state/version,master_node": {

@@ -16,6 +16,8 @@ _DEFAULTS = {
     "cluster.routing.allocation.disk.watermark.low": "85%",
     "cluster.routing.allocation.disk.watermark.high": "90%",
 }
+LEASES = "/_component_template/orchestrate-lease-"
+LEGACY_LEASES = "/_template/orchestrate-lease-"
 _STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 
 
@@ -23,6 +25,8 @@ class SmallCluster(ScriptedServer):
     """Its nodes have these `names`; a `version` below 4 is OpenSearch's. It keeps lease records and settings.
 
     Attributes:
+        templates: component templates by name.
+        legacy: legacy templates by name.
         started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
         plugins: what every node has loaded.
         silent: so many more times the last node does not answer when it is asked about itself.
@@ -36,6 +40,7 @@ class SmallCluster(ScriptedServer):
         self.versions = dict.fromkeys(names, version)
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
         self.templates: dict[str, Any] = {}
+        self.legacy: dict[str, Any] = {}
         self.lives: dict[str, int] = {}
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
@@ -61,14 +66,14 @@ class SmallCluster(ScriptedServer):
             "/_nodes/stats/fs", reply({"_nodes": {"successful": len(names), "failed": 0}, "nodes": disks})
         )
         self._fit_for_an_upgrade()
-        self.on("/_template/orchestrate-lease-*", self._leases)
-        for epoch in range(1, 4):
-            self.on(f"/_template/orchestrate-lease-{epoch}", self._leases)
+        for form in (LEASES, LEGACY_LEASES):
+            for name in ("*", 1, 2, 3):
+                self.on(f"{form}{name}", self._leases)
 
     def _fit_for_an_upgrade(self) -> None:
         """It has no index, no repository, no deprecated setting."""
         nodes = {node: {"name": name, "settings": {"node.name": name}} for node, name in self.nodes.items()}
-        self.on("/_cluster/state/metadata", reply({"cluster_name": "lab", "metadata": {"indices": {}}}))
+        self.on("/_cluster/state/metadata", self._members_and_data)
         self.on("/_nodes/settings", reply({"nodes": nodes}))
         self.on(
             "/_migration/deprecations",
@@ -91,7 +96,7 @@ class SmallCluster(ScriptedServer):
         down = reply({"error": {"type": "master_not_discovered_exception"}, "status": 503}, status=503)
         for path in (_STATE, f"{_STATE},customs", "/_cluster/settings", "/_cluster/health"):
             self.on(path, down)
-        self.on("/_template/orchestrate-lease-*", down)
+        self.on(f"{LEASES}*", down)
 
     def write_file(self, folder: Path, **keys: Any) -> str:
         """Write a cluster file that is right, with these keys; its path."""
@@ -163,7 +168,13 @@ class SmallCluster(ScriptedServer):
             "version": 7,
             "master_node": next(iter(nodes)),
             "nodes": nodes,
-            "metadata": {"cluster_uuid": "uuid", "cluster_coordination": voters, "indices": {}},
+            "metadata": {
+                "cluster_uuid": "uuid",
+                "cluster_coordination": voters,
+                "indices": {},
+                "templates": self.legacy,
+                "component_template": {"component_template": self.templates},
+            },
             "routing_table": {"indices": {}},
         }
 
@@ -195,13 +206,16 @@ class SmallCluster(ScriptedServer):
 
     def _leases(self, asked: Asked, wire: Wire) -> None:
         name = asked.path.rsplit("/", 1)[1]
+        component = asked.path.startswith(LEASES)
+        kept = self.templates if component else self.legacy
         match asked.method:
             case "PUT":
-                self.templates[name] = asked.json
+                kept[name] = asked.json
             case "DELETE":
-                self.templates.pop(name)
-            case _ if not self.templates:
-                return reply({}, status=404)(asked, wire)
+                kept.pop(name)
+            case _ if component:
+                listed = [{"name": each, "component_template": body} for each, body in kept.items()]
+                return reply({"component_templates": listed}, status=200 if kept else 404)(asked, wire)
             case _:
-                return reply(self.templates)(asked, wire)
+                return reply(kept, status=200 if kept else 404)(asked, wire)
         return reply({"acknowledged": True})(asked, wire)

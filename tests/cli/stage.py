@@ -116,6 +116,7 @@ class Stage:
                 for node in ask("GET", "/_cluster/state/nodes?filter_path=nodes.*")["nodes"].values()
             },
             "templates": ask("GET", "/_template?filter_path=*.order"),
+            "leases": ask("GET", "/_component_template/orchestrate-*", accept=(404,)),
             "replicas": ask("GET", "/_all/_settings?flat_settings=true"),
             "processes": self.lab.pids(),
         }

@@ -27,7 +27,7 @@ from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import Asked, Wire
 
 PROBE = "/_nodes/_local/http"
-LEASE = "/_template/orchestrate-lease-1"
+LEASE = "/_component_template/orchestrate-lease-1"
 AS_FROM_A_TERMINAL = ("env", "--default-signal")
 """Whatever the tests were told to ignore: a job in the background ignores SIGINT, one under nohup SIGHUP."""
 

@@ -33,11 +33,11 @@ from tests.fakes.scripted_http import reply
 
 SPEED = "indices.recovery.max_bytes_per_sec"
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
-LEASES = "/_template/orchestrate-lease-*"
+LEASES = "/_component_template/orchestrate-lease-*"
 HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_override")
 """Root without the right to write where the mode of a file forbids it."""
 
-UNREADABLE = {"aliases": {"orchestrate": {"filter": {"term": {"orchestrate": "once upon a time"}}}}}
+UNREADABLE = {"template": {}, "_meta": {"orchestrate": "once upon a time"}}
 """A template of a lease that holds no record."""
 
 
@@ -209,9 +209,9 @@ def test_a_garbled_record_is_named_at_once_with_the_way_out(
     assert run(line.format(file=file).split()) == ExitCode.HELD
     assert time.monotonic() - began < 30
     said = capsys.readouterr().err
-    assert "index template orchestrate-lease-7 holds no record that this version can read" in said
+    assert "component template orchestrate-lease-7 holds no record that this version can read" in said
     assert "`orchestrate restore RUN`" in said
-    assert "DELETE /_template/orchestrate-lease-7" in said
+    assert "DELETE /_component_template/orchestrate-lease-7" in said
 
 
 def test_a_run_of_the_state_is_restored_beside_a_garbled_record(
@@ -290,8 +290,8 @@ def test_without_any_lease_that_can_be_written_nothing_begins(
     """What was left is put back all the same: the cluster may have no master because of us."""
     _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
     store.lease("uuid").create(_theirs())
-    cluster.on("/_template/orchestrate-lease-1", reply({"status": 403, "error": "no"}, status=403))
-    cluster.on("/_template/orchestrate-lease-2", reply({"status": 403, "error": "no"}, status=403))
+    cluster.on("/_component_template/orchestrate-lease-1", reply({"status": 403, "error": "no"}, status=403))
+    cluster.on("/_component_template/orchestrate-lease-2", reply({"status": 403, "error": "no"}, status=403))
     done = _restored_read_only(console)
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "continuing with the lease in the state alone" in done.stderr

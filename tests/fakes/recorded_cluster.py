@@ -103,7 +103,8 @@ class RecordedCluster(ScriptedServer):
     def _answer(self, asked: Asked, wire: Wire) -> None:
         name = next((name for path, name in _RECORDINGS if re.fullmatch(path, asked.path)), None)
         if asked.method != "GET" or name is None:
-            return reply({"acknowledged": True} if asked.method != "GET" else {})(asked, wire)
+            none = {"component_templates": []} if asked.path.startswith("/_component_template/") else {}
+            return reply({"acknowledged": True} if asked.method != "GET" else none)(asked, wire)
         body = recorded(self.version, name)
         if self.planted is not None and self.planted.recording == name:
             body = spoilt(body, self.planted.field, self.planted.text)

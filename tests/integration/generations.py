@@ -22,6 +22,7 @@ from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import Described
+from tests.integration.lease_records import lease_records
 from tests.integration.restarting import Begun, events, orchestrate
 
 ENABLE: Final = "cluster.routing.allocation.enable"
@@ -129,10 +130,10 @@ def assert_settings(lab: LabCluster, before: Mapping[str, Mapping[str, Any]], st
     client = lab.client
     try:
         after = settings_of(client)
-        templates = client.ask("GET", "/_template")
+        left = lease_records(client, components=not lab.distribution.before(7, 8))
     finally:
         client.close()
-    assert not [name for name in templates if name.startswith("orchestrate")], templates
+    assert left == []
     if lab.distribution.before(5):
         for level, values in before.items():
             kept = {key: value for key, value in after[level].items() if key in values}

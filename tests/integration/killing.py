@@ -25,6 +25,7 @@ import pytest
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.doomed import VARIABLE, Place
+from tests.integration.lease_records import lease_records
 from tests.integration.nursery import BESIDE, DOOMED, Nursery
 
 RUN_SECONDS = 1500.0
@@ -115,14 +116,14 @@ def truth(lab: LabCluster) -> Truth:
     try:
         nodes = client.ask("GET", "/_nodes/jvm,process")["nodes"].values()
         settings = client.ask("GET", "/_cluster/settings?flat_settings=true")
-        templates = client.ask("GET", "/_template/orchestrate-*", accept=(404,))
+        leases = lease_records(client, components=not lab.distribution.before(7, 8))
     finally:
         client.close()
     return Truth(
         starts={node.name: _starts(lab, node.name) for node in lab.nodes},
         lives={node["name"]: (node["jvm"]["start_time_in_millis"], node["process"]["id"]) for node in nodes},
         settings={level: settings[level] for level in ("persistent", "transient")},
-        leases=tuple(sorted(templates)),
+        leases=tuple(leases),
     )
 
 

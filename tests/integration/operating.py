@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.lab.client import LabClient
 from tests.integration.hostlab.hosts import REBOOT_USER, HostCluster
+from tests.integration.lease_records import lease_records
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
 PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)
@@ -136,8 +137,11 @@ def lives(cluster: HostCluster) -> dict[str, str]:
 
 def leases(cluster: HostCluster) -> list[str]:
     """Names of lease records in the cluster."""
-    read = ask(cluster, "GET", "/_template/orchestrate-lease-*", accept=(404,))
-    return sorted(read)
+    client = LabClient(cluster.admin)
+    try:
+        return lease_records(client)
+    finally:
+        client.close()
 
 
 def starts(cluster: HostCluster, name: str) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.errors import LabError
+from tests.integration.lease_records import lease_records
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
@@ -170,6 +171,7 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
         "PUT", "/_cluster/settings", {"persistent": {"cluster.routing.allocation.enable": "primaries"}}
     )
     client.ask("PUT", "/_template/orchestrate-lease-1", {"index_patterns": ["orchestrate-lease-none-*"]})
+    client.ask("PUT", "/_component_template/orchestrate-lease-2", {"template": {}})
     overlay = f"/etc/systemd/system/{cluster.unit}.service.d"
     cluster.exec(
         "es1", f"mkdir {overlay} && printf '[Service]\\nExecStartPre=/bin/false\\n' > {overlay}/broken.conf"
@@ -181,12 +183,7 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     assert host_cluster("9.1.0") is cluster
     state = client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")
     settings = client.ask("GET", "/_cluster/settings")
-    templates = client.ask("GET", "/_template/orchestrate-lease-*", accept=(404,))
-    assert (state, settings, templates) == (
-        {},
-        {"persistent": {}, "transient": {}},
-        {},
-    )
+    assert (state, settings, lease_records(client)) == ({}, {"persistent": {}, "transient": {}}, [])
     assert cluster.ssh("es1", f"systemctl is-active {cluster.unit}").stdout.strip() == "active"
     client.close()
 

@@ -1,166 +1,223 @@
-"""The shipped role: every call that the program makes is allowed by it, and each of its lines is needed."""
+"""The shipped roles: each allows every call of the program, needs each line, and allows nothing unsaid."""
 
 from __future__ import annotations
 
 import inspect
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.lab.client import LabClient
-from orchestrator.model.action import (
-    ClearVotingExclusions,
-    Done,
-    ExcludeFromVoting,
-    Flush,
-    ForceMerge,
-    IndexAction,
-    ProbeSettings,
-    Purpose,
-    RefreshIndex,
-    RetryFailed,
-    SetIndexSettings,
-    SetReplicas,
-    SettingChange,
-    WriteSettings,
-)
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Level
-from orchestrator.model.upgrade import ML_UPGRADE_MODE
+from orchestrator.lab.layout import THREE_ZONES
+from orchestrator.lab.security import LabUser, Security
+from orchestrator.model.action import IndexAction
 from orchestrator.stores.elasticsearch import calls
-from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.stores.elasticsearch.act import request_for
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
-from orchestrator.stores.elasticsearch.faults import Answer
-from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
-from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from orchestrator.stores.elasticsearch.request import Request
-from tests.integration.hostlab.docker import run
-from tests.integration.hostlab.hosts import wait_until
-from tests.integration.hostlab.images import REFERENCE
-from tests.integration.hostlab.material import ORCHESTRATOR, ROLE
+from tests.integration import secured_opensearch
+from tests.integration.every_call import VERBS, every_call, reads
+from tests.integration.fixtures_processes import ProcessCluster
+from tests.integration.powers import ELASTICSEARCH, FORBIDDEN, OPENSEARCH, Power, outcomes, prepare
 
-if TYPE_CHECKING:
-    from tests.integration.fixtures_hosts import HostClusterFactory
-    from tests.integration.hostlab.hosts import HostCluster, LabHost
+pytestmark = pytest.mark.timeout(900)
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
-
-SECURED = ("9.1.0", "8.19.0")
-FORBIDDEN = 403
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
+PAGE = Path(__file__).parents[2] / "docs/how-to/least-rights.md"
+ADMIN = secured_opensearch.ADMIN
+PASSWORD = secured_opensearch.PASSWORD
 NO_HANDLER = {400, 405}
 """What a server says to a path that it does not know."""
 NO_TASK = "GET /_tasks/none%3A1"
-LEASES = "GET /_template/orchestrate-lease-*"
+LEASES = "GET /_component_template/orchestrate-lease-*"
+LEGACY_LEASES = "GET /_template/orchestrate-lease-*"
+LEASE = "/_component_template/orchestrate-lease-1"
 SNAPSHOTS = "GET /_snapshot/none/_all"
 NOT_IN_THESE_ARCHIVES = {"GET /_migration/deprecations", "GET /_ml/info", "POST /_ml/set_upgrade_mode"}
 """Parts of X-Pack that the servers of these tests lack, so nothing shows that their lines are needed."""
-RELOAD_SECONDS = 60.0
-"""Nodes look at their role and user files every 5 s."""
-
-
-LIMITS = Limits()
-DIALECT = dialect_for("elasticsearch", "9.1.0")
-"""Elasticsearch 8 and 9 get the same paths; their parameters differ, which no right depends on."""
-READS: Mapping[str, Request] = {
-    "identity": calls.identity(),
-    "members": calls.members(),
-    "own_names": calls.own_names(),
-    "processes": calls.processes(),
-    "state": calls.state(DIALECT, LIMITS, with_snapshots=True),
-    "state_uuid": calls.state_uuid(DIALECT, LIMITS, with_snapshots=True),
-    "snapshots": calls.snapshots(DIALECT, LIMITS),
-    "index_uuids": calls.index_uuids(DIALECT, LIMITS, ["posts"]),
-    "names": calls.names(DIALECT, LIMITS),
-    "bulk_state": calls.bulk_state(DIALECT, LIMITS, ["posts"]),
-    "segments": calls.segments(DIALECT, ["posts"]),
-    "writes": calls.writes(DIALECT, ["posts"]),
-    "lives": calls.lives(["_all"], DIALECT),
-    "settings": calls.settings(DIALECT, LIMITS),
-    "levels": calls.levels(DIALECT, LIMITS),
-    "health": calls.health(DIALECT),
-    "recoveries": calls.recoveries(DIALECT, active_only=True),
-    "tasks": calls.tasks(),
-    "merge_pools": calls.merge_pools(),
-    "task": calls.task("none:1", patience=1.0),
-    "disks": calls.disks(DIALECT),
-    "stored": calls.stored(),
-    "data_paths": calls.data_paths(),
-    "memory": calls.memory(["_local"]),
-    "leases": calls.leases(DIALECT, PREFIX, 10.0),
-    "creations": calls.creations(DIALECT, LIMITS),
-    "node_settings": calls.node_settings(),
-    "repositories": calls.repositories(DIALECT, LIMITS),
-    "finished_snapshots": calls.finished_snapshots(DIALECT, LIMITS, "none"),
-    "deprecations": calls.deprecations(DIALECT),
-    "ml_info": calls.ml_info(),
+READ = {
+    "GET /_nodes/_local/http",
+    "GET /_nodes/http",
+    "GET /_nodes/settings",
+    "GET /_nodes/process",
+    "GET /_nodes/_local/stats/os",
+    "GET /_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
+    "GET /_cluster/state/version,master_node,customs",
+    "GET /_cluster/state/customs",
+    "GET /_cluster/state/metadata/posts",
+    "GET /_cluster/state/metadata",
+    "GET /_cluster/state/nodes,metadata,routing_table/posts",
+    "GET /_cluster/health",
+    "GET /_cluster/settings",
+    "GET /_nodes/_all/jvm,http,settings,plugins",
+    "GET /_nodes/stats/fs",
+    "GET /_nodes/stats/indices/store",
+    "GET /_nodes/stats/thread_pool",
+    "GET /_tasks",
+    NO_TASK,
 }
-VERBS: tuple[IndexAction, ...] = (
-    ProbeSettings(),
-    WriteSettings(
-        changes=(
-            SettingChange(
-                level=Level.PERSISTENT, key="cluster.routing.allocation.enable", found="all", wanted=None
-            ),
-        ),
-        purpose=Purpose.REASSIGN,
+BOTH: Mapping[str, set[str]] = {
+    "cluster:admin/repository/get": {"GET /_snapshot"},
+    "cluster:admin/snapshot/get": {SNAPSHOTS},
+    "cluster:admin/settings/update": {"PUT /_cluster/settings"},
+    "cluster:admin/reroute": {"POST /_cluster/reroute"},
+    "cluster:admin/voting_config/add_exclusions": {"POST /_cluster/voting_config_exclusions"},
+    "cluster:admin/voting_config/clear_exclusions": {"DELETE /_cluster/voting_config_exclusions"},
+    "cluster:admin/component_template/put": {f"PUT {LEASE}"},
+    "cluster:admin/component_template/delete": {f"DELETE {LEASE}"},
+    "indices:monitor/recovery": {"GET /_recovery"},
+    "indices:monitor/segments": {"GET /posts/_segments"},
+    "indices:monitor/stats": {"GET /posts/_stats/indexing,merge"},
+    "indices:admin/forcemerge": {"POST /posts/_forcemerge"},
+    "indices:admin/settings/update": {"PUT /posts/_settings"},
+}
+NEEDED_ON_ELASTICSEARCH = {
+    **BOTH,
+    "monitor": READ | {LEASES, LEGACY_LEASES},
+    "cluster:admin/xpack/deprecation/info": set(),
+    "cluster:admin/xpack/ml/upgrade_mode": set(),
+    "indices:admin/flush": {"POST /_flush"},
+    "indices:admin/refresh": {"POST /posts/_refresh"},
+}
+"""What is refused when a line of the role is taken away."""
+NEEDED_ON_OPENSEARCH = {
+    **BOTH,
+    "cluster:monitor/*": READ,
+    "cluster:admin/component_template/get": {LEASES},
+    "indices:admin/template/get": {LEGACY_LEASES},
+    "indices:admin/flush*": {"POST /_flush"},
+    "indices:admin/refresh*": {"POST /posts/_refresh"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A secured node that runs, with a user for each role.
+
+    Attributes:
+        send: user, method, path and body; the status of the answer.
+    """
+
+    send: Callable[[str, str, str, Any], int]
+
+    def statuses(self, user: str, requests: Sequence[Request]) -> dict[str, set[int]]:
+        """The statuses of each call as a user."""
+        found: dict[str, set[int]] = {}
+        for each in requests:
+            status = self.send(user, each.method, each.target, each.body)
+            found.setdefault(f"{each.method} {each.path}", set()).add(status)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A product, with its shipped role.
+
+    Attributes:
+        powers: what is tried with it; `node` is the name of its node.
+        absent: calls of the program that the archive has no part for.
+    """
+
+    dialect: Dialect
+    file: str
+    entries: tuple[str, str, str]
+    needed: Mapping[str, set[str]]
+    powers: tuple[Power, ...]
+    node: str
+    absent: frozenset[str]
+
+    def role(self) -> dict[str, Any]:
+        """The role as `roles.yml` has it."""
+        role: dict[str, Any] = YAML(typ="safe").load(REFERENCE / self.file)["orchestrator"]
+        return role
+
+    def lines(self) -> list[str]:
+        """Every privilege in the role."""
+        cluster, indices, privileges = self.entries
+        role = self.role()
+        return [*role[cluster], *(line for entry in role[indices] for line in entry[privileges])]
+
+    def without(self, taken: str) -> dict[str, Any]:
+        """The role without one line."""
+        cluster, indices, privileges = self.entries
+        role = self.role()
+        left = [
+            {**entry, privileges: [line for line in entry[privileges] if line != taken]}
+            for entry in role[indices]
+        ]
+        return {cluster: [line for line in role[cluster] if line != taken], indices: left}
+
+
+def _elasticsearch(version: str) -> Kind:
+    return Kind(
+        dialect=dialect_for("elasticsearch", version),
+        file="elasticsearch-role.yml",
+        entries=("cluster", "indices", "privileges"),
+        needed=NEEDED_ON_ELASTICSEARCH,
+        powers=ELASTICSEARCH,
+        node=THREE_ZONES[0].name,
+        absent=frozenset(NOT_IN_THESE_ARCHIVES),
+    )
+
+
+KINDS = {
+    "9.1.0": _elasticsearch("9.1.0"),
+    "8.19.0": _elasticsearch("8.19.0"),
+    "opensearch": Kind(
+        dialect=dialect_for("opensearch", secured_opensearch.DISTRIBUTION.version),
+        file="opensearch-role.yml",
+        entries=("cluster_permissions", "index_permissions", "allowed_actions"),
+        needed=NEEDED_ON_OPENSEARCH,
+        powers=OPENSEARCH,
+        node=secured_opensearch.NODE,
+        absent=frozenset(),
     ),
-    WriteSettings(
-        changes=(SettingChange(level=Level.PERSISTENT, key=ML_UPGRADE_MODE, found="false", wanted="true"),),
-        purpose=Purpose.WITHHOLD,
-    ),
-    RetryFailed(),
-    ExcludeFromVoting(node=NodeName("es9")),
-    ClearVotingExclusions(),
-    Flush(),
-    SetReplicas(index="posts", index_uuid="any", found=0, wanted=1),
-    ForceMerge(index="posts", index_uuid="any", max_segments=5),
-    RefreshIndex(index="posts", index_uuid="any"),
-    SetIndexSettings(index="posts", index_uuid="any", found={}, wanted={"index.refresh_interval": "5s"}),
+}
+EVERY_KIND = (
+    pytest.param("9.1.0", marks=pytest.mark.real),
+    pytest.param("8.19.0", marks=[pytest.mark.real, pytest.mark.exhaustive]),
+    pytest.param("opensearch", marks=[pytest.mark.real, pytest.mark.exhaustive]),
 )
-RECORD = LeaseRecord(epoch=1, run="r1", owner="ops@bastion", process="p", started="2026-11-01T00:00:00Z")
+Start = Callable[[str, Mapping[str, Any]], Server]
 
 
-class Recorder:
-    """Stands where the client does: keeps what would be sent, and answers with the leases that then stand."""
+@pytest.fixture
+def start(process_cluster: ProcessCluster) -> Iterator[Start]:
+    """Starts a secured node with roles, each with a user of its name."""
+    opened = ExitStack()
 
-    def __init__(self) -> None:
-        self.sent: list[Request] = []
-        self.own_updates = OwnUpdates()
-        self.stands = False
+    def begin(kind: str, roles: Mapping[str, Any]) -> Server:
+        if kind == "opensearch":
+            access = opened.enter_context(secured_opensearch.secured_opensearch(roles))
+        else:
+            text = io.StringIO()
+            YAML().dump(
+                json.loads(json.dumps(roles)), text
+            )  # through JSON: shared lists would become aliases
+            users = (
+                LabUser(name=ADMIN, password=PASSWORD),
+                *(LabUser(name=name, password=PASSWORD, roles=(name,)) for name in roles),
+            )
+            security = Security(users=users, roles_yml=text.getvalue())
+            access = process_cluster(kind, nodes=THREE_ZONES[:1], security=security, anew=True).access
 
-    def dialect_to_write(self) -> Dialect:
-        return DIALECT
+        def send(user: str, method: str, path: str, body: Any) -> int:
+            client = LabClient(replace(access, user=user))
+            try:
+                return client.send(access.endpoints[0], method, path, body).status
+            finally:
+                client.close()
 
-    def read(self, _: Request) -> Answer:
-        return Answer(status=200, body={f"{PREFIX}1": lease_body(RECORD)} if self.stands else {})
+        return Server(send=send)
 
-    def write(self, request: Request) -> Answer:
-        self.sent.append(request)
-        self.stands = True
-        return Answer(status=200, body={"acknowledged": True})
-
-
-def lease_writes() -> tuple[Request, ...]:
-    """What the lease sends from its taking to its release."""
-    recorder = Recorder()
-    lease = ElasticsearchLease(recorder)  # type: ignore[arg-type]  # of it three methods are used, and the count
-    assert [lease.create(RECORD), lease.write(RECORD), lease.remove(1)] == [Done(), Done(), Done()]
-    return tuple(recorder.sent)
-
-
-def every_call() -> tuple[Request, ...]:
-    """All that the program sends, in an order in which it also works."""
-    # A merge that is begun as a task is refused by the task's result alone; the call for it is the same.
-    answered = replace(DIALECT, merge_task=False)
-    return (*READS.values(), *(request_for(verb, answered) for verb in VERBS), *lease_writes())
+    with opened:
+        yield begin
 
 
 def test_every_read_and_every_verb_is_tried() -> None:
@@ -171,202 +228,56 @@ def test_every_read_and_every_verb_is_tried() -> None:
         and not name.startswith("_")
         and inspect.signature(function).return_annotation == "Request"
     }
-    assert made == set(READS)
+    assert made == set(reads(KINDS["9.1.0"].dialect))
     assert {type(verb) for verb in VERBS} == set(get_args(IndexAction))
 
 
-def refused(method: str, path: str, body: Any = None) -> Request:
-    """Something that the program never sends."""
-    return Request(method=method, path=path, body=body)
-
-
-REFUSED = (
-    refused("DELETE", "/posts"),
-    refused("PUT", "/other"),
-    refused("GET", "/posts/_search"),
-    refused("PUT", "/posts/_doc/1", {"text": "no"}),
-    refused("PUT", "/posts/_mapping", {"properties": {"a": {"type": "keyword"}}}),
-    refused("POST", "/posts/_close"),
-    refused("POST", "/other/_forcemerge"),
-    refused("GET", "/other/_segments"),
-    refused("PUT", "/_snapshot/mine", {"type": "fs", "settings": {"location": "/srv/snapshots"}}),
-    refused("GET", "/_security/user"),
-)
-NEEDED_FOR = {
-    "monitor": {
-        "GET /_nodes/_local/http",
-        "GET /_nodes/http",
-        "GET /_nodes/settings",
-        "GET /_nodes/process",
-        "GET /_nodes/_local/stats/os",
-        "GET /_cluster/state/master_node,nodes,metadata,routing_table,version,customs",
-        "GET /_cluster/state/version,master_node,customs",
-        "GET /_cluster/state/customs",
-        "GET /_cluster/state/metadata/posts",
-        "GET /_cluster/state/metadata",
-        "GET /_cluster/state/nodes,metadata,routing_table/posts",
-        "GET /_cluster/health",
-        "GET /_cluster/settings",
-        "GET /_nodes/_all/jvm,http,settings,plugins",
-        "GET /_nodes/stats/fs",
-        "GET /_nodes/stats/indices/store",
-        "GET /_nodes/stats/thread_pool",
-        "GET /_tasks",
-        NO_TASK,
-        LEASES,
-    },
-    "cluster:admin/repository/get": {"GET /_snapshot"},
-    "cluster:admin/snapshot/get": {SNAPSHOTS},
-    "cluster:admin/xpack/deprecation/info": set(),
-    "cluster:admin/xpack/ml/upgrade_mode": set(),
-    "cluster:admin/settings/update": {"PUT /_cluster/settings"},
-    "cluster:admin/reroute": {"POST /_cluster/reroute"},
-    "cluster:admin/voting_config/add_exclusions": {"POST /_cluster/voting_config_exclusions"},
-    "cluster:admin/voting_config/clear_exclusions": {"DELETE /_cluster/voting_config_exclusions"},
-    "indices:admin/template/put": {"PUT /_template/orchestrate-lease-1"},
-    "indices:admin/template/delete": {"DELETE /_template/orchestrate-lease-1"},
-    "indices:monitor/recovery": {"GET /_recovery"},
-    "indices:admin/flush": {"POST /_flush"},
-    "indices:admin/settings/update": {"PUT /posts/_settings"},
-    "indices:monitor/segments": {"GET /posts/_segments"},
-    "indices:monitor/stats": {"GET /posts/_stats/indexing,merge"},
-    "indices:admin/forcemerge": {"POST /posts/_forcemerge"},
-    "indices:admin/refresh": {"POST /posts/_refresh"},
-}
-"""What is refused when a line of the role is taken away."""
-
-
-def shipped_role() -> dict[str, Any]:
-    """The role as `roles.yml` has it."""
-    role: dict[str, Any] = YAML(typ="safe").load(REFERENCE / "elasticsearch-role.yml")[ROLE]
-    return role
-
-
-def lines(role: dict[str, Any]) -> list[str]:
-    """Every privilege in a role."""
-    return [*role["cluster"], *(line for entry in role["indices"] for line in entry["privileges"])]
-
-
-def without(role: dict[str, Any], taken: str) -> dict[str, Any]:
-    """The role without one line."""
-    return {
-        "cluster": [line for line in role["cluster"] if line != taken],
-        "indices": [
-            {**entry, "privileges": [line for line in entry["privileges"] if line != taken]}
-            for entry in role["indices"]
-        ],
-    }
-
-
-def answers(cluster: HostCluster, user: str, requests: Sequence[Request]) -> dict[str, set[int]]:
-    """The statuses of each call as a user; all users of a test share one password."""
-    client = LabClient(replace(cluster.orchestrator, user=user))
-    found: dict[str, set[int]] = {}
-    try:
-        for each in requests:
-            answer = client.send(cluster.endpoints[0], each.method, each.target, each.body)
-            found.setdefault(f"{each.method} {each.path}", set()).add(answer.status)
-        return found
-    finally:
-        client.close()
-
-
-def make_index(cluster: HostCluster) -> None:
-    client = LabClient(cluster.admin)
-    client.ask("PUT", "/posts", {"settings": {"number_of_shards": 2, "number_of_replicas": 1}})
-    client.close()
-    cluster.wait_ready(status="green")
-
-
-@contextmanager
-def further_users(cluster: HostCluster, roles: dict[str, dict[str, Any]]) -> Iterator[None]:
-    """Give every node further roles, each with a user of the role's name, while the context lasts."""
-    text = io.StringIO()
-    YAML().dump(json.loads(json.dumps(roles)), text)  # through JSON: shared lists would become YAML aliases
-    before = {}
-    for host in cluster.hosts:
-        for file in ("roles.yml", "users", "users_roles"):
-            before[host, file] = cluster.exec(host.name, "cat", f"/etc/node/{file}").stdout
-    try:
-        for (host, file), content in before.items():
-            hashed = next(
-                line.partition(":")[2]
-                for line in before[host, "users"].split()
-                if line.startswith(f"{ORCHESTRATOR}:")
-            )
-            added = {
-                "roles.yml": text.getvalue(),
-                "users": "".join(f"{name}:{hashed}\n" for name in roles),
-                "users_roles": "".join(f"{name}:{name}\n" for name in roles),
-            }
-            write(host, file, content + added[file])
-        assert wait_until(lambda: known(cluster, list(roles)), seconds=RELOAD_SECONDS)
-        yield
-    finally:
-        for (host, file), content in before.items():
-            write(host, file, content)
-
-
-def write(host: LabHost, file: str, content: str) -> None:
-    run(("docker", "exec", "-i", host.container, "tee", f"/etc/node/{file}"), stdin=content)
-
-
-def known(cluster: HostCluster, users: list[str]) -> bool:
-    """Whether every node knows these users and what they may do."""
-    for user in users:
-        client = LabClient(replace(cluster.orchestrator, user=user))
-        try:
-            for endpoint in cluster.endpoints:
-                answer = client.send(endpoint, "GET", "/_security/user/_privileges")
-                if not answer.ok or not answer.body["cluster"]:
-                    return False
-        finally:
-            client.close()
-    return True
-
-
-@pytest.mark.parametrize("flavour", SECURED)
-def test_the_shipped_role_allows_every_call_and_no_harm(
-    host_cluster: HostClusterFactory, flavour: str
-) -> None:
-    cluster = host_cluster(flavour)
-    make_index(cluster)
-    allowed = answers(cluster, ORCHESTRATOR, every_call())
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_the_shipped_role_allows_every_call(start: Start, name: str) -> None:
+    kind = KINDS[name]
+    server = start(name, {"orchestrator": kind.role()})
+    server.send(ADMIN, "PUT", "/posts", {"settings": {"number_of_shards": 2, "number_of_replicas": 0}})
+    allowed = server.statuses("orchestrator", every_call(kind.dialect))
     absent = {call for call, statuses in allowed.items() if statuses & NO_HANDLER}
-    assert absent == NOT_IN_THESE_ARCHIVES
+    assert absent == kind.absent
     others = {call: statuses for call, statuses in allowed.items() if call not in absent}
     assert {call: statuses for call, statuses in others.items() if not statuses <= {200, 404}} == {}
-    none_stands_yet = {LEASES, NO_TASK, SNAPSHOTS}
-    assert {call for call, statuses in others.items() if 404 in statuses} <= none_stands_yet
-    harm = answers(cluster, ORCHESTRATOR, REFUSED)
-    assert {call: statuses for call, statuses in harm.items() if statuses != {FORBIDDEN}} == {}
+    none_yet = {LEASES, LEGACY_LEASES, NO_TASK, SNAPSHOTS}
+    assert {call for call, statuses in others.items() if 404 in statuses} <= none_yet
 
 
-@pytest.mark.exhaustive  # that it is enough and no harm is for every change; that it is least, for a release
-def test_every_line_of_the_shipped_role_is_needed(host_cluster: HostClusterFactory) -> None:
-    cluster = host_cluster("9.1.0")
-    make_index(cluster)
-    role = shipped_role()
-    variants = {f"without-{number}": without(role, line) for number, line in enumerate(lines(role))}
+@pytest.mark.exhaustive  # that it is enough is for every change; that it is least, for a release
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_every_line_of_the_shipped_role_is_needed(start: Start, name: str) -> None:
+    kind = KINDS[name]
+    variants = {f"without-{number}": kind.without(line) for number, line in enumerate(kind.lines())}
+    server = start(name, variants)
+    server.send(ADMIN, "PUT", "/posts", {"settings": {"number_of_replicas": 0}})
     denied = {}
-    with further_users(cluster, variants):
-        for user, line in zip(variants, lines(role), strict=True):
-            found = answers(cluster, user, every_call())
-            denied[line] = {call for call, statuses in found.items() if FORBIDDEN in statuses}
-            clear_lease(cluster)
-    assert denied.keys() == NEEDED_FOR.keys()
-    wrong = {line: found ^ NEEDED_FOR[line] for line, found in denied.items() if found != NEEDED_FOR[line]}
+    for user, line in zip(variants, kind.lines(), strict=True):
+        found = server.statuses(user, every_call(kind.dialect))
+        denied[line] = {call for call, statuses in found.items() if FORBIDDEN in statuses}
+        server.send(ADMIN, "DELETE", LEASE, None)
+        server.send(ADMIN, "DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false", None)
+    assert denied.keys() == kind.needed.keys()
+    wrong = {line: found ^ kind.needed[line] for line, found in denied.items() if found != kind.needed[line]}
     assert wrong == {}
 
 
-def clear_lease(cluster: HostCluster) -> None:
-    """Remove the template that a user without the right to do so left."""
-    client = LabClient(cluster.admin)
-    client.ask("DELETE", "/_template/orchestrate-lease-*", accept=(404,))
-    client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
-    client.close()
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_what_else_the_shipped_role_allows_is_on_the_page(start: Start, name: str) -> None:
+    kind = KINDS[name]
+    server = start(name, {"orchestrator": kind.role()})
+    prepare(server.send, ADMIN)
+    found = outcomes(server.send, "orchestrator", ADMIN, kind.powers, kind.node)
+    allowed = {does for does, status in found.items() if status != FORBIDDEN}
+    assert allowed == {each.does for each in kind.powers if each.allowed}
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert [does for does in allowed if does not in page] == []
 
 
-def test_both_forms_of_the_role_say_the_same() -> None:
-    text = (REFERENCE / "elasticsearch-role.json").read_text(encoding="utf-8")
-    assert json.loads(text) == shipped_role()
+def test_both_forms_of_a_role_say_the_same() -> None:
+    for name in ("elasticsearch-role", "elasticsearch-role-add-replica"):
+        text = (REFERENCE / f"{name}.json").read_text(encoding="utf-8")
+        (role,) = YAML(typ="safe").load(REFERENCE / f"{name}.yml").values()
+        assert json.loads(text) == role

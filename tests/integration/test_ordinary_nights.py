@@ -557,7 +557,7 @@ class Refusing(Passing):
         """Once, for a record that names a node in hand."""
         if self.cuts or method != "PUT" or "/orchestrate-lease-" not in path:
             return False
-        kept = json.loads(body)["aliases"]["orchestrate"]["filter"]["term"]["orchestrate"]
+        kept = json.loads(body)["_meta"]["orchestrate"]
         cut = bool(json.loads(kept)["in_hand"])
         self.cuts += cut
         return cut

@@ -36,8 +36,6 @@ LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
 _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
-LEASE_TEMPLATES: Final = "_template"
-"""The kind of index template that every version has: each node of a cluster in an upgrade reads it."""
 _MEMBER_FIELDS: Final = (
     "nodes.*.name",
     "nodes.*.version",
@@ -406,10 +404,13 @@ def node_settings() -> Request:
     )
 
 
-def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
-    """All lease records, in their templates. Unfiltered, so that an error is seen as one."""
-    return get(
-        f"/{LEASE_TEMPLATES}/{prefix}*",
-        params={dialect.master_timeout: seconds(patience)},
-        accept=frozenset({404}),  # none matches: an empty object, by 404
-    )
+def leases(dialect: Dialect, form: str, prefix: str, patience: Seconds) -> Request:
+    """The lease records of one form. Small: not the whole metadata. Unfiltered: an error is seen as one."""
+    accept = frozenset({404} if form == dialect.lease_forms[0] else {400, 404, 405})  # none; no handler
+    return get(f"/{form}/{prefix}*", params={dialect.master_timeout: seconds(patience)}, accept=accept)
+
+
+def leases_at_once(dialect: Dialect, limits: Limits, prefix: str) -> Request:
+    """The names of the lease records of every form, as of one cluster state."""
+    fields = (f"metadata.{each}.{prefix}*" for each in ("templates", "component_template.component_template"))
+    return _state(dialect, limits, "metadata", filtered("cluster_name", *fields))

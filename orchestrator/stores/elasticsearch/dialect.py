@@ -20,6 +20,8 @@ ELASTICSEARCH: Final = "elasticsearch"
 OPENSEARCH: Final = "opensearch"
 STATE: Final = "_cluster/state"
 NONE: Final = "none"
+LEGACY_TEMPLATE: Final = "_template"
+COMPONENT_TEMPLATE: Final = "_component_template"
 
 
 class Flush(Enum):
@@ -64,8 +66,11 @@ class Dialect:
         voting: Voting exclusions: from 7.0 by path, from 7.8 by query. Before 7.0 there is no voting
             configuration: every master-eligible node votes, and `minimum_master_nodes` is the quorum.
         retry_failed: Whether `_cluster/reroute` has `retry_failed` (5.0). Before, the server tries for ever.
-        lease_pattern: The field for the pattern in the template of the lease: `template` before 6.0, which
-            6 reads as well.
+        lease_forms: The APIs whose templates may hold the lease while this is the lowest version; a new
+            record takes the first. Component templates begin with 7.8. From 6.0 on, other nodes of an upgrade
+            may have them already; a node without them has no handler for the path.
+        lease_pattern: The field for the pattern in the legacy template of the lease: `template` before 6.0,
+            which 6 reads as well.
         cluster_uuid: Where the state has the cluster's uuid: at its top from 7.0, in the metadata from 2.0.
             Before, a cluster has none, and its name is used instead.
         queue_times: Whether health has the age of the oldest task in the master's queue (2.0). Before, it is
@@ -95,8 +100,8 @@ class Dialect:
             flags `disable_replica_allocation`, in place of `primaries`, and `disable_allocation`, in place of
             `none`; the flags of an index are shown as its `enable`.
         recovery_call: The API that lists recoveries (1.1). Before, `_status` shows them, with ids of nodes.
-        lease_in_alias: Whether a template keeps aliases (1.1), with the lease in one. Before, the lease is in
-            a setting of the template.
+        lease_in_alias: Whether a legacy template keeps aliases (1.1), with the lease in one. Before, the
+            lease is in a setting of the template.
         sequence_numbers: Whether shards number their operations (6.0). Before, operations are counted.
         deprecations: The API that lists what the next major version no longer takes: below `_xpack` before
             7.0; `none` before 5.0 and on OpenSearch.
@@ -113,6 +118,7 @@ class Dialect:
     hidden_wildcard: bool = True
     voting: VotingExclusions = VotingExclusions.QUERY
     retry_failed: bool = True
+    lease_forms: tuple[str, ...] = (COMPONENT_TEMPLATE, LEGACY_TEMPLATE)
     lease_pattern: str = "index_patterns"
     cluster_uuid: ClusterUuid = ClusterUuid.TOP
     queue_times: bool = True
@@ -143,7 +149,9 @@ _ES_8_1: Final = replace(_ES_9, family="Elasticsearch 8")
 _ES_8: Final = replace(_ES_8_1, merge_task=False)
 _ES_7_16: Final = replace(_ES_8, family="Elasticsearch 7", roles_in_state=False)
 _ES_7_8: Final = replace(_ES_7_16, snapshot_pages=False)
-_ES_7_7: Final = replace(_ES_7_8, voting=VotingExclusions.PATH)
+_ES_7_7: Final = replace(
+    _ES_7_8, voting=VotingExclusions.PATH, lease_forms=(LEGACY_TEMPLATE, COMPONENT_TEMPLATE)
+)
 _ES_7_6: Final = replace(_ES_7_7, hidden_wildcard=False)
 _ES_7: Final = replace(_ES_7_6, flush=Flush.SYNCED)
 _ES_6_7: Final = replace(
@@ -155,7 +163,13 @@ _ES_6_7: Final = replace(
     deprecations="_xpack/migration/deprecations",
 )
 _ES_6: Final = replace(_ES_6_7, ml_mode=False)
-_ES_5: Final = replace(_ES_6, family="Elasticsearch 5", lease_pattern="template", sequence_numbers=False)
+_ES_5: Final = replace(
+    _ES_6,
+    family="Elasticsearch 5",
+    lease_forms=(LEGACY_TEMPLATE,),
+    lease_pattern="template",
+    sequence_numbers=False,
+)
 _ES_2_3: Final = replace(
     _ES_5,
     family="Elasticsearch 2.3",

@@ -1,12 +1,14 @@
-"""The lease in cluster state: one index template per epoch, which matches no index and holds the record.
+"""The lease in cluster state: one template per epoch, which applies to no index and holds the record.
 
-It is a template of the older kind (`_template`) on every version. Composable templates begin with 7.8: in the
-middle of an upgrade, runs through different endpoints would use two kinds and would not see each other, and a
-master below 7.8 does not keep them.
+Templates are in cluster state. So the lease needs no shard, which a restart could make unavailable, and it
+survives until the last node is gone. The elected master refuses to create a template that exists: only one of
+the runs that want epoch N gets it in one form.
 
-Index templates are in cluster state. So the lease needs no shard, which a restart could make unavailable, and
-it survives until the last node is gone. The elected master refuses to create a template that exists (seen on
-0.90, 2.4, 7.5, 8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
+There are two forms (`Dialect.lease_forms`): a component template, which has no pattern, so that no other
+template can forbid it; and, while a node is older than 7.8, a legacy template. Runs that know different
+versions of one cluster may use different forms. So every form is read, and a run holds a new epoch only after
+one cluster state has shown its record and no other record of that epoch or a higher one: of two runs that
+create two forms at once, at least one sees the other's record, and removes its own.
 
 Limit: a heartbeat first *reads* that there is no higher epoch, then replaces the record of our own epoch. A
 takeover between the reading and the write is seen only at the next heartbeat. The record stays correct, since
@@ -18,6 +20,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
@@ -25,27 +29,36 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Reading, Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.dialect import NEWEST, Dialect
+from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, NEWEST, Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.fields import Malformed, given, mapping, reading, within
+from orchestrator.stores.elasticsearch.fields import Malformed, given, items, mapping, reading, text, within
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import decode, encode
+from orchestrator.untrusted import parsed
 
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
+_KIND: Final = {COMPONENT_TEMPLATE: "component template", LEGACY_TEMPLATE: "index template"}
 
 
-def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST) -> dict[str, Any]:
-    """The template. Its pattern matches no index: their names cannot begin with a hyphen.
+def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST, form: str | None = None) -> dict[str, Any]:
+    """The template in a form, by default in the form of new records."""
+    content = json.dumps(encode(record))
+    if (form or dialect.lease_forms[0]) == COMPONENT_TEMPLATE:
+        return {"template": {}, "_meta": {META_KEY: content}}
+    return _legacy_body(f"-{PREFIX}{record.epoch}", content, dialect)
 
-    The record is the text in the filter of an alias, which every version keeps as it is. (A template has no
-    `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.) A template before 1.1
-    has no aliases: there the text is a setting.
+
+def _legacy_body(pattern: str, content: str, dialect: Dialect) -> dict[str, Any]:
+    """The legacy template. Its pattern matches no index: their names cannot begin with a hyphen.
+
+    The record is the text in the filter of an alias, which every version keeps as it is. (A legacy template
+    has no `_meta`, and a mapping's `_meta` needs a document type before 7.0, and none after.) A template
+    before 1.1 has no aliases: there the text is a setting.
     """
-    pattern, content = f"-{PREFIX}{record.epoch}", json.dumps(encode(record))
     return {
         dialect.lease_pattern: [pattern] if dialect.lease_pattern == "index_patterns" else pattern,
         "order": 0,
@@ -55,6 +68,40 @@ def lease_body(record: LeaseRecord, dialect: Dialect = NEWEST) -> dict[str, Any]
             else {"settings": {META_KEY: content}}
         ),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """A template of the lease.
+
+    Attributes:
+        content: the JSON of its record; another text or None if there is none.
+    """
+
+    epoch: int
+    form: str
+    content: Any = None
+
+    def record(self) -> LeaseRecord | Garbled:
+        record = decode(self.content)
+        if isinstance(record, LeaseRecord) and record.epoch == self.epoch:
+            return record
+        name = f"{PREFIX}{self.epoch}"
+        why = record.reason if isinstance(record, Unknown) else f"its epoch is {record.epoch}"
+        return Garbled(
+            reason=f"{_KIND[self.form]} {name} holds no record that this version can read ({why})",
+            remedy=(
+                "if a run of a later version wrote it, use that version. With the state file of the run that "
+                "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
+                'repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE '
+                f"/{self.form}/{name}"
+            ),
+        )
+
+    def is_of(self, owner: LeaseRecord) -> bool:
+        """Whether the process that wrote the record of that epoch, and no other, wrote this one."""
+        record = self.record()
+        return isinstance(record, LeaseRecord) and _author(record) == _author(owner)
 
 
 class ElasticsearchLease:
@@ -67,78 +114,119 @@ class ElasticsearchLease:
     def __init__(self, client: ElasticsearchClient) -> None:
         self._client = client
         self._written: Any = None
+        self._unproven: LeaseRecord | None = None
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record with the highest epoch; None if there is none."""
-        found = self._all()
-        if isinstance(found, Unknown):
-            return found
-        if not found:
-            return None
-        epoch = max(found)
-        record = decode(found[epoch])
-        if isinstance(record, Unknown):
-            return self._garbled(epoch, record.reason)
-        if record.epoch != epoch:
-            return self._garbled(epoch, f"its epoch is {record.epoch}")
-        return record
+        """The record with the highest epoch; None if there is none.
 
-    def _garbled(self, epoch: int, why: str) -> Garbled:
-        path = self._request("DELETE", epoch).path
-        return Garbled(
-            reason=f"index template {PREFIX}{epoch} holds no record that this version can read ({why})",
-            remedy=(
-                "if a run of a later version wrote it, use that version. With the state file of the run that "
-                "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
-                f'repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE {path}'
-            ),
-        )
+        Of two records of one epoch, a refreshed one counts: a run that was ended between the creation and its
+        check may have left the other. A record of ours is returned only after that check.
+        """
+        unproven = self._unproven
+        if unproven is not None and isinstance(checked := self._checked(unproven), InDoubt):
+            return Unknown(reason=checked.reason)
+        kept = self._all()
+        if isinstance(kept, Unknown):
+            return kept
+        if self._unproven is not None:
+            kept = [each for each in kept if not each.is_of(self._unproven)]
+        highest = [each.record() for each in kept if each.epoch == max(every.epoch for every in kept)]
+        garbled = next((each for each in highest if isinstance(each, Garbled)), None)
+        records = [each for each in highest if isinstance(each, LeaseRecord)]
+        return garbled or max(records, key=lambda each: each.heartbeat, default=None)
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create this epoch; `Refused` if another run was first or a higher epoch exists."""
-        found = self._all()
-        if isinstance(found, Unknown):
-            return Refused(reason=found.reason)
-        if found and max(found) >= record.epoch:
-            return Refused(reason=f"epoch {max(found)} of the lease is taken already")
-        return self._put(record, create="true")
+        """Create this epoch; `Refused` if another run was first, or at the same time in another form."""
+        kept = self._all()
+        if isinstance(kept, Unknown):
+            return Refused(reason=kept.reason)
+        epoch = max((each.epoch for each in kept), default=0)
+        if epoch >= record.epoch:
+            return _taken(epoch)
+        spoken = self._spoken()
+        if len(spoken.lease_forms) > 1:
+            self._unproven = record
+        created = self._put(record, spoken.lease_forms[0], create="true")
+        if isinstance(created, Refused) or self._unproven is None:
+            return created
+        unseen = InDoubt(reason="the lease was created, and the cluster does not show its record")
+        return self._checked(record) or (created if isinstance(created, InDoubt) else unseen)
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace the record of our own epoch; `Refused` if another run now holds the lease."""
+        """Replace the record of our own epoch in its form; `Refused` if another run now holds the lease."""
+        kept = self._all()
+        if isinstance(kept, Unknown):
+            return Refused(reason=kept.reason)
+        ours = next((each for each in kept if each.is_of(record)), None)
+        if ours is not None and ours.epoch == max(each.epoch for each in kept):
+            return self._put(record, ours.form, create="false")
         current = self.read()
         if isinstance(current, Unknown):
             return Refused(reason=current.reason)
         if current is None:
             return Refused(reason="the lease is gone: somebody removed it")
-        if (current.epoch, current.run) != (record.epoch, record.run):
-            return Refused(reason=f"the lease is run {current.run}'s of {current.owner} now")
-        return self._put(record, create="false")
+        return Refused(reason=f"the lease is run {current.run}'s of {current.owner} now")
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch, the highest last. Missing records count as removed."""
-        found = self._all()
-        if isinstance(found, Unknown):
-            return Refused(reason=found.reason)
-        for each in sorted(each for each in found if each <= epoch):
-            outcome = self._client.write(self._request("DELETE", each, accept=frozenset({404})))
-            result = _result(outcome)
+        kept = self._all()
+        if isinstance(kept, Unknown):
+            return Refused(reason=kept.reason)
+        for each in sorted(kept, key=lambda each: each.epoch):
+            result = self._delete(each) if each.epoch <= epoch else Done()
             if not isinstance(result, Done):
                 return result
         return Done()
 
-    def _all(self) -> Reading[dict[int, Any]]:
-        """All records, by epoch."""
+    def _checked(self, ours: LeaseRecord) -> ActionResult | None:
+        """Whether the record that we created counts. None if it is not there.
+
+        `Refused` if another run created that epoch or a higher one; then ours is removed. The names of the
+        templates suffice: a cluster state before 7.8 does not list the aliases of a legacy template.
+        """
+        kept = self._all()
+        if isinstance(kept, Unknown):
+            return InDoubt(reason=kept.reason)
+        outcome = self._client.read(calls.leases_at_once(self._spoken(), self._client.limits, PREFIX))
+        if isinstance(outcome, Fault):
+            return InDoubt(reason=f"the lease was created and could not be read: {outcome.reason}")
+        named = reading("lease", lambda: frozenset(_named(outcome.body)))
+        if isinstance(named, Unknown):
+            return InDoubt(reason=named.reason)
+        own = [each for each in kept if each.is_of(ours)]
+        places = {(each.epoch, each.form) for each in own}
+        rivals = {place for place in named if place[0] >= ours.epoch} - places
+        if rivals:
+            for each in own:
+                self._delete(each)
+            return _taken(max(epoch for epoch, _ in rivals))
+        if not own or not places <= named:
+            return None
+        self._unproven = None
+        return Done()
+
+    def _all(self) -> Reading[list[_Kept]]:
+        """All records of every form."""
         dialect = self._client.dialect_to_write()
         if isinstance(dialect, Fault):
             return Unknown(reason=dialect.reason)
-        outcome = self._client.read(calls.leases(dialect, PREFIX, UPDATE_SECONDS))
+        kept: list[_Kept] = []
+        for form in dialect.lease_forms:
+            found = self._in_form(form, dialect)
+            if isinstance(found, Unknown):
+                return found
+            kept += found
+        return kept
+
+    def _in_form(self, form: str, dialect: Dialect) -> Reading[list[_Kept]]:
+        outcome = self._client.read(calls.leases(dialect, form, PREFIX, UPDATE_SECONDS))
         if isinstance(outcome, Fault):
             return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
-        return reading("lease", lambda: _records(outcome))
+        return reading("lease", lambda: list(_records(outcome, form)))
 
-    def _put(self, record: LeaseRecord, *, create: str) -> ActionResult:
-        body = lease_body(record, self._spoken())
-        request = self._request("PUT", record.epoch, params={"create": create}, body=body)
+    def _put(self, record: LeaseRecord, form: str, *, create: str) -> ActionResult:
+        body = lease_body(record, self._spoken(), form)
+        request = self._request("PUT", record.epoch, form, params={"create": create}, body=body)
         begun = self._client.own_updates.begin()
         result = _result(self._client.write(request))
         if isinstance(result, Done):
@@ -146,6 +234,10 @@ class ElasticsearchLease:
                 self._client.own_updates.acknowledge(begun)
             self._written = body
         return result
+
+    def _delete(self, kept: _Kept) -> ActionResult:
+        request = self._request("DELETE", kept.epoch, kept.form, accept=frozenset({404}))
+        return _result(self._client.write(request))
 
     def _spoken(self) -> Dialect:
         """The dialect of the cluster; that of the newest version if it is unknown."""
@@ -156,6 +248,7 @@ class ElasticsearchLease:
         self,
         method: str,
         epoch: int,
+        form: str,
         *,
         params: dict[str, str] | None = None,
         body: Any = None,
@@ -164,7 +257,7 @@ class ElasticsearchLease:
         spoken = self._spoken()
         return Request(
             method=method,
-            path=f"/{calls.LEASE_TEMPLATES}/{PREFIX}{epoch}",
+            path=f"/{form}/{PREFIX}{epoch}",
             params=(params or {}) | {spoken.master_timeout: calls.seconds(UPDATE_SECONDS)},
             body=body,
             accept=accept,
@@ -172,22 +265,56 @@ class ElasticsearchLease:
         )
 
 
-def _records(answer: Answer) -> dict[int, Any]:
-    """The records by epoch. Templates are listed by name; none is an empty object, by 404."""
-    found: dict[int, Any] = {}
-    for name, value in mapping(answer.body, "the answer").items():
-        match = _NAME.fullmatch(name)
-        if match is None:
-            raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
-        written = given(
-            within(value, "aliases", META_KEY, "filter", "term", META_KEY),
-            within(value, "settings", f"index.{META_KEY}"),  # 0.90 answers so
-        )
-        try:
-            found[int(match[1])] = json.loads(written)
-        except (TypeError, ValueError):
-            found[int(match[1])] = written  # no record: it is reported as one that cannot be read
-    return found
+def _author(record: LeaseRecord) -> tuple[int, str, str]:
+    return record.epoch, record.run, record.process
+
+
+def _taken(epoch: int) -> Refused:
+    return Refused(reason=f"epoch {epoch} of the lease is taken already")
+
+
+def _records(outcome: Answer, form: str) -> Iterator[_Kept]:
+    """The records in an answer to `calls.leases`. A node without the form has no handler for its path."""
+    error = outcome.body.get("error") if isinstance(outcome.body, dict) else None
+    if isinstance(error, str) and "for uri" in error:  # 405 on 6.8 and 7.5, 400 on others
+        return
+    if form == LEGACY_TEMPLATE:
+        for name, value in mapping(outcome.body, "the answer").items():
+            written = given(
+                within(value, "aliases", META_KEY, "filter", "term", META_KEY),
+                within(value, "settings", f"index.{META_KEY}"),  # 0.90 answers so
+            )
+            yield _Kept(epoch=_epoch(name, outcome), form=form, content=_parsed(written))
+        return
+    for each in items(within(outcome.body, "component_templates"), "component_templates"):
+        name = text(within(each, "name"), "the name of a template")
+        written = within(each, "component_template", "_meta", META_KEY)
+        yield _Kept(epoch=_epoch(name, outcome), form=form, content=_parsed(written))
+
+
+def _epoch(name: str, outcome: Answer) -> int:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise Malformed(f"answered with {outcome.status}: {str(outcome.body)[:200]}")
+    return int(match[1])
+
+
+def _parsed(written: Any) -> Any:
+    """The record's JSON; what is none is reported as a record that cannot be read."""
+    try:
+        return parsed(written)
+    except ValueError:
+        return written
+
+
+def _named(body: Any) -> Iterator[tuple[int, str]]:
+    """Epoch and form of the records in an answer to `calls.leases_at_once`."""
+    text(within(body, "cluster_name"), "cluster_name")  # an answer without it is no cluster state
+    component = COMPONENT_TEMPLATE.removeprefix("_")
+    for form, path in ((LEGACY_TEMPLATE, ("templates",)), (COMPONENT_TEMPLATE, (component, component))):
+        for name in mapping(given(within(body, "metadata", *path), {}), "templates"):
+            if match := _NAME.fullmatch(name):
+                yield int(match[1]), form
 
 
 def _result(outcome: Answer | Fault) -> ActionResult:

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE as NEW
 from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
     NONE,
@@ -22,6 +23,7 @@ from orchestrator.stores.elasticsearch.dialect import (
     VotingExclusions,
     family_of,
 )
+from orchestrator.stores.elasticsearch.dialect import LEGACY_TEMPLATE as OLD
 from orchestrator.stores.elasticsearch.dialect import Flush as FlushKind
 
 ALWAYS = "0.90"
@@ -49,6 +51,7 @@ SINCE: dict[str, dict[str, Any]] = {
         "7.8": VotingExclusions.QUERY,
     },
     "retry_failed": {ALWAYS: False, "5.0": True},
+    "lease_forms": {ALWAYS: (OLD,), "6.0": (OLD, NEW), "7.8": (NEW, OLD)},
     "lease_pattern": {ALWAYS: "template", "6.0": "index_patterns"},
     "cluster_uuid": {ALWAYS: ClusterUuid.NONE, "2.0": ClusterUuid.METADATA, "7.0": ClusterUuid.TOP},
     "queue_times": {ALWAYS: False, "2.0": True},
@@ -121,7 +124,8 @@ def test_opensearch_1_is_asked_with_its_own_limit() -> None:
         for request in (
             calls.settings(dialect, Limits()),
             calls.health(dialect),
-            calls.leases(dialect, "x", 5.0),
+            calls.leases(dialect, NEW, "x", 5.0),
+            calls.leases_at_once(dialect, Limits(), "x"),
             calls.names(dialect, Limits()),
         ):
             given = {name for name in request.params if name.endswith("_timeout")}

@@ -10,6 +10,7 @@ from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Unknown
+from orchestrator.stores.elasticsearch.dialect import LEGACY_TEMPLATE
 from orchestrator.stores.elasticsearch.lease import lease_body
 from orchestrator.stores.lease_record import decode, encode
 
@@ -40,7 +41,7 @@ def test_what_is_absent_is_null_and_apart_from_a_value() -> None:
 
 
 def test_the_pattern_can_match_no_index() -> None:
-    body = lease_body(RECORD)
+    body = lease_body(RECORD, form=LEGACY_TEMPLATE)
     (pattern,) = body["index_patterns"]
     assert pattern.startswith("-"), "no index may be called so"
     assert "*" not in pattern

@@ -18,11 +18,13 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.dialect import (
-    FAMILIES,
+    COMPONENT_TEMPLATE,
+    LEGACY_TEMPLATE,
     Dialect,
     ServerVersion,
     VotingExclusions,
     dialect_of,
+    parse_version,
 )
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
@@ -174,15 +176,21 @@ def test_every_upgrade_speaks_the_older_version(subtests: pytest.Subtests) -> No
             assert found.family != dialect_of({"es1": both[0]}).family or old in ("2.3.0", "7.5.2")
 
 
-def test_one_kind_of_lease_for_every_version() -> None:
-    """Two kinds of template would be two leases during an upgrade from below 7.8."""
-    accepted = [found for families in FAMILIES.values() for _, found in families if found.accepted]
-    assert accepted
+def test_the_lowest_version_decides_on_the_form_of_the_lease(subtests: pytest.Subtests) -> None:
+    for product, old, new in UPGRADES:
+        with subtests.test(product=product, old=old, new=new):
+            spoken = dialect_of(
+                {each: ServerVersion(distribution=product, version=each) for each in (old, new)}
+            )
+            before = product == "elasticsearch" and parse_version(old) < (7, 8, 0)
+            assert spoken.lease_forms[0] == (LEGACY_TEMPLATE if before else COMPONENT_TEMPLATE)
+
+
+def test_the_lease_is_read_in_every_form() -> None:
     with SmallCluster(version="2.19.0") as cluster, _client(cluster) as client:
         ElasticsearchLease(client).read()
         paths = [path for path in cluster.paths() if "orchestrate-lease" in path]
-        assert paths == ["/_template/orchestrate-lease-*"]
-    assert not [name for name in Dialect.__slots__ if "template" in name]  # type: ignore[attr-defined]
+        assert paths == ["/_component_template/orchestrate-lease-*", "/_template/orchestrate-lease-*"]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from orchestrator.stores.elasticsearch.act import outcome_of, request_for
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import parse_server
-from orchestrator.stores.elasticsearch.dialect import Dialect, family_of
+from orchestrator.stores.elasticsearch.dialect import LEGACY_TEMPLATE, Dialect, family_of
 from orchestrator.stores.elasticsearch.faults import Answer, error_fault
 from orchestrator.stores.elasticsearch.fields import Malformed, NotYetReported
 from orchestrator.stores.elasticsearch.file_values import file_values, with_smallest_quorum
@@ -180,12 +180,13 @@ def test_roles_before_five_are_attributes() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_lease_comes_back_as_it_went(version: str) -> None:
     _, dialect = dialect_of(version)
-    sent = lease_body(RECORD, dialect)
+    sent = lease_body(RECORD, dialect, LEGACY_TEMPLATE)
     # What a node answers: the template by its name, with the alias as it was sent (seen on each version).
     flat = {f"index.{key}": value for key, value in sent.get("settings", {}).items()}
     answer = Answer(status=200, body={"orchestrate-lease-3": {**sent, "settings": flat, "mappings": {}}})
-    assert _records(answer) == {3: encode(RECORD)}
-    assert _records(Answer(status=404, body={})) == {}
+    (kept,) = _records(answer, LEGACY_TEMPLATE)
+    assert (kept.epoch, kept.content) == (3, encode(RECORD))
+    assert list(_records(Answer(status=404, body={}), LEGACY_TEMPLATE)) == []
     assert ("index_patterns" in sent) is (version not in BEFORE_SEVEN[:-1])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,8 +16,7 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.lease import META_KEY, PREFIX, ElasticsearchLease
-from orchestrator.stores.lease_record import encode
+from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, node, reply
 
@@ -303,7 +301,7 @@ def test_settings_of_an_earlier_state_are_not_those_of_a_later(
 # The lease's own updates ------------------------------------------------------------------------------------
 
 RECORD = LeaseRecord(epoch=1, run="r1", owner="ann@bastion", process="p", started="2026-11-21T04:13:00+00:00")
-TEMPLATE = f"/_template/{PREFIX}1"
+TEMPLATE = f"/_component_template/{PREFIX}1"
 
 
 class _Leased:
@@ -323,9 +321,9 @@ class _Leased:
 
     def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
         record = replace(RECORD, heartbeat=self.beats)
-        term = {META_KEY: json.dumps(encode(record))}
-        listed = {f"{PREFIX}1": {"aliases": {META_KEY: {"filter": {"term": term}}}}}
-        self.server.on(f"/_template/{PREFIX}*", reply(listed))
+        listed = [{"name": f"{PREFIX}1", "component_template": lease_body(record)}]
+        self.server.on(f"/_component_template/{PREFIX}*", reply({"component_templates": listed}))
+        self.server.on(f"/_template/{PREFIX}*", reply({}, status=404))
         self.server.on(TEMPLATE, reply({"acknowledged": acknowledged}))
         self.beats += 1
         assert isinstance(self.lease.write(replace(record, heartbeat=self.beats)), Done | InDoubt)

@@ -1,0 +1,88 @@
+"""The templates of a cluster in memory, as its elected master keeps them, and a client of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from typing import Any
+
+from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, Dialect
+from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
+from orchestrator.stores.elasticsearch.request import Request
+
+Send = Callable[[Request], Answer | Fault]
+
+
+@dataclass
+class TemplateCluster:
+    """It answers as 7.5 to 9.1 did.
+
+    Attributes:
+        kept: the templates of each form, by name.
+        without_components: it has no component templates, as before 7.8.
+        sent: what came in.
+    """
+
+    kept: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {LEGACY_TEMPLATE: {}, COMPONENT_TEMPLATE: {}}
+    )
+    without_components: bool = False
+    sent: list[Request] = field(default_factory=list)
+
+    def serve(self, request: Request) -> Answer | Fault:
+        """Do what a request asks for."""
+        self.sent.append(request)
+        if request.path.startswith("/_cluster/state"):
+            return Answer(status=200, body=self._state())
+        _, form, name = request.path.split("/")
+        kept = self.kept[form]
+        if form == COMPONENT_TEMPLATE and self.without_components:
+            return self._answer(405, {"error": f"Incorrect HTTP method for uri [{request.target}]"}, request)
+        if request.method == "GET":
+            return self._listed(
+                form, {each: body for each, body in kept.items() if fnmatch(each, name)}, request
+            )
+        if request.method == "DELETE":
+            status = 200 if kept.pop(name, None) is not None else 404
+            return self._answer(status, {"acknowledged": True}, request)
+        if request.params["create"] == "true" and name in kept:
+            return self._answer(400, {"error": f"{name} already exists"}, request)
+        kept[name] = json.loads(json.dumps(request.body))
+        return self._answer(200, {"acknowledged": True}, request)
+
+    def _listed(self, form: str, found: dict[str, Any], request: Request) -> Answer | Fault:
+        status = 200 if found else 404
+        if form == LEGACY_TEMPLATE:
+            return self._answer(status, found, request)
+        listed = [{"name": name, "component_template": body} for name, body in found.items()]
+        return self._answer(status, {"component_templates": listed}, request)
+
+    def _answer(self, status: int, body: Any, request: Request) -> Answer | Fault:
+        if status < 300 or status in request.accept:
+            return Answer(status=status, body=body)
+        return Fault(reason=f"{status} {body}", nothing_done=True, status=status)
+
+    def _state(self) -> dict[str, Any]:
+        """Without the aliases of legacy templates, as 6.8 and 7.5 answer. What is empty is filtered out."""
+        legacy = {name: {"order": 0} for name in self.kept[LEGACY_TEMPLATE]}
+        component = self.kept[COMPONENT_TEMPLATE]
+        found = {"templates": legacy} if legacy else {}
+        found |= {"component_template": {"component_template": component}} if component else {}
+        return {"cluster_name": "lab", **({"metadata": found} if found else {})}
+
+
+class TemplateClient:
+    """What the lease uses of a client."""
+
+    def __init__(self, send: Send, dialect: Dialect) -> None:
+        self.read = self.write = send
+        self.dialect = dialect
+        self.own_updates = OwnUpdates()
+        self.limits = Limits()
+
+    def dialect_to_write(self) -> Dialect:
+        return self.dialect
