@@ -131,7 +131,7 @@ def test_what_is_forced_stands_first_on_the_command_line(ssh: Ssh, connections: 
         ("proxyjump gate,a b", "'a b' is neither an IP address nor a host name"),
     ],
 )
-def test_a_bad_host_or_user_of_the_configuration_is_no_connection(
+def test_no_bad_host_or_user_of_a_configuration_is_connected(
     ssh: Ssh, connections: Connections, options: str, words: str
 ) -> None:
     """Versions of `ssh` differ in what they refuse to put into a ProxyCommand, which a shell reads."""
