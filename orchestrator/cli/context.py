@@ -17,7 +17,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.connection import Connection, Process, Threads, Watched
+from orchestrator.runs.connection import Agrees, Connection, Process, Threads, Watched
 from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
 from orchestrator.runtime.clock import SystemClock
@@ -137,11 +137,15 @@ class Context:
         """The ports of a file's cluster. The caller closes them."""
         return FilePorts(file, self.files, self.clock)
 
-    def connect(self, file: ClusterFile, state: str | None) -> Connection:
+    def connect(
+        self, file: ClusterFile, state: str | None, agrees: Agrees = lambda _said: False
+    ) -> Connection:
         """The connection to a file's cluster, with the process's signals. The caller closes it."""
-        return self.connect_over(self.ports(file), state)
+        return self.connect_over(self.ports(file), state, agrees)
 
-    def connect_over(self, ports: FilePorts, state: str | None) -> Connection:
+    def connect_over(
+        self, ports: FilePorts, state: str | None, agrees: Agrees = lambda _said: False
+    ) -> Connection:
         """The same connection over existing ports."""
         requests = _SignalRequests(self)
         process = Process(
@@ -152,6 +156,7 @@ class Context:
             requests=requests,
             reporter=self._reporter,
             tell=self.note,
+            agrees=agrees,
         )
         connection = connection_to(ports, self.files, process, state)
         connection.closing.callback(requests.close)

@@ -70,6 +70,14 @@ OutputMode = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
 YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask, if there is exactly one such run.")]
+AcceptRecorded = Annotated[
+    bool,
+    typer.Option(
+        "--accept-recorded-commands",
+        help="Run the recorded commands even if they differ from the playbook; for a state that others can "
+        "write.",
+    ),
+]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]

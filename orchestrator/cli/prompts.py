@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -18,6 +18,7 @@ from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
 from orchestrator.runs.attempt import exit_code
+from orchestrator.runs.connection import Agrees
 from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
 from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runtime.database import Access
@@ -291,6 +292,28 @@ def agreed(text: str, context: Context) -> bool:
     except typer.Abort:
         context.note("")  # the terminal prints `^C` on the line of the question
         raise
+
+
+def agrees_to_recorded(context: Context, *, accepted: bool, yes: bool) -> Agrees:
+    """Show commands of a journal that others can write, and ask for them; `--yes` is no answer to that.
+
+    Args:
+        context: the process.
+        accepted: `--accept-recorded-commands`.
+        yes: `--yes`: there is no question.
+    """
+
+    def agrees(said: Sequence[str]) -> bool:
+        if accepted:
+            context.note(f"warning: {said[0]}", *said[1:])
+            return True
+        if yes or not has_terminal(context):
+            return False
+        context.note(*said)
+        ask("Run these commands as recorded?", context)
+        return True
+
+    return agrees
 
 
 def require_terminal(context: Context, look: str = "--dry-run") -> None:

@@ -94,6 +94,11 @@ def shipped(folder: str) -> Path:
     return installed if installed.is_dir() else package.parent / folder
 
 
+def is_shipped(path: Path) -> bool:
+    """Whether a file is one of the package's own."""
+    return any(path.resolve().is_relative_to(shipped(folder)) for folder in ("playbooks", "configs"))
+
+
 def find(wanted: Wanted, name: str, places: Places) -> Path:
     """Find a cluster file, a playbook or a tuning profile by name or path.
 

@@ -7,8 +7,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from orchestrator.config.lookup import is_shipped
 from orchestrator.config.yaml import Document, read
 from orchestrator.errors import ConfigError
+from orchestrator.owners import distrust, verdict_on
+from orchestrator.untrusted import visible
 
 
 class FileKind(Enum):
@@ -81,12 +84,26 @@ def require_file(wanted: FileKind, content: Mapping[str, Any], *, file: str) -> 
         raise ConfigError(f"this is a {found.value}, not a {wanted.value}; {_WHERE[found]}", file=file)
 
 
+def require_trusted(path: Path) -> None:
+    """Refuse a file that decides what runs, if an account that is not trusted can change it.
+
+    Files of the package are as trusted as the package.
+
+    Raises:
+        ConfigError: one can; the message has the command that repairs it.
+    """
+    why = None if is_shipped(path) else distrust(verdict_on(path))
+    if why is not None:
+        raise ConfigError(visible(why), file=visible(str(path)))
+
+
 def read_as(wanted: FileKind, path: Path) -> Document:
     """Read and parse a file of this kind.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or is a file of another kind.
+        ConfigError: another account can change it; it cannot be read, is no YAML, or is of another kind.
     """
+    require_trusted(path)
     document = read(path)
     require_file(wanted, document.content, file=document.file)
     return document

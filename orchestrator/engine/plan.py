@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from orchestrator.engine.beginning import COULD_NOT_FINISH
@@ -52,6 +53,8 @@ Decide = Callable[[RunState, Observation, Instant], Decision]
 Describe = Callable[[Action], str]
 """The exact call or command line of an action."""
 
+NO_ACCESS: Final[Mapping[str, str]] = MappingProxyType({})
+"""The access of a simulated cluster."""
 _HOSTS_READY: Final = "selected_hosts_ready"
 """Its holds are also cleared in the world: no stop could be planned on a host that does not answer."""
 _LIVES_TOLD: Final = "lives_are_told"
@@ -76,7 +79,13 @@ class _Draft:
 
 
 def make_plan(
-    started: RunStarted, seen: Observation, *, decide: Decide, describe: Describe, times: PastTimes
+    started: RunStarted,
+    seen: Observation,
+    *,
+    decide: Decide,
+    describe: Describe,
+    times: PastTimes,
+    access: Mapping[str, str] = NO_ACCESS,
 ) -> Plan:
     """Play the run through from this observation.
 
@@ -89,6 +98,7 @@ def make_plan(
         decide: what the run would decide.
         describe: the exact call of an action, from the ports.
         times: past runs, for the prediction.
+        access: how cluster and hosts are reached and services are stopped, by key; for the fingerprint.
     """
     draft, state, now = _Draft(), RunState(run="plan"), seen.at
     world, sequence = OptimisticWorld(seen=seen), 0
@@ -129,12 +139,12 @@ def make_plan(
             )
             state = _follow(state, (ActionConfirmed(action=action),), now, draft, policy)
         world = world.after_all(decision.actions)
-    return _finished(started, seen, draft, times)
+    return _finished(started, seen, draft, times, access)
 
 
-def empty_plan(started: RunStarted, seen: Observation) -> Plan:
+def empty_plan(started: RunStarted, seen: Observation, access: Mapping[str, str] = NO_ACCESS) -> Plan:
     """The plan of a run without due nodes: no wave, and nothing that could hold it."""
-    return _finished(started, seen, _Draft(), PastTimes())
+    return _finished(started, seen, _Draft(), PastTimes(), access)
 
 
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
@@ -221,7 +231,9 @@ def _fewest(started: RunStarted, view: ClusterView | None) -> tuple[int | None, 
     return fewest_waves(policy, view, units, kind_of(policy.kind).bounds(policy, view))
 
 
-def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: PastTimes) -> Plan:
+def _finished(
+    started: RunStarted, seen: Observation, draft: _Draft, times: PastTimes, access: Mapping[str, str]
+) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
     usual = kind_of(started.policy.kind).usual(seen, started.policy)
     stored = stored_by_node(seen)
@@ -245,7 +257,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Past
         distribution=started.distribution,
         version=started.version,
         strategy=started.policy.strategy,
-        fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves]),
+        fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves], access),
         waves=waves,
         lower_bound_waves=fewest,
         lower_bound_reason=why,
@@ -289,11 +301,12 @@ def _other_versions(started: RunStarted, view: ClusterView | None) -> dict[NodeN
     }
 
 
-def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> str:
-    """What a plan depends on: the cluster, its members with zones and roles, the policy, the waves.
+def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object, access: Mapping[str, str]) -> str:
+    """What a plan depends on: the cluster, its members with zones and roles, policy, waves and access.
 
-    It leaves out lives of processes, places of shards, and all else that changes from minute to minute. The
-    predicates check those before every stop.
+    It detects drift, and no forgery: an author of a plan can compute it. It leaves out lives of processes,
+    places of shards, and all else that changes from minute to minute. The predicates check those before every
+    stop.
     """
     members = (
         []
@@ -304,7 +317,7 @@ def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> s
         )
     )
     uuid = None if isinstance(view, Unknown) else view.uuid
-    text = json.dumps([uuid, members, asdict(policy), waves], sort_keys=True, default=_plain)
+    text = json.dumps([uuid, members, asdict(policy), waves, dict(access)], sort_keys=True, default=_plain)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 

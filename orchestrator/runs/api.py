@@ -28,10 +28,11 @@ from orchestrator.runs.find_run import Wanted, find_run
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.host_tuning import Maker
 from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runs.takeover import InService
 from orchestrator.runs.tuned_hosts import hosts_to_tune
-from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
+from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.signals import Asked
 from orchestrator.view.progress import NOTHING_SEEN
@@ -94,6 +95,7 @@ def resume(
     *,
     retry_failed: bool = False,
     skip: Sequence[str] = (),
+    accept_recorded_commands: bool = False,
 ) -> Run:
     """Continue a run that was stopped, paused or killed, with its original policy.
 
@@ -102,6 +104,8 @@ def resume(
         run: an id, the beginning or the last part of one; None takes the unfinished run of the cluster.
         retry_failed: start failed nodes again.
         skip: nodes to leave out.
+        accept_recorded_commands: run its commands even if others can write the state and they are no longer
+            those of the playbook; they are shown as a warning.
     """
 
     def work(to: Connection) -> RunState:
@@ -110,7 +114,7 @@ def resume(
             skipped = past.require_nodes(skip)
             return resume_run(to, store, past, retry_failed=retry_failed, skip=skipped)
 
-    return Run(connection, work)
+    return Run(_accepting(connection, accepts=accept_recorded_commands), work)
 
 
 def restore(
@@ -119,6 +123,7 @@ def restore(
     *,
     playbook: str | None = None,
     in_service: Sequence[str] = (),
+    accept_recorded_commands: bool = False,
 ) -> Run:
     """Restore what a run changed and start what it left down; from the cluster's record if no run is here.
 
@@ -128,6 +133,7 @@ def restore(
         playbook: name or path of the one whose `after_recovery` hooks run by that record; None takes that of
             the cluster file.
         in_service: nodes of that record that were put into service by hand.
+        accept_recorded_commands: as for `resume`.
     """
     serving = InService(playbook=playbook, by_hand=in_service)
 
@@ -136,7 +142,7 @@ def restore(
             to.open_state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name, serving=serving
         )
 
-    return Run(connection, work)
+    return Run(_accepting(connection, accepts=accept_recorded_commands), work)
 
 
 def rehearse(
@@ -209,6 +215,20 @@ def tune(
 
 def _prepare(connection: Connection, playbook: str | None, overrides: Overrides | None) -> Preparation:
     return prepare(connection, connection.ports.policy(playbook, overrides or Overrides()))
+
+
+def _accepting(connection: Connection, *, accepts: bool) -> Connection:
+    """The connection, whose process agrees to what a journal would run."""
+    if not accepts:
+        return connection
+    process = connection.process
+
+    def agree(said: Sequence[str]) -> bool:
+        for line in said:
+            process.warn(line)
+        return True
+
+    return replace(connection, process=replace(process, agrees=agree))
 
 
 class Run(Iterator[Item]):

@@ -46,6 +46,8 @@ from orchestrator.runtime.taking import Terms
 from orchestrator.view.progress import Seen
 
 RunJournal = SqlJournal | UnwrittenJournal
+Agrees = Callable[[Sequence[str]], bool]
+"""Shows lines to a person, and returns whether the answer is yes."""
 DataPaths = Mapping[NodeName, tuple[str, ...]]
 
 
@@ -88,6 +90,13 @@ class ClusterPorts(Protocol):
     @property
     def lease(self) -> LeasePort:
         """The lease in the cluster."""
+        ...
+
+    def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
+        """How cluster and hosts are reached and services are stopped, by key; without secrets.
+
+        It is a part of a plan's fingerprint.
+        """
         ...
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
@@ -244,6 +253,7 @@ class Process:
         tell: receives warnings and notes, one line each.
         gone: whether the process of an identity is provably gone.
         alive: whether it provably runs on this machine.
+        agrees: whether a person agrees to what these lines list: commands that are not this account's own.
         wake: ends a wait of the clock, from any thread.
         randomness: for run ids, which `run_id` makes.
         terms: the times of the lease.
@@ -261,6 +271,7 @@ class Process:
     identity: str = field(default_factory=lambda: str(current_process()))
     gone: Callable[[str], bool] = provably_gone
     alive: Callable[[str], bool] = provably_alive
+    agrees: Agrees = lambda _said: False
     wake: Callable[[], None] = lambda: None
     randomness: random.Random = field(default_factory=random.SystemRandom)
     run_id: Callable[[Instant, random.Random], str] = new_run_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal
@@ -21,12 +22,15 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.runs.comparison import leaves
 from orchestrator.runtime.gates.command import Ran
 from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.wording import RiakWording
 from orchestrator.untrusted import UntrustedValue
 
+_ELSEWHERE: Final = frozenset({"kind", "name", "playbook", "expect", "zone_attribute", "hosts"})
+"""Keys of a cluster file that are in the policy, or resolved for each node."""
 _KEPT_OF_RIAK: Final = 1_000_000
 """Bytes of an output: a line for every partition of the largest rings."""
 
@@ -56,6 +60,18 @@ def host_settings(
         ConfigError: overrides that match a node contradict each other.
     """
     return {name: _one(file, name, at, resolver) for name, at in sorted(addresses.items())}
+
+
+def access_to(file: ClusterFile, nodes: Iterable[NodeName]) -> dict[str, str]:
+    """All that the file says about how the cluster and the machines of these nodes are reached, by key.
+
+    Raises:
+        ConfigError: overrides that match a node contradict each other.
+    """
+    names = sorted(nodes)
+    general = {key: value for key, value in file.spec if key not in _ELSEWHERE}
+    hosts = {name: file.host(name) for name in names}
+    return leaves({**general, "hosts": hosts, "commands": {name: file.riak_words(name) for name in names}})
 
 
 def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
@@ -107,6 +123,18 @@ def programs_of(file: ClusterFile, node: NodeName) -> Programs:
     words = file.riak_words(node)
     assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
     return Programs(riak=words.command, admin=words.admin)
+
+
+def tls_of(file: ClusterFile) -> ssl.SSLContext:
+    """The TLS of Riak's HTTPS ports, as the file says."""
+    tls = file.spec.tls
+    context = ssl.create_default_context(cafile=str(file.local_path(tls.ca)) if tls.ca else None)
+    if not tls.verify or tls.fingerprint:  # a certificate that is pinned need not be signed by anyone
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.client_cert:
+        key = str(file.local_path(tls.client_key)) if tls.client_key else None
+        context.load_cert_chain(str(file.local_path(tls.client_cert)), key)
+    return context
 
 
 def run_here(command: str, timeout: Seconds) -> Reading[Ran]:

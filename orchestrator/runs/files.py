@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,15 +14,17 @@ from pydantic import ConfigDict, StrictStr
 
 from orchestrator.config.faults import validate
 from orchestrator.config.lookup import ABSENT, trouble_with
-from orchestrator.config.spec import Spec
-from orchestrator.config.which_file import FileKind, require_file
+from orchestrator.config.spec import Spec, Unset
+from orchestrator.config.which_file import FileKind, require_file, require_trusted
 from orchestrator.config.yaml import MAX_BYTES as MAX_YAML_BYTES
 from orchestrator.config.yaml import Document, parse
 from orchestrator.errors import ConfigError, JournalError
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import SCHEMA_VERSION, RunStarted
 from orchestrator.model.observation import Observation
+from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
-from orchestrator.runs.planning import SavedPlan
+from orchestrator.runs.comparison import differences
 from orchestrator.runtime.codec import (
     check_schema,
     decode_event,
@@ -31,9 +34,57 @@ from orchestrator.runtime.codec import (
     encode_observation,
     encode_policy,
 )
+from orchestrator.view.upgrade_words import work_of
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """A plan of a thousand nodes has about 5 MiB, a snapshot of ten thousand shards about 6."""
+
+
+_MOST_DIFFERENCES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPlan:
+    """What `apply` takes from `plan.json`.
+
+    Attributes:
+        fingerprint: of what the plan depends on.
+        nodes: in the order of the plan.
+        cluster_file: the file that it was made with.
+        access: how cluster and hosts were to be reached, by key; None in a plan of an earlier version.
+    """
+
+    policy: Policy
+    fingerprint: str
+    nodes: tuple[NodeName, ...]
+    cluster_file: str
+    access: Mapping[str, str] | None
+
+    def access_differs(self, now: Mapping[str, str]) -> str | None:
+        """What the cluster file says otherwise now about how hosts are reached; None if that is the same."""
+        if self.access is None:
+            return "it was saved by an earlier version, without how its hosts are reached"
+        found = differences(self.access, now, was="saved")
+        if not found:
+            return None
+        more = len(found) - _MOST_DIFFERENCES
+        said = "; ".join([*found[:_MOST_DIFFERENCES], *([f"and {more} more"] if more > 0 else [])])
+        return f"{self.cluster_file} has changed: {said}"
+
+    def differs_from(self, now: Plan) -> str:
+        """The differences to a plan with another fingerprint: the saved one holds no list of members."""
+        nodes = tuple(name for wave in now.waves for name in wave.nodes)
+        new = [name for name in nodes if name not in self.nodes]
+        if new:
+            return f"{', '.join(new)} joined the selection since the plan was saved"
+        if not nodes:
+            return f"none of its nodes ({', '.join(self.nodes)}) needs {work_of(self.policy)} any more"
+        if nodes != self.nodes:
+            return f"it takes {', '.join(self.nodes)} in this order, and now it would be {', '.join(nodes)}"
+        return (
+            "another cluster of that name, or its members, their ids, roles or attributes have changed since;"
+            " or the file was edited"
+        )
 
 
 class _WaveSpec(Spec):
@@ -49,9 +100,17 @@ class _PlanSpec(Spec):
     waves: tuple[_WaveSpec, ...]
     policy: dict[str, Any]
     cluster_file: StrictStr
+    access: Unset[dict[str, StrictStr]] = None
 
 
-def save_plan(path: Path, shown: Mapping[str, object], policy: Policy, cluster_file: str) -> None:
+def save_plan(
+    path: Path,
+    shown: Mapping[str, object],
+    policy: Policy,
+    *,
+    cluster_file: str,
+    access: Mapping[str, str],
+) -> None:
     """Save a plan for `apply`, for its owner alone: it holds hooks as they were written.
 
     Args:
@@ -59,11 +118,12 @@ def save_plan(path: Path, shown: Mapping[str, object], policy: Policy, cluster_f
         shown: the plan as `--output json` shows it.
         policy: of the run.
         cluster_file: the path of the cluster file, resolved.
+        access: how cluster and hosts are reached.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    content = {**shown, "policy": encode_policy(policy), "cluster_file": cluster_file}
+    content = {**shown, "policy": encode_policy(policy), "cluster_file": cluster_file, "access": dict(access)}
     _write_whole(path, content, "plan")
 
 
@@ -84,8 +144,9 @@ def load_plan(path: Path) -> SavedPlan:
     return SavedPlan(
         policy=policy,
         fingerprint=spec.fingerprint,
-        nodes=tuple(name for wave in spec.waves for name in wave.nodes),
+        nodes=tuple(NodeName(name) for wave in spec.waves for name in wave.nodes),
         cluster_file=spec.cluster_file,
+        access=spec.access,
     )
 
 
@@ -194,6 +255,8 @@ def _read_json(path: Path, wanted: FileKind) -> object:
     trouble = trouble_with(path)
     if trouble is not None:
         raise ConfigError(f"there is no such {what}" if trouble == ABSENT else trouble, file=str(path))
+    if wanted is FileKind.PLAN:  # nothing of a snapshot runs
+        require_trusted(path)
     try:
         with path.open("rb") as stream:
             text = stream.read(MAX_BYTES + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -43,11 +42,13 @@ from orchestrator.runs.connection import (
 )
 from orchestrator.runs.file_hosts import (
     HostRunner,
+    access_to,
     host_changes,
     host_settings,
     machine_of,
     programs_of,
     run_here,
+    tls_of,
 )
 from orchestrator.runs.selection import predicate_names
 from orchestrator.runtime.clock import SystemClock
@@ -186,6 +187,10 @@ class FilePorts:
         """The same, resolved."""
         return str(self.file.path.resolve())
 
+    def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
+        """How the file says that cluster and hosts are reached, by key."""
+        return access_to(self.file, nodes)
+
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """The indices that these patterns match."""
         return self.cluster.resolve(patterns)
@@ -225,8 +230,7 @@ class FilePorts:
         """
         playbook = self._files.playbook(self.file.spec.playbook)
         require_playbook(self.file, playbook)
-        kind = self.file.spec.kind.value
-        profile = self._files.tuning_profile(named or playbook.spec.tune or kind)
+        profile = self._files.tuning_profile(named or playbook.spec.tune or self.file.spec.kind.value)
         require_kind(self.file, profile)
         return profile
 
@@ -263,22 +267,14 @@ class FilePorts:
 
     def _riak(self, spec: RiakClusterSpec) -> Reach:
         """How a Riak cluster is reached: its commands run where its nodes are."""
-        tls = spec.tls
-        context = ssl.create_default_context(cafile=str(self.file.local_path(tls.ca)) if tls.ca else None)
-        if not tls.verify or tls.fingerprint:  # a certificate that is pinned need not be signed by anyone
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if tls.client_cert:
-            key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
-            context.load_cert_chain(str(self.file.local_path(tls.client_cert)), key)
-
         return Reach(
             endpoints=spec.endpoints,
             runner=self._runner(spec),
             address=lambda node: address_of(node, spec.hosts.nodes),
             machine=lambda node: machine_of(self.file, node, address_of(node, spec.hosts.nodes)),
             programs=lambda node: programs_of(self.file, node),
-            tls=context,
-            fingerprint=tls.fingerprint,
+            tls=tls_of(self.file),
+            fingerprint=spec.tls.fingerprint,
         )
 
     def _runner(self, spec: RiakClusterSpec) -> HostRunner:
@@ -297,7 +293,11 @@ class FilePorts:
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up at the first reading."""
-        askers = [asker(self._at_home(gate), secrets=self._secret, run=run_here) for gate in gates]
+
+        def secret(reference: str) -> str:
+            return self.resolver.resolve(parse_reference(reference)).reveal()
+
+        askers = [asker(self._at_home(gate), secrets=secret, run=run_here) for gate in gates]
         self._gates = Gates(askers, redact=self.redact)
         return self._gates
 
@@ -309,9 +309,6 @@ class FilePorts:
         """
         for reference in (*self.file.sudo_passwords(), *references):
             self.resolver.resolve(reference)
-
-    def _secret(self, reference: str) -> str:
-        return self.resolver.resolve(parse_reference(reference)).reveal()
 
     def _at_home(self, gate: Gate) -> Gate:
         """The gate, with `~` in a path expanded for this account."""

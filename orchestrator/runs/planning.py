@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +27,7 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
+from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
 from orchestrator.runs.takeover import restore_others, run_from_start
@@ -64,18 +65,25 @@ class Preparation:
             return self.loaded.nothing_to_do
         return None if self.started.nodes else nothing_due(self.view.name, self.started.policy)
 
+    @property
+    def access(self) -> Mapping[str, str]:
+        """How the cluster and the hosts of the run are reached, and how their services are stopped."""
+        return self.connection.ports.access(self.started.nodes)
+
     def plan(self) -> Plan:
         """What the run would do. Writes nothing, takes no lease."""
         if self.not_due:
             seen = Observation(at=self.connection.process.now, cluster=self.view)
-            return self._with_merges(empty_plan(self.started, seen))
+            return self._with_merges(empty_plan(self.started, seen, self.access))
         return self._with_merges(self.plan_of(self.observe()))
 
     def plan_of(self, seen: Observation) -> Plan:
         """The plan of a restart alone, made from this observation."""
         ports, times = self.connection.ports, past_times(self.connection.state, self.view.name)
         describe = Executor(ports.cluster, ports.hosts(self.started.addresses)).describe
-        return make_plan(self.started, seen, decide=decide, describe=describe, times=times)
+        return make_plan(
+            self.started, seen, decide=decide, describe=describe, times=times, access=self.access
+        )
 
     def _foreseen(self) -> Plan:
         """A plan for its times alone, of a run without a plan: no host and no gate is asked."""
@@ -206,22 +214,6 @@ class Preparation:
         return now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedPlan:
-    """What `apply` takes from `plan.json`.
-
-    Attributes:
-        fingerprint: of what the plan depends on.
-        nodes: in the order of the plan.
-        cluster_file: the file that it was made with.
-    """
-
-    policy: Policy
-    fingerprint: str
-    nodes: tuple[str, ...]
-    cluster_file: str
-
-
 def prepare(connection: Connection, source: PolicySource, *, restarts: bool = True) -> Preparation:
     """Read the cluster for the first time, and work out how a run would begin.
 
@@ -247,7 +239,11 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     Raises:
         PlanMismatch: the plan that would be made now is another one.
     """
-    connection.ports.require_secrets(secrets_of(saved.policy))
+    ports = connection.ports
+    # First of all: a secret, a host or the cluster itself may only be read as the plan says.
+    if (changed := saved.access_differs(ports.access(saved.nodes))) is not None:
+        raise _mismatch(ports.name, changed)
+    ports.require_secrets(secrets_of(saved.policy))
     view, settings = _first_reading(connection)
     if unknown := [name for name in saved.nodes if name not in {node.name for node in view.nodes}]:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
@@ -255,7 +251,7 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:
-        raise _mismatch(view.name, _differences(saved, now))
+        raise _mismatch(view.name, saved.differs_from(now))
     return prepared, now
 
 
@@ -277,21 +273,6 @@ def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
 def _mismatch(cluster: str, why: str) -> PlanMismatch:
     return PlanMismatch(
         f"the saved plan does not fit {cluster}: {why}; make a new plan (`orchestrate plan --out`)"
-    )
-
-
-def _differences(saved: SavedPlan, now: Plan) -> str:
-    """The differences between plans with different fingerprints: the saved one holds no list of members."""
-    nodes = [name for wave in now.waves for name in wave.nodes]
-    if new := [name for name in nodes if name not in saved.nodes]:
-        return f"{', '.join(new)} joined the selection since the plan was saved"
-    if not nodes:
-        return f"none of its nodes ({', '.join(saved.nodes)}) needs {work_of(saved.policy)} any more"
-    if tuple(nodes) != saved.nodes:
-        return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
-    return (
-        "another cluster of that name, or its members, their ids, roles or attributes have changed since; "
-        "or the file was edited"
     )
 
 

@@ -28,6 +28,7 @@ from orchestrator.ports import Reporter
 from orchestrator.runs import attempt as attempts
 from orchestrator.runs.attempt import Attempt
 from orchestrator.runs.connection import Connection, NoReports, Process, Watched
+from orchestrator.runs.recorded import PastRun, past_run_of
 from orchestrator.runs.simulated_ports import (
     Common,
     Events,
@@ -41,7 +42,7 @@ from orchestrator.runs.simulated_ports import (
     simulated_cluster,
 )
 from orchestrator.runs.takeover import claim, new_run, release, repair
-from orchestrator.runs.unfinished import PastRun, past_run_of, restoration, resumption
+from orchestrator.runs.unfinished import restoration, resumption
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import turns
@@ -302,8 +303,7 @@ class Simulation:
     def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:
         """A new process continues the run."""
         connection, past = self._started(), self._past()
-        ready = resumption(connection, self._store(), past, retry_failed=retry_failed, skip=skip)
-        state = self._begun(ready)
+        state = self._begun(resumption(connection, self._store(), past, retry_failed=retry_failed, skip=skip))
         do_without(self.world, state.done_without)
         return state
 

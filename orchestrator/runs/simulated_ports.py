@@ -16,6 +16,7 @@ from sqlalchemy import Engine, StaticPool, create_engine
 
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
+from orchestrator.engine.plan import NO_ACCESS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
@@ -226,6 +227,11 @@ class SimulatedPorts:
     def lease(self) -> LeasePort:
         """The lease in the simulated cluster."""
         return self.simulation.leases
+
+    def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
+        """Nothing has to be reached."""
+        del nodes
+        return NO_ACCESS
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """The indices of the world that match."""

@@ -7,20 +7,20 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted
+from orchestrator.model.event import Event, RestoreBegun, RunResumed
 from orchestrator.model.observation import Look
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import Wanted, candidates, find_run, is_missing
 from orchestrator.runs.planning import prepare_restore
+from orchestrator.runs.recorded import PastRun, past_run_of, require_agreed, to_restore, to_resume
 from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, claim, lease_taken, release, restore_left, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
@@ -30,37 +30,6 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import LeaseGarbled, LeaseUnreachable, Taken
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastRun:
-    """A run as the state records it.
-
-    Attributes:
-        started: how it began.
-        state: what its journal leads to.
-    """
-
-    entry: RunEntry
-    started: RunStarted
-    records: tuple[Record, ...]
-    state: RunState
-
-    @property
-    def failed(self) -> tuple[NodeName, ...]:
-        """Its nodes that failed."""
-        return tuple(node.name for node in self.state.nodes_in(NodePhase.FAILED))
-
-    def require_nodes(self, skipped: Sequence[str]) -> tuple[NodeName, ...]:
-        """Names of nodes to skip.
-
-        Raises:
-            UsageError: one is no node of the run.
-        """
-        unknown = [name for name in skipped if name not in self.state.nodes]
-        if unknown:
-            raise UsageError(f"--skip {unknown[0]}: run {self.entry.run} has {', '.join(self.state.nodes)}")
-        return tuple(NodeName(name) for name in skipped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +45,6 @@ class NothingDriven:
     cluster: str | None = None
     run: str | None = None
     left: tuple[str, ...] = ()
-
-
-def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:
-    """Read a run from the state.
-
-    Raises:
-        JournalError: its journal cannot be read, or it never began.
-    """
-    records = store.replay(entry.run)
-    started = next((record.event for record in records if isinstance(record.event, RunStarted)), None)
-    if started is None:
-        raise JournalError(f"run {entry.run} was killed before it began: there is nothing to resume")
-    return PastRun(entry=entry, started=started, records=records, state=replay(entry.run, records))
 
 
 def resume_run(
@@ -112,7 +68,8 @@ def resume_run(
         Its last state; or that of a restore of what another run left, where that failed.
 
     Raises:
-        UsageError: the cluster file or its endpoints now belong to another cluster.
+        UsageError: the cluster file or its endpoints now belong to another cluster; or others can write the
+            state, and what the run would run is not in the playbook and was not agreed to.
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
@@ -132,6 +89,7 @@ def resumption(
 
     The arguments and what is raised are those of `resume_run`.
     """
+    require_agreed(connection, store, past, to_resume)
     process = connection.process
     try:
         connection.ports.require_secrets(secrets_of(past.started.policy))
@@ -215,7 +173,7 @@ def restore_meant(
         with closing(open_state(Access.READ)) as store:
             entry = found(store)
             if entry is None:
-                elsewhere = "--state sqlite:////tmp/empty.db restores what the record in the cluster lists"
+                elsewhere = "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists"
                 raise JournalError(f"{error}; {elsewhere}" if by_record else str(error)) from error
             past = past_run_of(store, entry)
             with reach(past) as connection:
@@ -257,7 +215,7 @@ def restore_run(
         written: False where the state can be read and not written.
 
     Raises:
-        UsageError: the cluster file or its endpoints now belong to another cluster.
+        UsageError: as `resume_run`.
     """
     require_same(connection.ports, past.entry.run, past.started)
     return driven(restoration(connection, store, past, written=written))
@@ -267,6 +225,8 @@ def restoration(
     connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
 ) -> Attempt | RunState:
     """The attempt that restores what a run changed and holds its lease; or how a restore before it failed."""
+    if any(node.undo for node in past.state.nodes.values()):
+        require_agreed(connection, store, past, to_restore)
     event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
     held = _lease_for_restore(connection, store, past, event, written=written)
     if isinstance(held, RunState):

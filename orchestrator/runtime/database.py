@@ -31,7 +31,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
+from orchestrator.owners import distrust, verdict_on
 from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
+from orchestrator.untrusted import visible
 
 BUSY_SECONDS: Final[Seconds] = 10.0
 """How long one statement waits for another process's lock."""
@@ -39,6 +41,8 @@ _WRITES: Final = "orchestrate_writes"
 _PRIVATE: Final = 0o600
 _GROUP: Final = 0o660
 _FOR_A_GROUP: Final = 0o2020
+_BESIDE: Final = ("-journal", "-wal", "-shm")
+"""What SQLite reads beside its file: it would write the pages of a rollback journal into the database."""
 
 
 class Access(Enum):
@@ -114,12 +118,31 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
     file = Path(url.database or "")
     if file.is_dir():
         raise JournalError(f"state file {file}: it is a directory; name a file")
+    require_trusted(file)
     if access is Access.READ and not usable(file):
         text = "file:" + quote(str(file.absolute()))
         url = URL.create("sqlite", database=text, query={"mode": "ro", "uri": "true"})
     else:
         _prepare(file, make_folder=make_folder)
+        require_trusted(file)  # it may be made by another account in the meantime
     return _listened(create_engine(url, connect_args={"timeout": BUSY_SECONDS}))
+
+
+def require_trusted(file: Path) -> None:
+    """Refuse a state file, or one that SQLite reads with it, if an account that is not trusted can change it.
+
+    Raises:
+        JournalError: one can; the message has the command that repairs it.
+    """
+    for one in (file, *(file.with_name(file.name + suffix) for suffix in _BESIDE)):
+        why = distrust(verdict_on(one, alone=True))
+        if why is not None:
+            raise JournalError(visible(f"state file {file}: {why}; {WITHOUT_IT}"))
+
+
+def is_shared(url: URL) -> bool:
+    """Whether others can write the database: on a server, or in a folder that a group shares."""
+    return url.get_backend_name() != "sqlite" or verdict_on(Path(url.database or "")).shared
 
 
 def empty_engine() -> Engine:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from orchestrator.owners import verdict_on
+
 _BUSY_SECONDS: Final = 0.2
 """A TAB waits no longer for a commit of a run."""
 
@@ -57,6 +59,8 @@ def nodes_of(file: Path, run: str) -> list[str]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    if verdict_on(file, alone=True).problems:
+        raise sqlite3.OperationalError("another account can change it")
     uri = f"file:{quote(str(file.absolute()))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as state:
         yield state

@@ -20,6 +20,7 @@ from orchestrator.runtime.database import (
     WITHOUT_IT,
     Access,
     empty_engine,
+    is_shared,
     open_engine,
     place_of,
     state_url,
@@ -75,6 +76,7 @@ class StateStore:
     Args:
         engine: an open database whose tables are `ready`.
         where: the place in words, if not the engine's.
+        shared: whether others can write it, so that a recorded command may be theirs.
         journals: creates the journal of a run, like `SqlJournal`.
     """
 
@@ -83,10 +85,11 @@ class StateStore:
         engine: Engine,
         *,
         where: str | None = None,
+        shared: bool = False,
         journals: Callable[[Engine, str, int | None, str | None], SqlJournal] | None = None,
     ) -> None:
         self._engine, self._journals = engine, journals
-        self.where = where or place_of(engine)
+        self.where, self.shared = where or place_of(engine), shared
 
     @property
     def in_memory(self) -> bool:
@@ -261,7 +264,7 @@ def open_store(
     except JournalError:
         engine.dispose()
         raise
-    return StateStore(engine, where=where)
+    return StateStore(engine, where=where, shared=is_shared(found))
 
 
 def _nothing_there(url: URL) -> bool:

@@ -375,7 +375,8 @@ def _full_disk(stage: Stage) -> tuple[str, ...]:
     folder = stage.folder / "small"
     folder.mkdir()
     script = (
-        f"mount -t tmpfs -o size=16k none {folder} && head -c 100000 /dev/zero > {folder}/fill 2> /dev/null; "
+        f"mount -t tmpfs -o size=16k,mode=700 none {folder} && "
+        f"head -c 100000 /dev/zero > {folder}/fill 2> /dev/null; "
         f'[ -s {folder}/fill ] && exec "$@"'
     )
     stage.before = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")

@@ -315,7 +315,7 @@ def test_a_record_in_the_cluster_alone_is_restored_elsewhere(
     done = _restored_on_a_full_disk(console, "--cluster", file)
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert "no space is left on its disk" in done.stderr
-    assert "--state sqlite:////tmp/empty.db restores what the record in the cluster lists" in done.stderr
+    assert "--state sqlite:///$HOME/empty.db restores what the record in the cluster lists" in done.stderr
     assert "orchestrate-lease-1" in cluster.templates
 
 
@@ -324,7 +324,7 @@ def _restored_on_a_full_disk(console: Console, *what: str) -> subprocess.Complet
     folder = console.folder / "small"
     folder.mkdir()
     script = (
-        f"mount -t tmpfs -o size=1m none {folder} && cp {console.state} {folder}/state.db && "
+        f"mount -t tmpfs -o size=1m,mode=700 none {folder} && cp {console.state} {folder}/state.db && "
         f'{{ cat /dev/zero > {folder}/fill 2> /dev/null; [ -s {folder}/fill ]; }} && exec "$@"'
     )
     alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")

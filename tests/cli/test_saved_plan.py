@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
+from orchestrator.runs.planning import Preparation
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 
@@ -107,6 +108,94 @@ def test_an_edited_plan_is_told_as_such(saved: Path, state: str, capsys: pytest.
     saved.write_text(json.dumps(plan))
     assert run(["apply", str(saved), "--yes", "--state", state]) == ExitCode.PLAN_MISMATCH
     assert "or the file was edited; make a new plan" in capsys.readouterr().err
+
+
+SERVICE = {"manager": "command", "stop": "true", "start": "true", "status": "true"}
+CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "stop command": (
+        {"hosts": {"service": {**SERVICE, "stop": "touch x; true"}}},
+        [f"hosts.{node}.service.stop: saved `true`, now `touch x; true`" for node in ("es1", "es2", "es3")],
+    ),
+    "of one node": (
+        {"hosts": {"overrides": {"es2": {"service": {"start": "false"}}}}},
+        ["has changed: hosts.es2.service.start: saved `true`, now `false`; make a new plan"],
+    ),
+    "transport": ({"hosts": {"connect": "ssh"}}, ["hosts.es1.connect: saved `local`, now `ssh`"]),
+    "user": ({"hosts": {"user": "eve"}}, ["hosts.es1.user: saved nothing, now `eve`"]),
+    "port": ({"hosts": {"port": 2222}}, ["hosts.es1.port: saved nothing, now `2222`"]),
+    "address": (
+        {"hosts": {"overrides": {"es3": {"address": "192.0.2.1"}}}},
+        ["hosts.es3.address: saved nothing, now `192.0.2.1`"],
+    ),
+    "known hosts": ({"hosts": {"known_hosts": "/var/k"}}, [".ssh/known_hosts`, now `/var/k`"]),
+    "identity": ({"hosts": {"identity": "/var/id"}}, ["hosts.es1.identity: saved nothing, now `/var/id`"]),
+    "sudo": ({"hosts": {"sudo": True}}, ["hosts.es1.sudo: saved `False`, now `True`"]),
+    "sudo's password": (
+        {"hosts": {"sudo": {"password": "command:echo hunter2"}}},
+        ["hosts.es1.sudo_password: saved nothing, now `command:echo … (sha256 "],
+    ),
+    "service manager": (
+        {"hosts": {"service": {"manager": "systemd", "unit": "evil"}}},
+        ["hosts.es1.service.manager: saved `command`, now `systemd`"],
+    ),
+    "trust": ({"tls": {"verify": False}}, ["tls.verify: saved `True`, now `False`"]),
+    "endpoints": ({"endpoints": ["http://192.0.2.1:9200"]}, [", now `http://192.0.2.1:9200`"]),
+    "credentials": (
+        {"auth": {"api_key": "command:touch x"}},
+        ["auth.api_key: saved nothing, now `command:touch … (sha256 "],
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_plan_is_applied_only_with_the_same_access(
+    cluster: SmallCluster, saved: Path, state: str, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    """It is compared before the file is used: nothing is asked by the new one, and no secret is fetched."""
+    keys, says = CHANGES[change]
+    file = cluster.write_file(saved.parent, **keys)
+    capsys.readouterr()
+    asked = len(cluster.asked)
+    assert run(["apply", str(saved), "--yes", "--state", state]) == ExitCode.PLAN_MISMATCH
+    said = capsys.readouterr().err
+    assert f"the saved plan does not fit lab: {file} has changed: " in said
+    for each in says:
+        assert each in said
+    assert "hunter2" not in said
+    assert len(cluster.asked) == asked
+
+
+def test_a_change_that_concerns_no_node_of_the_plan_is_none(
+    cluster: SmallCluster, saved: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.write_file(saved.parent, hosts={"overrides": {"other*": {"user": "eve"}}})
+    monkeypatch.setattr(Preparation, "run", lambda _self, _plan: pytest.fail("applied"))
+    with pytest.raises(pytest.fail.Exception, match="applied"):
+        run(["apply", str(saved), "--yes", "--state", state])
+
+
+def test_the_access_is_in_the_fingerprint(
+    saved: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan in which it was changed as in the file, and the fingerprint was not."""
+    plan = json.loads(saved.read_text())
+    file = Path(plan["cluster_file"])
+    file.write_text(file.read_text().replace('"stop": "true"', '"stop": "touch x"'))
+    plan["access"] = {k: "touch x" if k.endswith("service.stop") else v for k, v in plan["access"].items()}
+    saved.write_text(json.dumps(plan))
+    assert run(["apply", str(saved), "--yes", "--state", state]) == ExitCode.PLAN_MISMATCH
+    assert "or the file was edited" in capsys.readouterr().err
+
+
+def test_a_plan_of_an_earlier_version_is_made_again(
+    saved: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not say how its hosts were to be reached, so nothing could be compared."""
+    plan = json.loads(saved.read_text())
+    del plan["access"]
+    saved.write_text(json.dumps(plan))
+    assert run(["apply", str(saved), "--yes", "--state", state]) == ExitCode.PLAN_MISMATCH
+    assert "it was saved by an earlier version, without how its hosts are reached" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

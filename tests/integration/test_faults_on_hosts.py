@@ -97,7 +97,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.fail("mounting a small file system needs root")
     folder = tmp_path / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)  # noqa: S603, S607
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)], check=True)  # noqa: S603, S607
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607
 

@@ -201,7 +201,7 @@ def _said(script: str, env: dict[str, str] | None = None) -> str:
 def test_no_shell_executes_a_nodes_name(service: ScriptService, tmp_path: Path, line: str) -> None:
     """A cluster tells the names of its nodes, and steps run as root; the record has them in its tickets."""
     made = HostSettings(node=ODD, address="localhost", connect=Connect.LOCAL, service=service.settings())
-    made = replace(made, service=replace(made.service, stop="x", start="x", status="false"))
+    made = replace(made, service=replace(made.service, stop=f"x {tmp_path}", start="x", status="false"))
     log = tmp_path / "log"
     action = step(f"run-1/{ODD}/0/1", f"cd {tmp_path}; {line.replace('{log}', str(log))}", ODD)
     with closing(Hosts({ODD: made})) as port:

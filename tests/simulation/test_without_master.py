@@ -15,8 +15,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Deposed, Record, RestoreBegun, RunResumed
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines
+from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
-from orchestrator.runs.unfinished import past_run_of, restore_run, resume_run
+from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runs.without_master import nodes_to_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted

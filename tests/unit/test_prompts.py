@@ -17,6 +17,7 @@ from orchestrator.model.plan import Plan, PlannedWave
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.prediction import Prediction
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.untrusted import visible
 
 HOLD = Hold(predicate="cluster_not_red", subject="index logs", evidence="red")
 
@@ -46,7 +47,7 @@ def plan(*holds: Hold) -> Plan:
 
 
 def test_the_question_says_what_a_yes_begins() -> None:
-    assert question(plan()) == r"Restart 2 nodes of prod\x1b[2J in 1 wave, likely 1m 30s?"
+    assert visible(question(plan())) == r"Restart 2 nodes of prod\x1b[2J in 1 wave, likely 1m 30s?"
     assert question(plan(HOLD)).endswith("likely 1m 30s, though 1 predicate holds it now?")
 
 

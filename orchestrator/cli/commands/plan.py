@@ -37,7 +37,13 @@ def plan(
         note_beforehand(prepared, context)
         made = prepared.plan()
         if out is not None:
-            save_plan(out, plan_object(made), prepared.started.policy, str(file.path.resolve()))
+            save_plan(
+                out,
+                plan_object(made),
+                prepared.started.policy,
+                cluster_file=str(file.path.resolve()),
+                access=prepared.access,
+            )
         code = show_plan(made, context)
         if out is not None:
             context.note(f"saved to {out}; `orchestrate apply {out}` runs it")

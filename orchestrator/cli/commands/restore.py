@@ -8,7 +8,7 @@ from orchestrator.cli import options as opt
 
 if TYPE_CHECKING:
     from orchestrator.runs.connection import Connection
-    from orchestrator.runs.unfinished import PastRun
+    from orchestrator.runs.recorded import PastRun
     from orchestrator.runtime.store import RunEntry
 
 InServiceNodes = Annotated[
@@ -22,6 +22,7 @@ def restore(
     cluster: opt.AnyCluster = None,
     playbook: opt.Playbook = None,
     in_service: InServiceNodes = None,
+    accept_recorded_commands: opt.AcceptRecorded = False,
     yes: opt.YesToOne = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -33,15 +34,18 @@ def restore(
     out of service, name its playbook (--playbook).
     """
     from orchestrator.cli.context import context_of
-    from orchestrator.cli.prompts import confirm_run
+    from orchestrator.cli.prompts import agrees_to_recorded, confirm_run
     from orchestrator.runs.takeover import InService
     from orchestrator.runs.unfinished import restore_meant
 
     context = context_of(output)
     file = context.cluster(cluster) if cluster else None
 
+    agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
+
     def reach(past: PastRun | None) -> Connection:
-        return context.connect(file or context.cluster(past.started.cluster_file if past else ""), state)
+        to = file or context.cluster(past.started.cluster_file if past else "")
+        return context.connect(to, state, agrees)
 
     def confirm(entry: RunEntry, where: str) -> None:
         confirm_run("restore", entry, where, context, yes=yes)

@@ -22,18 +22,20 @@ def resume(
     retry_failed: RetryFailed = False,
     skip: Skip = None,
     cluster: opt.AnyCluster = None,
+    accept_recorded_commands: opt.AcceptRecorded = False,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Resume a stopped, paused or killed run. Its original policy applies."""
     from orchestrator.cli.context import context_of
-    from orchestrator.cli.prompts import ask, require_terminal
+    from orchestrator.cli.prompts import agrees_to_recorded, ask, require_terminal
     from orchestrator.errors import ExitCode
     from orchestrator.model.phase import Outcome
     from orchestrator.runs.attempt import exit_code
     from orchestrator.runs.find_run import Wanted, find_run
-    from orchestrator.runs.unfinished import NothingDriven, past_run_of, resume_run
+    from orchestrator.runs.recorded import past_run_of
+    from orchestrator.runs.unfinished import NothingDriven, resume_run
     from orchestrator.runtime.database import Access
     from orchestrator.untrusted import visible
     from orchestrator.view.progress import left_to_do
@@ -57,6 +59,8 @@ def resume(
             require_terminal(context, f"orchestrate status {entry.run}")
             left = left_to_do(past.state, without=skipped) or "0 nodes"
             ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
-        with context.connect(file or context.cluster(past.started.cluster_file), state) as connection:
+        agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
+        file = file or context.cluster(past.started.cluster_file)
+        with context.connect(file, state, agrees) as connection:
             ended = resume_run(connection, store, past, retry_failed=retry_failed, skip=skipped)
         return int(exit_code(ended))

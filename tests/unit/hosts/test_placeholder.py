@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import string
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ HOSTILE = (
     *("a}; touch canary; echo ${x", "*/touch canary", "\\\ntouch canary", "\ttouch\tcanary"),
     *("a\rtouch canary", "& touch canary &", "| touch canary", "))\ntouch canary"),
     *("x touch canary", "$HOME", "{touch,canary}", "<(touch canary)", "!touch", "~root", "a=b", "a>canary"),
+    *(f"a{one}b" for one in string.printable if not one.isalnum() and one not in "._@:+,-"),
     *("-rf", "--checkpoint-action=exec=x", "..", "../../etc", "", "\0", "es\u00a01", "\u202ees", "b\u00fcro"),
 )
 """The first 18 are names that a security review tried."""

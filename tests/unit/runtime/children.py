@@ -89,7 +89,9 @@ def signalled(stuck: str, *arguments: str) -> None:
     """Be stuck in some way, and catch signals."""
     clock = SystemClock()
     words = LastWords(
-        error=last_words("r1", ["cluster.routing.allocation.enable (persistent) = primaries, found all"]),
+        error="\n".join(
+            last_words("r1", ["cluster.routing.allocation.enable (persistent) = primaries, found all"])
+        ),
         output='{"event": "summary", "exit_code": 8}\n',
     )
     ways: dict[str, Callable[[], None]] = {

@@ -147,12 +147,12 @@ def test_the_handlers_are_put_back(start: Start) -> None:
 
 
 def test_the_words_say_what_repairs() -> None:
-    text = last_words("r1", ["a = b, found c"])
+    text = "\n".join(last_words("r1", ["a = b, found c"]))
     assert "NOT RESTORED: a = b, found c" in text
     assert "orchestrate restore r1" in text
     assert "orchestrate resume r1" in text
-    assert "nothing that it has changed" in last_words("r1", [])
-    assert "nothing was changed" in last_words(None, [])
+    assert "nothing that it has changed" in last_words("r1", [])[1]
+    assert "nothing was changed" in last_words(None, [])[0]
 
 
 def test_the_strongest_request_counts() -> None:

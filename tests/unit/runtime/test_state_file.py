@@ -290,7 +290,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(  # noqa: S603  (fixed words and our own folder)
-        ["/bin/mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)],
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(folder)],
         capture_output=True,
         check=False,
     )

@@ -1,0 +1,219 @@
+"""A journal that others can write: what it would run is shown, and runs only with a person's agreement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import prompts
+from orchestrator.cli.program import run
+from orchestrator.errors import ExitCode, LeaseError, UsageError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import RunFinished, RunStarted
+from orchestrator.model.gate import CommandGate, Gate, HttpAccess, HttpJsonGate, Within
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Hook, Hooks, Kind, Policy
+from orchestrator.runs.api import resume as resume_by_api
+from orchestrator.runs.from_file import connect
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.store import open_store
+from orchestrator.stores.elasticsearch.lease import lease_body
+from tests.cli.console import Console
+from tests.cli.runs import RUN, entry
+from tests.cli.small_cluster import NODES, SmallCluster
+
+ACCEPT = "--accept-recorded-commands"
+REPAIR = "20261102-0300-efgh"
+VERBS = ["resume", "restore"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster() as server:
+        yield server
+
+
+class Stage:
+    """A team's state with two runs: one was interrupted, and a node of the other is out of service.
+
+    Another run holds the cluster: a command that is not refused ends there.
+    """
+
+    def __init__(self, folder: Path, cluster: SmallCluster) -> None:
+        self.folder, self.cluster = folder, cluster
+        self.book = folder / "ours.yml"
+        self.file = cluster.write_file(folder, playbook=str(self.book))
+        self.state = folder / "state" / "state.db"
+        self.state.parent.mkdir()
+        self.state.parent.chmod(0o2770)
+        self.url = f"sqlite:///{self.state}"
+        self.write_book(self.hook("here"))
+        alive = LeaseRecord(
+            epoch=1, run="another", owner="ben@here", process=str(current_process()), started="2026-11-02"
+        )
+        cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(alive)))
+
+    def hook(self, what: str) -> str:
+        return f"echo {what} {{node}}"
+
+    def write_book(self, *after_recovery: str) -> None:
+        hooks = {"after_recovery": [{"run": line, "local": True} for line in after_recovery]}
+        self.book.write_text(json.dumps({"kind": "elasticsearch", "hooks": hooks}))
+
+    def record(self, *after_recovery: str, gates: tuple[Gate, ...] = (), then: str | None = None) -> None:
+        """Write both runs, with these commands in their policy."""
+        hooks = Hooks(after_recovery=tuple(Hook(run=line, local=True) for line in after_recovery))
+        policy = Policy(kind=Kind.ELASTICSEARCH, cluster="lab", playbook="ours", hooks=hooks, gates=gates)
+        begun = RunStarted(
+            cluster="lab",
+            cluster_uuid="uuid",
+            version="8.19.0",
+            distribution="elasticsearch",
+            policy=policy,
+            nodes=tuple(NodeName(name) for name in NODES),
+            addresses={NodeName(name): "127.0.0.1" for name in NODES},
+            operator="ben",
+            host="bastion",
+            cluster_file=self.file,
+        )
+        other = replace(policy, hooks=Hooks(before_stop=(Hook(run=then or ""),)))
+        again = [] if then is None else [replace(begun, policy=other)]
+        repair = replace(begun, repairs=RUN, out_of_service=(NodeName("es1"),))
+        ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
+        store = open_store(self.url, {}, access=Access.WRITE)
+        store.create_run(entry(RUN, "boot/1/2/3")).append([begun, *again, ended], 1.0)
+        store.create_run(entry(REPAIR, "boot/1/2/3")).append([repair, ended], 2.0)
+        store.close()
+
+    def do(self, verb: str, *more: str) -> int:
+        return run([verb, REPAIR if verb == "restore" else RUN, "--state", self.url, *more])
+
+
+@pytest.fixture
+def stage(console: Console, cluster: SmallCluster) -> Stage:
+    return Stage(console.folder, cluster)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The answers that are typed at a terminal; each question takes one."""
+    answers: list[str] = []
+
+    def confirm(_question: str) -> bool:
+        answer, answers[:] = answers[0], answers[1:]
+        return answer == "y"
+
+    monkeypatch.setattr(prompts, "has_terminal", lambda _context: True)
+    monkeypatch.setattr("typer.confirm", confirm)
+    return answers
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_commands_of_the_playbook_need_no_question(stage: Stage, verb: str) -> None:
+    stage.record(stage.hook("here"))
+    assert stage.do(verb, "--yes") == ExitCode.LEASED
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("more", [(), ("--output", "json")])
+def test_other_commands_do_not_run_unattended(
+    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str, more: tuple[str, ...]
+) -> None:
+    """Each is shown whole, on one line; `--yes` was meant for another question."""
+    planted = stage.hook("planted") + " " * 400
+    stage.record(planted + "\n  all checks passed")
+    before = stage.state.read_bytes()
+    assert stage.do(verb, "--yes", *more) == ExitCode.USAGE
+    said = capsys.readouterr()
+    text = json.loads(said.out)["message"] if more else said.err
+    assert (
+        f"  hooks.after_recovery[0].run: recorded `{planted}\\n  all checks passed`, now "
+        f"`{stage.hook('here')}`\n" in text
+    )
+    assert f"add {ACCEPT} (--yes is not enough)" in text
+    assert stage.state.read_bytes() == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_other_commands_run_with_the_flag_and_are_shown(
+    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    stage.record(stage.hook("planted"))
+    assert stage.do(verb, ACCEPT, "--yes") == ExitCode.LEASED
+    assert f"recorded `{stage.hook('planted')}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_other_commands_are_asked_for_on_a_terminal(
+    stage: Stage, terminal: list[str], capsys: pytest.CaptureFixture[str], verb: str, answer: str
+) -> None:
+    stage.record(stage.hook("planted"))
+    terminal += ["y", answer] if verb == "resume" else [answer]
+    assert stage.do(verb) == (ExitCode.LEASED if answer == "y" else ExitCode.INTERRUPTED)
+    assert terminal == []
+    assert f"recorded `{stage.hook('planted')}`" in capsys.readouterr().err
+
+
+def test_a_command_that_is_no_hook_is_one_too(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """A gate runs on this machine, and the secret of another one may be a command."""
+    at = HttpAccess(url="http://127.0.0.1:1/", bearer="command:sh -c 'touch x'")
+    stage.record(
+        stage.hook("here"),
+        gates=(
+            CommandGate(name="planted", run="touch x", folder="/"),
+            HttpJsonGate(name="sent", at=at, path="a", within=Within(maximum=1)),
+        ),
+    )
+    assert stage.do("resume", "--yes") == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "  gates[0].run: recorded `touch x`, now nothing\n" in said
+    assert "  gates[1].at.bearer: recorded `command:sh -c 'touch x'`, now nothing\n" in said
+
+
+def test_a_second_beginning_in_the_journal_counts(stage: Stage) -> None:
+    """A run obeys the last one."""
+    stage.record(stage.hook("here"), then=stage.hook("planted"))
+    assert stage.do("resume", "--yes") == ExitCode.USAGE
+
+
+def test_without_a_playbook_everything_recorded_is_shown(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.record(stage.hook("here"))
+    stage.book.unlink()
+    assert stage.do("resume", "--yes") == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "differs from its playbook, which cannot be used" in said
+    assert f"recorded `{stage.hook('here')}`, now nothing" in said
+
+
+def test_a_restore_asks_only_for_what_it_can_run(stage: Stage) -> None:
+    """At night a node has to come up, whatever else has changed in the playbook."""
+    stage.record(stage.hook("here"), gates=(CommandGate(name="other", run="true", folder="/"),))
+    assert stage.do("restore", "--yes") == ExitCode.LEASED
+    stage.write_book()
+    assert run(["restore", RUN, "--state", stage.url, "--yes"]) == ExitCode.LEASED  # all are in service
+    assert stage.do("restore", "--yes") == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_state_of_one_account_is_its_own(stage: Stage, verb: str) -> None:
+    stage.state.parent.chmod(0o700)
+    stage.record(stage.hook("planted"))
+    assert stage.do(verb, "--yes") == ExitCode.LEASED
+
+
+def test_a_program_is_asked_by_an_argument(stage: Stage) -> None:
+    stage.record(stage.hook("planted"))
+    with connect(stage.file, state=stage.url) as connection:
+        with pytest.raises(UsageError, match="recorded"):
+            next(resume_by_api(connection, RUN))
+        with pytest.raises(LeaseError):
+            next(resume_by_api(connection, RUN, accept_recorded_commands=True))
