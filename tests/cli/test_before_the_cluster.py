@@ -61,12 +61,16 @@ def test_it_is_told_before_the_cluster_is_read(
 
 
 def test_the_sudo_password_of_a_saved_plan_too(
-    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+    console: Console,
+    cluster: SmallCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     saved = str(console.folder / "plan.json")
-    file = cluster.write_file(console.folder)
+    file = cluster.write_file(console.folder, hosts={"sudo": {"password": "env:NOT_SET_ANYWHERE"}})
+    monkeypatch.setenv("NOT_SET_ANYWHERE", "once")
     assert run(["plan", "--cluster", file, "--out", saved]) == ExitCode.DONE
-    cluster.write_file(console.folder, hosts={"sudo": {"password": "env:NOT_SET_ANYWHERE"}})
+    monkeypatch.delenv("NOT_SET_ANYWHERE")
     cluster.asked.clear()
     assert run(["apply", saved, "--yes"]) == ExitCode.USAGE
     assert UNRESOLVED in capsys.readouterr().err

@@ -24,7 +24,7 @@ from orchestrator.stores.elasticsearch.request import Request
 from tests.integration import secured_opensearch
 from tests.integration.every_call import VERBS, every_call, reads
 from tests.integration.fixtures_processes import ProcessCluster
-from tests.integration.powers import ELASTICSEARCH, FORBIDDEN, OPENSEARCH, Power, outcomes, prepare
+from tests.integration.powers import DONE, ELASTICSEARCH, FORBIDDEN, OPENSEARCH, Power, outcomes, prepare
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -272,6 +272,10 @@ def test_what_else_the_shipped_role_allows_is_on_the_page(start: Start, name: st
     found = outcomes(server.send, "orchestrator", ADMIN, kind.powers, kind.node)
     allowed = {does for does, status in found.items() if status != FORBIDDEN}
     assert allowed == {each.does for each in kind.powers if each.allowed}
+    assert server.send(ADMIN, "PUT", "/new-1", None) == DONE, "by others: it gets a block and an alias"
+    blocked = server.send(ADMIN, "PUT", "/new-1/_doc/1", {"a": 1})
+    through = server.send("orchestrator", "PUT", "/posts-by-template/_settings", {"index.priority": 1})
+    assert (blocked, through) == (FORBIDDEN, DONE)
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert [does for does in allowed if does not in page] == []
 

@@ -129,6 +129,56 @@ def test_a_record_that_cannot_be_read_is_named_with_its_form(cluster: TemplateCl
         assert isinstance(lease(cluster).create(replace(FIRST, epoch=8)), Refused)
 
 
+def late_lease(cluster: TemplateCluster, late: list[Request]) -> ElasticsearchLease:
+    """Its first write is on its way when its answer is given up."""
+
+    def send(request: Request) -> Answer | Fault:
+        if request.method == "PUT" and not late:
+            late.append(request)
+            return Fault(reason="no answer", nothing_done=False)
+        return cluster.serve(request)
+
+    client: Any = TemplateClient(send, NEW)
+    return ElasticsearchLease(client)
+
+
+def test_a_creation_in_doubt_that_arrived_is_ours(cluster: TemplateCluster) -> None:
+    late: list[Request] = []
+    port = late_lease(cluster, late)
+    assert isinstance(port.create(FIRST), InDoubt)
+    assert port.read() is None
+    cluster.serve(late[0])
+    assert port.read() == FIRST
+    assert port.write(replace(FIRST, heartbeat=1)) == Done()
+
+
+@pytest.mark.parametrize("rival", [OTHER, replace(OTHER, epoch=2)])
+def test_a_creation_in_doubt_gives_way_to_the_holder(cluster: TemplateCluster, rival: LeaseRecord) -> None:
+    late: list[Request] = []
+    port = late_lease(cluster, late)
+    assert isinstance(port.create(FIRST), InDoubt)
+    assert lease(cluster, OLD).create(rival) == Done()
+    cluster.serve(late[0])
+    assert port.read() == rival
+    assert cluster.kept[COMPONENT] == {}, "what gave way is removed"
+
+
+def test_a_record_that_could_not_be_removed_is_not_ours(cluster: TemplateCluster) -> None:
+    """The role may lack the right, or the answer was lost: the other run's record counts."""
+
+    def send(request: Request) -> Answer | Fault:
+        if request.method == "PUT":
+            keep(cluster, LEGACY, OTHER)
+        if request.method == "DELETE":
+            return Fault(reason="403", nothing_done=True)
+        return cluster.serve(request)
+
+    client: Any = TemplateClient(send, NEW)
+    port = ElasticsearchLease(client)
+    assert isinstance(port.create(FIRST), Refused)
+    assert port.read() == OTHER
+
+
 # Every interleaving -----------------------------------------------------------------------------------------
 
 
@@ -228,7 +278,8 @@ def test_of_two_runs_with_two_forms_at_most_one_holds_the_lease(
     assert {(True, False), (False, True), (False, False)} <= found, "each may win, and both may lose"
 
 
-@pytest.mark.parametrize("older", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive  # two seconds each; the tests above have the two orders that matter
+@pytest.mark.parametrize("older", [False, True])
 def test_a_creation_in_doubt_is_checked_before_it_counts(cluster: TemplateCluster, *, older: bool) -> None:
     """It may arrive at any later time, or never."""
     runs = (_Run(record=FIRST, dialect=NEW, loses=not older), _Run(record=OTHER, dialect=OLD, loses=older))
