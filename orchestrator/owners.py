@@ -15,12 +15,14 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+from orchestrator.untrusted import visible
 
 _ROOT: Final = Path("/")
 _MOST_LINKS: Final = 40
@@ -155,8 +157,19 @@ def verdict_on(path: Path, *, alone: bool = False) -> Verdict:
     )
 
 
-def distrust(verdict: Verdict) -> str | None:
-    """Why the path is refused, and the command that repairs it; None if it can be trusted."""
+def why_not(path: Path, *, beside: Sequence[str] | None = None) -> str | None:
+    """Why a file is not read, and the command that repairs it; None if it can be trusted.
+
+    Args:
+        path: the file; it need not exist.
+        beside: endings of further files that are read with it; then others may not even create files there.
+    """
+    files = (path, *(path.with_name(path.name + ending) for ending in beside or ()))
+    found = (_distrust(verdict_on(file, alone=beside is not None)) for file in files)
+    return next((visible(why) for why in found if why is not None), None)
+
+
+def _distrust(verdict: Verdict) -> str | None:
     if not verdict.problems:
         return None
     why = "; ".join(dict.fromkeys(_why(entry, problem) for entry, problem in verdict.problems))

@@ -10,8 +10,7 @@ from typing import Any, Final
 from orchestrator.config.lookup import is_shipped
 from orchestrator.config.yaml import Document, read
 from orchestrator.errors import ConfigError
-from orchestrator.owners import distrust, verdict_on
-from orchestrator.untrusted import visible
+from orchestrator.owners import why_not
 
 
 class FileKind(Enum):
@@ -92,9 +91,9 @@ def require_trusted(path: Path) -> None:
     Raises:
         ConfigError: one can; the message has the command that repairs it.
     """
-    why = None if is_shipped(path) else distrust(verdict_on(path))
+    why = None if is_shipped(path) else why_not(path)
     if why is not None:
-        raise ConfigError(visible(why), file=visible(str(path)))
+        raise ConfigError(why, file=str(path))
 
 
 def read_as(wanted: FileKind, path: Path) -> Document:

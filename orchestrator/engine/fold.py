@@ -88,7 +88,7 @@ def replay(run: str, records: Iterable[ev.Record]) -> RunState:
     for record in records:
         try:
             state = evolve(state, record)
-        except (LookupError, ValueError, AttributeError, TypeError) as error:
+        except (LookupError, ValueError) as error:
             place = f"run {run}, event {record.sequence}"
             raise JournalError(
                 f"{place}: the journal is damaged: `{record.event.event}` does not fit the events before it"

@@ -65,6 +65,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 from orchestrator.redact import Redactor
+from orchestrator.untrusted import UntrustedValue
 
 QUICK_SECONDS: Final = 1.5
 """How long `perform` listens to a stop or start in the foreground: refusals appear within it."""
@@ -178,7 +179,7 @@ class Hosts:
         """The exact command line; free of secrets. A hook on this machine is marked by a comment."""
         try:
             return self._describe(action)
-        except ConfigError as error:  # of a name that is in no command line
+        except (ConfigError, UntrustedValue) as error:  # of a name that is in no command line
             return self._redact(f"(refused: {error})")
 
     def _describe(self, action: HostAction) -> str:

@@ -31,9 +31,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
-from orchestrator.owners import distrust, verdict_on
-from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
-from orchestrator.untrusted import visible
+from orchestrator.owners import verdict_on, why_not
+from orchestrator.runtime.state_file import BESIDE, FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
 
 BUSY_SECONDS: Final[Seconds] = 10.0
 """How long one statement waits for another process's lock."""
@@ -41,8 +40,6 @@ _WRITES: Final = "orchestrate_writes"
 _PRIVATE: Final = 0o600
 _GROUP: Final = 0o660
 _FOR_A_GROUP: Final = 0o2020
-_BESIDE: Final = ("-journal", "-wal", "-shm")
-"""What SQLite reads beside its file: it would write the pages of a rollback journal into the database."""
 
 
 class Access(Enum):
@@ -134,10 +131,9 @@ def require_trusted(file: Path) -> None:
     Raises:
         JournalError: one can; the message has the command that repairs it.
     """
-    for one in (file, *(file.with_name(file.name + suffix) for suffix in _BESIDE)):
-        why = distrust(verdict_on(one, alone=True))
-        if why is not None:
-            raise JournalError(visible(f"state file {file}: {why}; {WITHOUT_IT}"))
+    why = why_not(file, beside=BESIDE)
+    if why is not None:
+        raise JournalError(f"state file {file}: {why}; {WITHOUT_IT}")
 
 
 def is_shared(url: URL) -> bool:

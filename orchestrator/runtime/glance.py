@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from orchestrator.owners import verdict_on
+from orchestrator.owners import why_not
+from orchestrator.runtime.state_file import BESIDE
 
 _BUSY_SECONDS: Final = 0.2
 """A TAB waits no longer for a commit of a run."""
@@ -59,7 +60,7 @@ def nodes_of(file: Path, run: str) -> list[str]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    if verdict_on(file, alone=True).problems:
+    if why_not(file, beside=BESIDE) is not None:
         raise sqlite3.OperationalError("another account can change it")
     uri = f"file:{quote(str(file.absolute()))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as state:

@@ -9,6 +9,8 @@ from typing import Final
 
 SHARED_FOLDER: Final = Path("/var/lib/orchestrate")
 FILE: Final = "state.db"
+BESIDE: Final = ("-journal", "-wal", "-shm")
+"""What SQLite reads beside its file: it would write the pages of a rollback journal into the database."""
 VARIABLE: Final = "ORCHESTRATE_STATE"
 _SQLITE: Final = "sqlite:///"
 

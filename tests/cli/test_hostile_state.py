@@ -54,6 +54,7 @@ def test_a_hostile_journal_forges_nothing(console: Console, capsys: pytest.Captu
                     found.append(f"{where}: {err[-300:]}")
             state.execute("update events set event = ? where sequence = ?", (text, sequence))
         state.commit()
+        assert len(list(planted([text for _, text in rows]))) > 40
     assert not found, "\n".join(found)
 
 

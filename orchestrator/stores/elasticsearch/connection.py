@@ -117,13 +117,13 @@ class Connection:
     def exchange(self, request: Request) -> Answer | Fault:
         """Send one request, once."""
         outcome = self._exchange(request)
-        return self._told(outcome) if isinstance(outcome, Fault) else outcome[0]
+        return self._without_secrets(outcome) if isinstance(outcome, Fault) else outcome[0]
 
     def probe(self) -> Server | Fault:
         """Read the product and version of this endpoint."""
         outcome = self._exchange(calls.identity())
         if isinstance(outcome, Fault):
-            return self._told(outcome)
+            return self._without_secrets(outcome)
         answer, said = outcome
         try:
             server = parse_server(answer.body, said)
@@ -135,7 +135,7 @@ class Connection:
             return Fault(reason=f"{self.endpoint.url} {wrong}", nothing_done=True, elsewhere=True)
         return server if self._access.product is None else replace(server, distribution=self._access.product)
 
-    def _told(self, fault: Fault) -> Fault:
+    def _without_secrets(self, fault: Fault) -> Fault:
         """The fault with a reason that can be recorded: a proxy may repeat the headers of others too."""
         return replace(fault, reason=one_line(self._redact(fault.reason), _LONGEST_REASON))
 

@@ -284,12 +284,12 @@ def _records(outcome: Answer, form: str) -> Iterator[_Kept]:
                 within(value, "aliases", META_KEY, "filter", "term", META_KEY),
                 within(value, "settings", f"index.{META_KEY}"),  # 0.90 answers so
             )
-            yield _Kept(epoch=_epoch(name, outcome), form=form, content=_parsed(written))
+            yield _Kept(epoch=_epoch(name, outcome), form=form, content=_content(written))
         return
     for each in items(within(outcome.body, "component_templates"), "component_templates"):
         name = text(within(each, "name"), "the name of a template")
         written = within(each, "component_template", "_meta", META_KEY)
-        yield _Kept(epoch=_epoch(name, outcome), form=form, content=_parsed(written))
+        yield _Kept(epoch=_epoch(name, outcome), form=form, content=_content(written))
 
 
 def _epoch(name: str, outcome: Answer) -> int:
@@ -299,7 +299,7 @@ def _epoch(name: str, outcome: Answer) -> int:
     return int(match[1])
 
 
-def _parsed(written: Any) -> Any:
+def _content(written: Any) -> Any:
     """The record's JSON; what is none is reported as a record that cannot be read."""
     try:
         return parsed(written)

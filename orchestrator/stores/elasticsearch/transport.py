@@ -167,7 +167,7 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
             silence = request_timeout if isinstance(request_timeout, int | float) else limits.silence
             began = now()
             sent = {**self._headers, **(headers or {})}
-            most_bytes = min(int(sent.pop(MOST_BYTES)), limits.answer_bytes)
+            most_bytes = min(int(sent.pop(MOST_BYTES, limits.answer_bytes)), limits.answer_bytes)
             traffic.sent(len(method) + len(target) + len(body or b""))
             try:
                 answer = exchange(
