@@ -188,13 +188,13 @@ class OrchestrateOperator(BaseOperator):
                 "be on one machine (give it a queue), or say deferrable=False"
             )
         if self._killed:
-            raise AirflowException(f"the task was killed; {verdict(attempt.ending()).message}")
+            raise AirflowException(f"the task was killed; {verdict(attempt.ending(), self.state).message}")
         if attempt.marked(Mark.STOP_ASKED):
             self.log.info("The run was stopped by an earlier try that was killed; this one starts a new run")
             return self.execute(context)
         ending = attempt.ending()
         attempt.mark(Mark.REPORTED)
-        found = verdict(ending)
+        found = verdict(ending, self.state)
         match found.fate:
             case Fate.SUCCESS:
                 self.log.info("%s", found.message)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final, assert_never
 
 from orchestrator.errors import ExitCode
+from orchestrator.next_command import next_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,13 @@ class Verdict:
     message: str
 
 
-_REPAIR: Final[Mapping[ExitCode, str]] = {
-    ExitCode.FAILED: "repair the node, then: orchestrate resume {run} --retry-failed",
-    ExitCode.INTERRUPTED: "continue with: orchestrate resume {run}",
-    ExitCode.NOT_RESTORED: "as soon as the cluster answers: orchestrate restore {run}",
-    ExitCode.PAUSED: "when you are content: orchestrate resume {run}",
+_REPAIR: Final[Mapping[ExitCode, tuple[str, str, tuple[str, ...]]]] = {
+    ExitCode.FAILED: ("repair the node, then", "resume", ("--retry-failed",)),
+    ExitCode.INTERRUPTED: ("continue with", "resume", ()),
+    ExitCode.NOT_RESTORED: ("as soon as the cluster answers", "restore", ()),
+    ExitCode.PAUSED: ("when you are content", "resume", ()),
 }
+"""When to type which command, and its options."""
 _SHOWN: Final = 2000
 """Maximum characters of standard error in a message."""
 
@@ -78,12 +80,16 @@ def ending_of(text: str, errors: str = "") -> Ending:
     return Ending(run=run_of(text), summary=summary, errors=errors[-_SHOWN:].strip())
 
 
-def verdict(ending: Ending) -> Verdict:
+def verdict(ending: Ending, state: str | None = None) -> Verdict:
     """Map the exit code to the task's fate.
 
     Held and leased are retried: both clear with time, and finished work is not repeated. A killed program is
     retried because the next one takes over its run. Not retried: requests of a person (5, 9), outcomes that
     need a person (4, 8), and errors that recur each time (1, 2, 7).
+
+    Args:
+        ending: how the program ended.
+        state: the task's `state`, which the next command needs too.
     """
     if ending.summary is None:
         why = f": {ending.errors}" if ending.errors else ""
@@ -97,9 +103,10 @@ def verdict(ending: Ending) -> Verdict:
         found = ending.summary.get("exit_code")
         return Verdict(fate=Fate.FAIL, message=f"orchestrate ended with an exit code unknown here: {found}")
     parts = [f"orchestrate ended with {int(code)} ({code.name.lower().replace('_', ' ')})", *_said(ending)]
-    repair = _REPAIR.get(code)
-    if repair:
-        parts.append(repair.replace("{run}", ending.run or "").replace("  ", " ").rstrip())
+    if code in _REPAIR:
+        when, verb, options = _REPAIR[code]
+        run = (ending.run,) if ending.run else ()
+        parts.append(f"{when}: {next_command(verb, *run, *options, state=state or '')}")
     return Verdict(fate=_fate(code), message="; ".join(parts))
 
 

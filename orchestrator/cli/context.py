@@ -15,6 +15,7 @@ from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.next_command import next_command
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.connection import Agrees, Connection, Process, Threads, Watched
@@ -22,7 +23,7 @@ from orchestrator.runs.from_file import FilePorts, Files, connection_to
 from orchestrator.runs.unfinished import NothingDriven
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.codec import encode_event
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import Access, named_state
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
@@ -120,6 +121,10 @@ class Context:
         """
         return open_store(url, self.environment, access=access, home=self.home)
 
+    def command(self, verb: str, *words: str, state: str | None) -> str:
+        """A command as it can be typed; `state` is this command's own `--state`."""
+        return next_command(verb, *words, state=named_state(state, self.environment))
+
     @contextmanager
     def state(self, url: str | None, access: Access) -> Iterator[StateStore]:
         """Open the state database for the duration of a block.
@@ -214,7 +219,7 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
     if state is None:
         return LastWords(error=printed(last_words(None, ()), context.err))
     left = not_put_back(state)
-    lines = last_words(state.run, left)
+    lines = last_words(state.run, left, state.process.state)
     words = printed(lines, context.err)
     if context.output.for_people:
         return LastWords(error=words)

@@ -9,12 +9,13 @@ import signal
 from types import FrameType
 from typing import Final
 
+from orchestrator.next_command import next_command
 from orchestrator.runtime.signals import CAUGHT
 
 _BEFORE: Final = "interrupted before anything was changed"
 _AFTER: Final = (
-    "interrupted while it ended, after its work: `orchestrate status` shows a run, `orchestrate tune check` "
-    "shows hosts"
+    f"interrupted while it ended, after its work: `{next_command('status')}` shows a run, "
+    f"`{next_command('tune check')}` shows hosts"
 )
 
 

@@ -17,6 +17,7 @@ import typer
 from orchestrator.cli.group import Program
 from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
+from orchestrator.next_command import next_command
 
 PROGRAM: Final = "orchestrate"
 COMPLETING: Final = "_ORCHESTRATE_COMPLETE"
@@ -98,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
             return int(ExitCode.USAGE)  # a TAB whose words cannot be read: nothing is offered
         _print_trace()
         message = "a defect of the program; please report it with the lines above and the run's journal"
-        named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
+        named = "; ".join(getattr(error, "__notes__", ())) or f"`{next_command('status')}` names the run"
         return _refuse(arguments, ExitCode.DEFECT, *f"{message} ({named})".split("\n"))
     return int(code or ExitCode.DONE)
 

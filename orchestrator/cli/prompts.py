@@ -17,6 +17,7 @@ from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.model.phase import Request
 from orchestrator.model.plan import Plan
+from orchestrator.next_command import next_command
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.connection import Agrees
 from orchestrator.runs.find_run import Wanted, find_run, leave_request, state_in_words
@@ -82,7 +83,7 @@ def request(
     with context.state(state, Access.GO_ON) as store:
         entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
         if run is None and name is None:
-            confirm_run(wanted.name.lower(), entry, store.where, context, yes=yes)
+            confirm_run(wanted.name.lower(), entry, store, context, yes=yes)
         by = f"{context.operator}@{host_name()}"
         before, first = _asked_before(store, entry)
         leave_request(store, entry, wanted, by=by, at=context.clock.now())
@@ -94,7 +95,7 @@ def request(
         message += f"; this request to {wanted.name.lower()} adds nothing" if before > wanted else ""
     else:
         message = f"asked run {entry.run} on {entry.cluster} to {_REQUESTS[wanted]}"
-    message += f"; `orchestrate status {entry.run}` shows it"
+    message += f"; `{store.command('status', entry.run)}` shows it"
     pid = suspended_pid(entry.process)
     if pid is not None:
         message += f"; its process {pid} is suspended and reads it after `kill -CONT {pid}`"
@@ -204,28 +205,28 @@ def prepared_run(
         yield prepare(connection, source, restarts=restarts)
 
 
-def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes: bool) -> None:
+def confirm_run(verb: str, entry: RunEntry, store: StateStore, context: Context, *, yes: bool) -> None:
     """Name the run that is used because neither a run nor a cluster was given; on a terminal, ask.
 
     Args:
         verb: the command.
         entry: the only possible run.
-        where: the state that holds it.
+        store: the state that holds it.
         context: the process.
         yes: `--yes`.
 
     Raises:
         typer.Abort: the answer is no.
     """
-    what = f"run {entry.run} on {entry.cluster} ({state_in_words(entry)}; {where})"
+    what = f"run {entry.run} on {entry.cluster} ({state_in_words(entry)}; {store.where})"
     if yes:
         context.note(f"{verb}: {what}")
     elif has_terminal(context):
         ask(f"{verb.capitalize()} {what}?", context)
     else:
         context.warn(
-            f"`orchestrate {verb}` was given no run and acts on {what}, the only possible one. The next "
-            f"version exits with 2 here: name the run (`orchestrate {verb} {entry.run}`) or add --yes"
+            f"`{next_command(verb)}` was given no run and acts on {what}, the only possible one. The next "
+            f"version exits with 2 here: name the run (`{store.command(verb, entry.run)}`) or add --yes"
         )
 
 

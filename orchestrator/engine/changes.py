@@ -338,5 +338,9 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         why = f"in progress in run {record.debtor}"
         events.append(WaveStarted(wave=Wave(number=1, nodes=in_hand, why=why), incarnations=lives))
         events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in in_hand]
-    events.append(RestoreBegun(operator=started.operator, host=started.host))
+    events.append(
+        RestoreBegun(
+            operator=started.operator, host=started.host, takes_over=record.debtor, state=started.state
+        )
+    )
     return tuple(events)

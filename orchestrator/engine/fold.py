@@ -109,7 +109,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.RunResumed():
             return succession.resumed(state, event, at)
         case ev.RestoreBegun():
-            return succession.restoring(state, at)
+            return succession.restoring(state, event, at)
         case ev.RunFinished():
             return _finished(state, event)
         case ev.PhaseEntered(node=node):
@@ -209,7 +209,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         run=state.run,
         begun=event,
         in_phase=PhaseState(since=at),
-        process=ProcessState(started=at),
+        process=ProcessState(started=at, state=event.state),
         nodes=nodes,
         merging=merging_of(event.indices),
     )

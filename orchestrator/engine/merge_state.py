@@ -92,13 +92,13 @@ class Merging:
         """Those that are due and not seen to their end, in order."""
         return tuple(one for one in self.indices.values() if one.pending or one.in_hand)
 
-    def left_by(self, run: str) -> str:
-        """What is to be said of merges that a run leaves behind: no request stops them. Empty for none."""
+    def left_by(self, resume: str) -> str:
+        """A note on merges that a run leaves behind, and the command that resumes it; empty for none."""
         names = [one.target.index for one in self.in_hand]
         if not names:
             return ""
         them = ", ".join(names)
-        return f"; the merge of {them} continues in the cluster, and `orchestrate resume {run}` looks for it"
+        return f"; the merge of {them} continues in the cluster, and `{resume}` looks for it"
 
     @property
     def begun(self) -> bool:

@@ -75,6 +75,7 @@ from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.turn import Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
+from orchestrator.next_command import next_command
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
 """Seconds between tries of the settings update that changes nothing, while it is refused."""
@@ -225,11 +226,11 @@ def _urgent(situation: Situation) -> Decision | None:
         # All nodes are restarted; the rest is the same as in a stand-down.
         return None
     if state.process.request in (Request.STOP, Request.INTERRUPT):
-        reason = f"asked to stop by {state.process.requested_by}{state.merging.left_by(state.run)}"
+        reason = f"asked to stop by {state.process.requested_by}{state.merges_left}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
     timeout = limits.timeout(state)
     if timeout is not None and timeout.is_over(now):
-        reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merging.left_by(state.run)}"
+        reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merges_left}"
         return stand_down(state, reason, Outcome.HELD)
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
@@ -1022,11 +1023,12 @@ def _unserved(state: RunState) -> tuple[str, ...]:
     if not state.unserved:
         return ()
     names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
-    done = " ".join(f"--in-service {name}" for name in state.unserved)
+    by = ("--playbook", "FILE"), [word for name in state.unserved for word in ("--in-service", name)]
+    where, kept = ("--cluster", state.begun.cluster_file or "NAME"), state.process.state
+    hooks, by_hand = (next_command("restore", *where, *more, state=kept) for more in by)
     text = (
         f"{names} out of service: the after_recovery hooks of {whose} did not run; "
-        "`orchestrate restore --cluster NAME --playbook FILE` with the playbook of that run, or run them by "
-        f"hand and then `orchestrate restore --cluster NAME {done}`"
+        f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand}`"
     )
     return (text,)
 

@@ -18,6 +18,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.replacing import replace
+from orchestrator.next_command import next_command
 
 SettingKey = tuple[Level, str]
 
@@ -112,6 +113,7 @@ class ProcessState:
         lease_lost: why the lease is not held; None while it is.
         deposed: the run that took the lease over from this living one; None while it holds its lease.
         standing_down: why, how it will have ended, and which nodes had used up their time; None before.
+        state: the state database, as after `--state`; empty for the usual place.
     """
 
     started: Instant = 0.0
@@ -132,6 +134,7 @@ class ProcessState:
     deposed: ev.Deposed | None = None
     second_failure: str | None = None
     standing_down: ev.StandingDown | None = None
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
@@ -227,6 +230,15 @@ class RunState:
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command for this run, as it can be typed."""
+        return next_command(verb, self.run, *options, state=self.process.state)
+
+    @property
+    def merges_left(self) -> str:
+        """A note on merges that the run would leave behind now; empty for none."""
+        return self.merging.left_by(self.command("resume"))
 
     @property
     def wave_nodes(self) -> tuple[NodeProgress, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
 from orchestrator.engine.state import PhaseState, ProcessState, RunState
-from orchestrator.model.event import RunResumed
+from orchestrator.model.event import RestoreBegun, RunResumed
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
@@ -16,7 +16,7 @@ from orchestrator.model.replacing import replace
 from orchestrator.model.turn import Doubt, Installing, Verb
 
 
-def _in_doubt(state: RunState, at: Instant) -> RunState:
+def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) -> RunState:
     """A new process continues: verbs that were under way are in doubt, and every timer begins again.
 
     Its clock may have been set since: a moment of the old process is never later than its beginning.
@@ -24,7 +24,7 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
     withheld_since = at if state.unrestored.withheld_since is not None else None
     return replace(
         state,
-        process=ProcessState(started=at, acted_at=at),
+        process=ProcessState(started=at, acted_at=at, state=event.state),
         in_phase=PhaseState(since=at),
         nodes=Nodes(_node_in_doubt(state, node, at) for node in state.nodes.values()),
         merging=doubted(state.merging),
@@ -92,7 +92,7 @@ def _last_seen(state: RunState) -> Instant:
 
 def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     """The state in which `resume` continues: what is being restarted or recovers is one wave."""
-    state = _in_doubt(state, at)
+    state = _in_doubt(state, event, at)
     state = replace(state, process=replace(state.process, resumed=True))
     state = replace(state, nodes=Nodes(_taken_up(node, event) for node in state.nodes.values()))
     ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
@@ -126,9 +126,9 @@ def _taken_up(node: NodeProgress, event: RunResumed) -> NodeProgress:
     return node
 
 
-def restoring(state: RunState, at: Instant) -> RunState:
+def restoring(state: RunState, event: RestoreBegun, at: Instant) -> RunState:
     """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
-    state = _in_doubt(state, at)
+    state = _in_doubt(state, event, at)
     failed = state.nodes_in(NodePhase.FAILED)  # each gets three starts more
     again = (replace(node, phase=NodePhase.STARTING, failure=None) for node in failed)
     process = replace(state.process, restoring=True)

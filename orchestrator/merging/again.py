@@ -82,5 +82,5 @@ def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress)
     return (
         f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
         f"segments after {one.asked} merges: see the log of {worst.node}, then "
-        f"`orchestrate resume {situation.state.run}`"
+        f"`{situation.state.command('resume')}`"
     )

@@ -191,7 +191,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
     for one, index in in_hand:
         if _is_late(situation, one):
             why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
-            return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED)
+            return stand_down(state, why + state.merges_left, Outcome.FAILED)
         if _is_merged_now(index, policy):
             continue
         if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
@@ -252,7 +252,9 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     if over is None:
         return _held(situation, refused)
     return stand_down(
-        situation.state, over + situation.state.merging.left_by(situation.state.run), Outcome.HELD
+        situation.state,
+        over + situation.state.merges_left,
+        Outcome.HELD,
     )
 
 
@@ -372,7 +374,7 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     news = unrecorded(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
     unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
-    left = state.merging.left_by(state.run)
+    left = state.merges_left
     if unseen is not None and policy.merge is not None:
         limit = f"{policy.merge.deadline:.0f} s"
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"

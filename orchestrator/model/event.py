@@ -61,6 +61,8 @@ class RunStarted:
         out_of_service: nodes that the repaired run took out of service; `after_recovery` hooks are pending.
         hooks_of: the run that took these nodes out of service, and its playbook.
         restarted: nodes that the repaired run restarted, so that their in-memory settings are lost.
+        state: the state database, as after `--state`, for the commands that the run advises; empty for the
+            usual place. Those of a new process, too.
     """
 
     cluster: str
@@ -81,6 +83,7 @@ class RunStarted:
     hooks_of: HooksOf | None = None
     restarted: tuple[NodeName, ...] = ()
     forecast: Forecast | None = None
+    state: str = ""
     event: Literal["run_started"] = "run_started"
 
     def __post_init__(self) -> None:
@@ -480,15 +483,22 @@ class RunResumed:
     host: str
     retry_failed: bool = False
     skip: tuple[NodeName, ...] = ()
+    state: str = ""
     event: Literal["run_resumed"] = "run_resumed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBegun:
-    """`restore`, or a takeover: only the stand-down of a run is carried out."""
+    """`restore`, or a takeover: only the stand-down of a run is carried out.
+
+    Attributes:
+        takes_over: the run whose pending changes these are; None if they are the run's own.
+    """
 
     operator: str
     host: str
+    takes_over: str | None = None
+    state: str = ""
     event: Literal["restore_begun"] = "restore_begun"
 
 

@@ -10,11 +10,21 @@ from orchestrator.model.cluster import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """The run holds the lease. `takeover`: it replaced an expired lease of another process."""
+    """The run holds the lease.
+
+    Attributes:
+        epoch: of the lease; it begins at 1 again after a release, and orders nothing.
+        takeover: it replaced an expired lease of another process.
+        takes_over: the run whose lease and pending changes this run takes over; None if there is none.
+        ordinal: number of this lease among all that were taken with this state: runs are ordered by it, and
+            by no clock. None in the journal of an earlier version, which has no `takes_over` either.
+    """
 
     epoch: int
     holder: str
     takeover: bool = False
+    takes_over: str | None = None
+    ordinal: int | None = None
     event: Literal["lease_taken"] = "lease_taken"
 
 

@@ -26,6 +26,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Instant, Reading
 from orchestrator.model.resolution import Resolution
+from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
 from orchestrator.runtime.asking import RequestWatch
 from orchestrator.runtime.clock import SystemClock
@@ -299,12 +300,14 @@ class Connection:
 
     Attributes:
         open_state: opens the state database.
+        kept_in: its place as after `--state`; empty for the usual place.
         closing: what has to end before the ports are closed.
     """
 
     ports: ClusterPorts
     process: Process
     open_state: Callable[[Access], StateStore]
+    kept_in: str = ""
     closing: ExitStack = field(default_factory=ExitStack, compare=False)
 
     @contextmanager
@@ -319,6 +322,14 @@ class Connection:
             yield store
         finally:
             store.close()
+
+    def command(self, verb: str, *words: str) -> str:
+        """A command that uses the same state, as it can be typed."""
+        return next_command(verb, *words, state=self.kept_in)
+
+    def on_cluster(self, verb: str, *words: str) -> str:
+        """The same for a command that takes the cluster: by the path of its file."""
+        return self.command(verb, "--cluster", self.ports.cluster_file or self.ports.name, *words)
 
     def owed(self, node: NodeName) -> Collection[str]:
         """The subjects that the cluster's ledger of tuning still has of a node; none without a state.

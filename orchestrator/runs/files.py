@@ -24,6 +24,7 @@ from orchestrator.model.event import SCHEMA_VERSION, RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
+from orchestrator.next_command import next_command
 from orchestrator.runs.comparison import differences
 from orchestrator.runtime.codec import (
     check_schema,
@@ -135,7 +136,9 @@ def load_plan(path: Path) -> SavedPlan:
     """
     content = _read_json(path, FileKind.PLAN)
     if not isinstance(content, Mapping) or content.get("event") != "plan":
-        raise ConfigError("is no saved plan; make one with `orchestrate plan --out`", file=str(path))
+        raise ConfigError(
+            f"is no saved plan; make one with `{next_command('plan', '--out')}`", file=str(path)
+        )
     spec = validate(_PlanSpec, Document(file=str(path), content=dict(content), lines={}))
     try:
         policy = decode_policy(spec.policy)

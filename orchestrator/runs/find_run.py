@@ -15,7 +15,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_gone
-from orchestrator.runtime.store import FINISHED, RunEntry, StateMissing, StateStore
+from orchestrator.runtime.store import FINISHED, OWING, RunEntry, StateMissing, StateStore
 
 
 class Wanted(Enum):
@@ -27,10 +27,30 @@ class Wanted(Enum):
     SHOW = "run"
 
 
-_OWING: Final = frozenset({None, Outcome.NOT_RESTORED})
-"""Killed, under way, or ended with changes that are not restored: something may still be pending."""
+_WRITING: Final = frozenset({Wanted.RESUME, Wanted.RESTORE})
+"""Requests that write the values from before the run."""
 _PAST_RUNS: Final = 10
 """Older runs are ignored: data and machines have changed since."""
+
+
+class RunPassed(UsageError):  # noqa: N818  (names what is so)
+    """Another run has finished since this one, or may have: its changes are not restored without its name.
+
+    Attributes:
+        entry: the run with pending changes.
+    """
+
+    def __init__(self, entry: RunEntry, later: RunEntry, wanted: Wanted, store: StateStore) -> None:
+        known = later.ordinal > entry.ordinal
+        order = "a later run" if known else "another run, which may be later,"
+        write, look = store.command(wanted.name.lower(), entry.run), store.command("status", later.run)
+        super().__init__(
+            f"run {entry.run} has changes that are not restored, but {order} is finished. Name the run:",
+            *_lines((entry, later)),
+            f"  `{write}` writes the values from before that run",
+            f"  `{look}` shows the other run; if the cluster is in order, do nothing",
+        )
+        self.entry = entry
 
 
 def find_run(
@@ -45,18 +65,21 @@ def find_run(
         cluster: only runs of the cluster of this name.
 
     Raises:
+        RunPassed: another run may have finished since, so that its values may be out of date.
         UsageError: none, or more than one: the message lists them.
     """
     entries = store.runs()
     if run is not None:
-        return _named(entries, run, cluster, store.where)
+        return _named(entries, run, cluster, store)
     found = _candidates(entries, wanted, cluster)
     if not found:
-        raise _none(store.where, wanted, cluster, entries)
+        raise _none(store, wanted, cluster, entries)
     if len(found) > 1:
         raise UsageError(
             "more than one cluster has one; name the run, or the cluster with --cluster:", *_lines(found)
         )
+    if wanted in _WRITING and is_open(found[0]) and (later := _passed(found[0], entries)) is not None:
+        raise RunPassed(found[0], later, wanted, store)
     return found[0]
 
 
@@ -102,7 +125,7 @@ def leave_request(
     if gone(entry.process):
         raise UsageError(
             f"run {entry.run} is not under way: its process is gone; "
-            f"`orchestrate resume {entry.run}` or `orchestrate restore {entry.run}`"
+            f"`{store.command('resume', entry.run)}` or `{store.command('restore', entry.run)}`"
         )
     store.leave_request(entry.run, request, by=by, at=at)
 
@@ -118,11 +141,11 @@ def histories(
     return tuple((entry, store.replay(entry.run)) for entry in entries)
 
 
-def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: str) -> RunEntry:
+def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, store: StateStore) -> RunEntry:
     exact = [entry for entry in entries if entry.run == run]
     found = exact or [e for e in entries if e.run.startswith(run) or e.run.endswith(f"-{run}")]
     if not found:
-        raise UsageError(f"there is no run {run} in {where}; `orchestrate history` lists them")
+        raise UsageError(f"there is no run {run} in {store.where}; `{store.command('history')}` lists them")
     if len(found) > 1:
         raise UsageError(f"{run} can be more than one run:", *_lines(found))
     if cluster is not None and found[0].cluster != cluster:
@@ -130,27 +153,45 @@ def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: st
     return found[0]
 
 
-def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
-    """The wanted run of one cluster. The entries are sorted, with the latest event first.
+def is_open(entry: RunEntry) -> bool:
+    """Whether the run may have pending changes that no other run took over."""
+    return entry.outcome in OWING and entry.heir is None
 
-    A run with pending changes is preferred to a run without, unless another run of the cluster finished after
-    it: that run took over the changes with the lease. If the latest run was restored, it has no pending
-    changes, but can be resumed: not all of its nodes are restarted.
+
+def _passed(entry: RunEntry, entries: Sequence[RunEntry]) -> RunEntry | None:
+    """A finished run of the cluster that began after this one, or may have; the latest.
+
+    The order of two runs is that of their leases. Two runs of an earlier version have none.
     """
+    own = (one for one in entries if one.cluster == entry.cluster and one.outcome in FINISHED)
+    return next((one for one in own if one.ordinal >= entry.ordinal), None)
+
+
+def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
+    """The wanted run of one cluster. The entries are sorted: the one that took its lease last is first.
+
+    A run with pending changes is preferred to a run without, until a run that took them over names it. If
+    the latest run was restored, it has no pending changes, but can be resumed: not all of its nodes are
+    restarted.
+    """
+    pending = [entry for entry in entries if is_open(entry)]
+    sure = [entry for entry in pending if _passed(entry, entries) is None]
     if wanted is Wanted.SHOW:
-        return next((e for e in entries if e.outcome is None), entries[0])
+        return next((entry for entry in pending if entry.outcome is None), entries[0])
+    if wanted is Wanted.REQUEST:
+        done = max((entry.ordinal for entry in entries if entry.outcome in FINISHED), default=0)
+        return next((e for e in pending if e.outcome is None and e.ordinal >= done), None)
     if wanted is Wanted.RESUME and entries[0].outcome is Outcome.RESTORED:
         return entries[0]
     since = next((n for n, entry in enumerate(entries) if entry.outcome in FINISHED), len(entries))
-    open_ones = entries[:since]
-    if wanted is Wanted.REQUEST:
-        return next((entry for entry in open_ones if entry.outcome is None), None)
-    return next((entry for entry in open_ones if entry.outcome in _OWING), next(iter(open_ones), None))
+    ended = [entry for entry in entries[:since] if entry.outcome not in OWING]
+    after = (*ended, *pending) if wanted is Wanted.RESUME else (*pending, *ended)
+    return next(iter((*sure, *after)), None)
 
 
-def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[RunEntry]) -> UsageError:
+def _none(store: StateStore, wanted: Wanted, cluster: str | None, entries: Sequence[RunEntry]) -> UsageError:
     of = f" of cluster {cluster}" if cluster else ""
-    text = f"there is no {wanted.value}{of} in {where}"
+    text = f"there is no {wanted.value}{of} in {store.where}"
     own = [entry for entry in entries if cluster in (None, entry.cluster)]
     passed = next((entry for entry in own if entry.unfinished), None)
     if passed is None and own and wanted is not Wanted.SHOW:
@@ -159,19 +200,27 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
         how = passed.outcome.value if passed.outcome else "killed"
         text += (
             f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left: "
-            f"continue it with `orchestrate resume {passed.run}`"
+            f"continue it with `{store.command('resume', passed.run)}`"
         )
     if wanted is Wanted.REQUEST and passed is not None and passed.outcome is not None:
         text += (
             f"; run {passed.run} has ended ({passed.outcome.value}): continue it with "
-            f"`orchestrate resume {passed.run}`"
+            f"`{store.command('resume', passed.run)}`"
         )
     if wanted is not Wanted.REQUEST:
+        restore = store.command("restore", "--cluster", cluster or "NAME")
         text += (
-            "; restore the changes of a run on another machine with `orchestrate restore --cluster "
-            f"{cluster or 'NAME'}`; of a Riak cluster, with that run's own state file (--state)"
+            f"; restore the changes of a run on another machine with `{restore}`; of a Riak cluster, with "
+            "that run's own state file (--state)"
         )
     return UsageError(text)
+
+
+def nothing_to_restore(store: StateStore) -> str:
+    """The message where the state has no run to restore."""
+    other = store.command("restore", "--cluster", "NAME")
+    what = f"{store.where} has no run with unrestored changes"
+    return f"nothing to restore: {what}. For a run of another machine: `{other}`"
 
 
 def _lines(entries: Sequence[RunEntry]) -> list[str]:

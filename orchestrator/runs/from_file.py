@@ -52,6 +52,7 @@ from orchestrator.runs.file_hosts import (
 )
 from orchestrator.runs.selection import predicate_names
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import named_state
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
@@ -319,10 +320,9 @@ class FilePorts:
 
     def close(self) -> None:
         """Close every connection."""
-        if self._gates is not None:
-            self._gates.close()
-        if self._hosts is not None:
-            self._hosts.close()
+        for port in (self._gates, self._hosts):
+            if port is not None:
+                port.close()
         if "cluster" in self.__dict__:
             self.cluster.close()
 
@@ -331,8 +331,7 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
     """How the cluster of a file is reached; raises ConfigError where a file or a secret is missing."""
     file.check_files()
     auth, tls = spec.auth, spec.tls
-    key = auth.api_key if auth else None
-    basic = auth.basic if auth else None
+    key, basic = (auth.api_key, auth.basic) if auth else (None, None)
     return Access(
         endpoints=tuple(spec.endpoints),
         api_key=resolver.resolve(key, header=True).reveal() if key else None,
@@ -361,6 +360,7 @@ def connection_to(ports: FilePorts, files: Files, process: Process, state: str |
         ports=ports,
         process=process,
         open_state=lambda access: open_store(state, files.environment, access=access, home=files.home),
+        kept_in=named_state(state, files.environment),
     )
     ports.owed = connection.owed
     return connection

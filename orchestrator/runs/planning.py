@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +24,7 @@ from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observ
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
@@ -136,18 +138,16 @@ class Preparation:
             return None
         return (
             f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "
-            f"left it: {what} restores them first; `orchestrate resume {run}` continues that run, "
-            f"`orchestrate restore {run}` only restores"
+            f"left it: {what} restores them first; `{self.connection.command('resume', run)}` continues that "
+            f"run, `{self.connection.command('restore', run)}` only restores"
         )
 
     def _lease_record(self) -> LeaseRecord | Unknown | None:
         if self.started.policy.lease is LeasePlace.CLUSTER:
             return self.connection.ports.lease.read()
-        try:
-            with self.connection.state(Access.READ) as store:
-                return store.lease(self.started.cluster_uuid).read()
-        except StateMissing:
-            return None
+        with suppress(StateMissing), self.connection.state(Access.READ) as store:
+            return store.lease(self.started.cluster_uuid).read()
+        return None
 
     def half_done(self) -> str | None:
         """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
@@ -164,10 +164,9 @@ class Preparation:
         all_again = "all" if self.loaded is None else "the nodes that now need a restart"
         if (upgrade := self.started.policy.upgrade) is not None:
             all_again = f"those that do not run {upgrade.target}: steps that others still need are left out"
-        return (
-            f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` "
-            f"continues with the others; this run starts again with {all_again}"
-        )
+        how, resume = last.outcome.value, self.connection.command("resume", last.run)
+        begins = f"continues with the others; this run starts again with {all_again}"
+        return f"run {last.run} ended {how} with {done}: `{resume}` {begins}"
 
     def restore_others(self) -> RunState | None:
         """Restore what a dead run left, for a run without due nodes. None when nothing was left.
@@ -272,7 +271,7 @@ def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
 
 def _mismatch(cluster: str, why: str) -> PlanMismatch:
     return PlanMismatch(
-        f"the saved plan does not fit {cluster}: {why}; make a new plan (`orchestrate plan --out`)"
+        f"the saved plan does not fit {cluster}: {why}; make a new plan (`{next_command('plan', '--out')}`)"
     )
 
 
@@ -319,7 +318,7 @@ def _stopped_here(connection: Connection) -> str:
                 if down and last.outcome is None:
                     return (
                         f"; run {last.run} stopped {down} and has not started it again: if that run was "
-                        f"killed, `orchestrate resume {last.run}` starts {down} first"
+                        f"killed, `{connection.command('resume', last.run)}` starts {down} first"
                     )
     except StateMissing:
         return ""

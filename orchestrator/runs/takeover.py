@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.engine.changes import from_record
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
-from orchestrator.model.event import LeaseTaken, RunStarted
+from orchestrator.model.event import Event, LeaseTaken, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import LeasePlace
@@ -138,7 +138,7 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
         JournalError: the state cannot be written; nothing was changed.
     """
     process = connection.process
-    run = process.new_run()
+    run, started = process.new_run(), replace(started, state=store.state)
     lease = lease_of(connection, store, run, started)
     taken = acquire(lease, process)
     try:
@@ -148,7 +148,8 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
         if taken.previous is None or taken.previous.owes_nothing:
             lease.release()
         raise
-    return Claimed(attempt=_attempt(connection, lease, taken, journal, started), left=left)
+    attempt = _attempt(connection, lease, journal, started, lease_taken(taken, store))
+    return Claimed(attempt=attempt, left=left)
 
 
 def _owed_by(record: LeaseRecord | None, store: StateStore) -> LeaseRecord | None:
@@ -166,21 +167,23 @@ def _owed_by(record: LeaseRecord | None, store: StateStore) -> LeaseRecord | Non
 
 
 def _attempt(
-    connection: Connection,
-    lease: Lease,
-    taken: Taken,
-    journal: SqlJournal | UnwrittenJournal,
-    started: RunStarted,
+    connection: Connection, lease: Lease, journal: SqlJournal | UnwrittenJournal, *first: Event
 ) -> Attempt:
     """A new run that begins with the lease that was taken for it."""
     state = RunState(run=journal.run)
-    first = (started, lease_taken(taken))
     return Attempt(connection=connection, lease=lease, journal=journal, state=state, first=first)
 
 
-def lease_taken(taken: Taken) -> LeaseTaken:
-    """The event of a lease that was taken."""
-    return LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
+def lease_taken(taken: Taken, store: StateStore) -> LeaseTaken:
+    """The event of a lease that was taken: it names the run whose pending changes are taken over with it."""
+    record, before = taken.record, taken.previous
+    return LeaseTaken(
+        epoch=record.epoch,
+        holder=record.owner,
+        takeover=taken.takeover,
+        takes_over=None if before is None or before.debtor == record.run else before.debtor,
+        ordinal=store.next_ordinal(),
+    )
 
 
 def take_up(
@@ -233,7 +236,7 @@ def take_up(
         except JournalError:
             lease.leave()  # the record keeps the pending changes
             raise
-        attempt = _attempt(connection, lease, taken, journal, started)
+        attempt = _attempt(connection, lease, journal, started, lease_taken(taken, store))
         restored = restore_left(store, Claimed(attempt=attempt, left=left), started)
         if exit_code(restored) is not ExitCode.DONE:
             return restored
@@ -250,7 +253,7 @@ def repair(store: StateStore, claimed: Claimed, started: RunStarted) -> Attempt:
     if left is None:
         return attempt
     _announce_other_hooks(left, started, attempt.connection.process)
-    events = from_record(left, started)
+    events = from_record(left, replace(started, state=store.state))
     attempt.first = (events[0], attempt.first[1], *events[1:])
 
     def close(state: RunState) -> None:
@@ -301,7 +304,7 @@ def lease_of(
         state: the lease in the state database, where it is not taken as usual.
     """
     port = state or store.lease(started.cluster_uuid)
-    found = [Place(name=f"the state ({store.where})", port=port)]
+    found = [Place(name=f"the state ({store.where})", port=port, state=store.state)]
     if in_cluster and started.policy.lease is LeasePlace.CLUSTER:
         found.append(Place(name="the cluster", port=connection.ports.lease))
     process = connection.process

@@ -18,6 +18,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.next_command import next_command
 from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.file_hosts import host_settings
@@ -56,6 +57,7 @@ class TunedHosts:
         machines: by node, an id of its machine; nodes that share a machine have the same id.
         unplaced: selected nodes without a known address, each with the reason.
         check_free: raises `LeaseError` while a run holds the cluster.
+        command: a command on the same cluster and state, as it can be typed.
     """
 
     clock: Clock
@@ -66,6 +68,7 @@ class TunedHosts:
     machines: Mapping[NodeName, str]
     unplaced: Mapping[NodeName, Unknown] = field(default_factory=dict)
     check_free: Callable[[], None] = lambda: None
+    command: Callable[[str], str] = next_command
 
     def read(self, profile: TuningProfile) -> Mapping[NodeName, Reading[HostTuning]]:
         """Compare every selected host with a profile."""
@@ -137,6 +140,7 @@ def hosts_to_tune(
         machines={node: _machine(settings[node]) for node in placed},
         unplaced={node: Unknown(reason=f"{node}: {nowhere}") for node in nodes if node not in placed},
         check_free=lambda: _check_free(connection, members.uuid),
+        command=connection.on_cluster,
     )
 
 
@@ -227,7 +231,7 @@ def _check_free(connection: Connection, uuid: str | None) -> None:
             raise LeaseError(
                 f"another run holds the lease on {name}: run {record.run} of {record.owner}, since "
                 f"{record.started}; tune when it has ended. If it is dead: "
-                f"`orchestrate restore --cluster {name}`"
+                f"`{connection.on_cluster('restore')}`"
             )
 
 

@@ -18,7 +18,7 @@ from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
-from orchestrator.runs.find_run import Wanted, candidates, find_run, is_missing
+from orchestrator.runs.find_run import RunPassed, Wanted, candidates, find_run, is_missing, nothing_to_restore
 from orchestrator.runs.planning import prepare_restore
 from orchestrator.runs.recorded import PastRun, past_run_of, require_agreed, to_restore, to_resume
 from orchestrator.runs.selection import require_same
@@ -97,8 +97,9 @@ def resumption(
         process.warn(
             f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops nothing"
         )
+    operator, host, left_out = process.operator, process.host, tuple(skip)
     event = RunResumed(
-        operator=process.operator, host=process.host, retry_failed=retry_failed, skip=tuple(skip)
+        operator=operator, host=host, retry_failed=retry_failed, skip=left_out, state=store.state
     )
     held = _lease(connection, store, past, event)
     if isinstance(held, RunState):
@@ -113,7 +114,7 @@ def restore_meant(
     run: str | None = None,
     cluster: str | None = None,
     serving: InService = UNSAID,
-    confirm: Callable[[RunEntry, str], None] = lambda _entry, _where: None,
+    confirm: Callable[[RunEntry, StateStore], None] = lambda _entry, _store: None,
 ) -> RunState | NothingDriven:
     """Find the wanted run, and restore what it changed; from the cluster's record if there is no run.
 
@@ -123,16 +124,17 @@ def restore_meant(
         run: as given: an id, the beginning of one, or its last part.
         cluster: the name of the cluster, if one was named.
         serving: for what another run left, in the record in the cluster.
-        confirm: called with a run that neither `run` nor `cluster` named, and the state's place; may raise.
+        confirm: called with a run that neither `run` nor `cluster` named, and the state; may raise.
 
     Raises:
-        UsageError: the run that was named does not exist, or more than one can be meant.
+        UsageError: the run that was named does not exist, or more than one can be meant (`RunPassed`).
         LeaseError: a live run holds the cluster.
         JournalError: the state cannot be read.
     """
     by_record = run is None and cluster is not None
     unnamed = run is None and cluster is None
     confirmed: list[str] = []
+    passed: list[RunPassed] = []
     if serving.anything and not by_record:
         raise UsageError(
             "--playbook and --in-service need --cluster: a run is restored with its original policy"
@@ -141,9 +143,15 @@ def restore_meant(
     def found(store: StateStore) -> RunEntry | None:
         if run is None and not candidates(store, Wanted.RESTORE, cluster=cluster):
             return None
-        entry = find_run(store, Wanted.RESTORE, run=run, cluster=cluster)
+        try:
+            entry = find_run(store, Wanted.RESTORE, run=run, cluster=cluster)
+        except RunPassed as doubt:
+            if not by_record:
+                raise
+            passed.append(doubt)  # the record in the cluster names the run whose changes are pending
+            return None
         if unnamed and entry.run not in confirmed:
-            confirm(entry, store.where)
+            confirm(entry, store)
             confirmed.append(entry.run)
         return entry
 
@@ -157,9 +165,12 @@ def restore_meant(
             entry = found(store)
             if entry is None and by_record:
                 with reach(None) as connection:
-                    return restore_from_record(connection, store, serving)
+                    ended = restore_from_record(connection, store, serving)
+                if passed and isinstance(ended, NothingDriven):
+                    raise passed[0]
+                return ended
             if entry is None:
-                return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store.where))
+                return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store))
             if entry.outcome in FINISHED:
                 message = f"run {entry.run} has nothing to restore: it ended {entry.outcome.value}"
                 return NothingDriven(
@@ -195,14 +206,6 @@ def _restore_here(connection: Connection, store: StateStore, past: PastRun, serv
     return restore_run(connection, store, past)
 
 
-def nothing_to_restore(where: str) -> str:
-    """The message where the state has no run to restore."""
-    return (
-        f"nothing to restore: {where} has no run with unrestored changes. For a run of another machine: "
-        "`orchestrate restore --cluster NAME`"
-    )
-
-
 def restore_run(
     connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
 ) -> RunState:
@@ -227,7 +230,8 @@ def restoration(
     """The attempt that restores what a run changed and holds its lease; or how a restore before it failed."""
     if any(node.undo for node in past.state.nodes.values()):
         require_agreed(connection, store, past, to_restore)
-    event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
+    process = connection.process
+    event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
     held = _lease_for_restore(connection, store, past, event, written=written)
     if isinstance(held, RunState):
         return held
@@ -252,7 +256,7 @@ def _attempt(
         journal=store.journal(run, after=after) if written else UnwrittenJournal(run, after=after),
         state=past.state,
         past=past.records,
-        first=(event, lease_taken(taken)),
+        first=(event, lease_taken(taken, store)),
     )
 
 

@@ -148,7 +148,7 @@ def _start_until_elected(
         why = "; ".join((unread, *failed))
     raise LeaseUnreachable(
         f"{_MISSING[begun.policy.kind]} within {seconds:.0f} s after the start of {names} ({why}). "
-        f"{_ADVICE[begun.policy.kind]}; then run `orchestrate resume {state.run}` again. Nothing else was "
+        f"{_ADVICE[begun.policy.kind]}; then run `{state.command('resume')}` again. Nothing else was "
         "changed"
     )
 

@@ -31,8 +31,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
+from orchestrator.next_command import next_command, without_password
 from orchestrator.owners import verdict_on, why_not
-from orchestrator.runtime.state_file import BESIDE, FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
 
 BUSY_SECONDS: Final[Seconds] = 10.0
 """How long one statement waits for another process's lock."""
@@ -73,6 +73,18 @@ def state_url(
             raise UsageError(f"{'--state' if given else VARIABLE}: {error}") from None
     file = standard_file(environment, home=home, only_read=access is Access.READ, shared=shared)
     return URL.create("sqlite", database=str(file))
+
+
+def named_state(given: str | None, environment: Mapping[str, str]) -> str:
+    """The state that a command was given, as after `--state`; empty if none was.
+
+    A password is hidden: a URL with one is left to `ORCHESTRATE_STATE`, or has to be completed.
+    """
+    named = given or environment.get(VARIABLE, "")
+    with suppress(ValueError):
+        named = _checked(named).render_as_string(hide_password=False)
+    shown = without_password(named)
+    return shown if given or shown == named else ""
 
 
 def _checked(named: str) -> URL:
@@ -225,7 +237,9 @@ def whole(connection: Connection) -> str | None:
     return None if found == "ok" else str(found)
 
 
-WITHOUT_IT: Final = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
+WITHOUT_IT: Final = (
+    f"without it `{next_command('restore', '--cluster', 'NAME')}` works from the record in the cluster"
+)
 """The remedy if the state file is lost while a run has pending changes."""
 
 _WORDS: Final = {

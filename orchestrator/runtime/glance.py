@@ -23,7 +23,10 @@ _BUSY_SECONDS: Final = 0.2
 _LAST: Final = """
 SELECT id, cluster, outcome FROM runs
 WHERE (:cluster IS NULL OR cluster = :cluster) AND EXISTS (SELECT 1 FROM events WHERE run = runs.id)
-ORDER BY (SELECT at FROM events WHERE run = runs.id ORDER BY sequence DESC LIMIT 1) DESC,
+ORDER BY (SELECT json_extract(event, '$.ordinal') FROM events
+    WHERE run = runs.id AND substr(event, 1, 23) = '{"event":"lease_taken",'
+    ORDER BY sequence DESC LIMIT 1) DESC,
+    (SELECT at FROM events WHERE run = runs.id ORDER BY sequence DESC LIMIT 1) DESC,
     started DESC, id DESC
 LIMIT :limit
 """

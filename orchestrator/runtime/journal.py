@@ -25,10 +25,12 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant
+from orchestrator.next_command import next_command
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import CommitInDoubt, committing, place_of, telling
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
+from orchestrator.runtime.order import heir, holders
 
 _LOOKS: Final = 3
 """Attempts at one step. The second checks a commit in doubt; the third checks a late commit."""
@@ -70,15 +72,22 @@ class SqlJournal:
         run: its id; the run must have been created.
         after: sequence of the last event that the caller has replayed; None for the last one in the database.
         process: identity of the process that writes; None for this one.
+        state: the database as after `--state`, for messages; empty for the usual place.
 
     Raises:
         JournalError: the database cannot be read.
     """
 
     def __init__(
-        self, engine: Engine, run: str, *, after: int | None = None, process: str | None = None
+        self,
+        engine: Engine,
+        run: str,
+        *,
+        after: int | None = None,
+        process: str | None = None,
+        state: str = "",
     ) -> None:
-        self._engine, self._run = engine, run
+        self._engine, self._run, self._state = engine, run, state
         self._where = place_of(engine)
         self._lock = Lock()
         self._process = process or str(current_process())
@@ -191,13 +200,10 @@ class SqlJournal:
     def _taken_up(self, connection: Connection, theirs: Sequence[str]) -> DeposedError:
         """The error that names the process that took this run over."""
         entry = tables.runs.c
-        chosen = entry.id == self._run
-        if not theirs:
-            # Restored by another run, which closed this one: the newest run on this cluster.
-            uuid = select(entry.cluster_uuid).where(chosen).scalar_subquery()
-            chosen = (entry.cluster_uuid == uuid) & (entry.id != self._run)
+        # Without events of theirs, another run has restored this one and closed it: the one that names it.
+        by = self._run if theirs else heir(self._run, holders(connection))
         line = connection.execute(
-            select(entry.id, entry.operator, entry.host).where(chosen).order_by(desc(entry.started)).limit(1)
+            select(entry.id, entry.operator, entry.host).where(entry.id == by)
         ).one_or_none()
         epochs = [
             event.epoch
@@ -206,10 +212,11 @@ class SqlJournal:
         ]
         run = line.id if line is not None else self._run
         owner = f"{line.operator}@{line.host}" if line is not None else "an unknown process"
-        what = f"resumed or restored it (event {self._last + 1})" if theirs else f"restored it with run {run}"
+        here = f"resumed or restored it (event {self._last + 1})" if theirs else "resumed or restored it"
+        what = here if run == self._run else f"restored it with run {run}"
         return DeposedError(
             f"{self._where}: another process took over run {self._run}: {owner} {what}; this process writes "
-            f"nothing more; see `orchestrate status {run}`",
+            f"nothing more; see `{next_command('status', run, state=self._state)}`",
             run=run,
             owner=owner,
             epoch=epochs[-1] if epochs else 0,

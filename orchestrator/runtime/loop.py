@@ -221,9 +221,9 @@ class Loop:
         return "; ".join((said, *troubles))
 
     def _note_of_defect(self, sent: Mapping[str, str]) -> str:
-        run = self.state.run
-        lines = [f"run {run}: its journal shows what it did; `orchestrate resume {run}` continues it, and"]
-        lines.append(f"`orchestrate restore {run}` only restores the cluster")
+        run, resume, restore = self.state.run, self.state.command("resume"), self.state.command("restore")
+        lines = [f"run {run}: its journal shows what it did; `{resume}` continues it, and"]
+        lines.append(f"`{restore}` only restores the cluster")
         if not self._ended():
             lines += [f"  after the defect, {what}: {how}" for what, how in sent.items()]
             still = "was not started: a hook or an install step may still run there"
@@ -308,11 +308,10 @@ class Loop:
     def _give_up_on_the_journal(self) -> None:
         reason = (
             "the journal cannot be written: free space or repair the state file, then "
-            f"`orchestrate resume {self.state.run}`"
+            f"`{self.state.command('resume')}`"
         )
-        events: list[Event] = [StandingDown(reason=reason, outcome=Outcome.FAILED)]
-        events.append(run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason))
-        self._write(events, binding=True)
+        down = run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason)
+        self._write([StandingDown(reason=reason, outcome=Outcome.FAILED), down], binding=True)
 
     def _write(self, events: Sequence[Event], *, binding: bool = True) -> bool:
         """Commit events and update the state; False if neither was done.

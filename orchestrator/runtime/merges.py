@@ -1,29 +1,27 @@
-"""Merges in the journals of a cluster: one query by the names of two events, no replay."""
+"""Merges in the journals of a cluster: one query by the names of events, no replay."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Row, Select, or_, select
+from sqlalchemy import Row, Select, select
 
 from orchestrator.merging.due import PastMerges
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
-from orchestrator.runtime import codec, tables
+from orchestrator.runtime import tables
+from orchestrator.runtime.order import LEASE_TAKEN, in_order, is_event
 
 _BEGUN, _ENDED = "merge_begun", "index_merged"
 
 
 def merges_query(cluster_uuid: str) -> Select[tuple[str, int, float, str]]:
-    """Rows of events of merges, over all runs of a cluster, in the order in which they were written."""
+    """Rows for `past_merges`, over all runs of a cluster."""
     events, runs = tables.events, tables.runs
-    named = or_(
-        *(events.c.event.startswith(codec.begins_with(name), autoescape=True) for name in (_BEGUN, _ENDED))
-    )
     return (
         select(events.c.run, events.c.sequence, events.c.at, events.c.event)
         .join(runs, runs.c.id == events.c.run)
-        .where(runs.c.cluster_uuid == cluster_uuid, named)
-        .order_by(events.c.at, events.c.run, events.c.sequence)
+        .where(runs.c.cluster_uuid == cluster_uuid, is_event(LEASE_TAKEN, _BEGUN, _ENDED))
+        .order_by(events.c.run, events.c.sequence)
     )
 
 
@@ -36,8 +34,8 @@ def past_merges(rows: Collection[Row[tuple[str, int, float, str]]], indices: Col
     unfinished: set[str] = set()
     ended: dict[str, IndexMerged] = {}
     wanted = frozenset(indices)
-    for row in rows:
-        event = codec.record_of(row.run, row.sequence, row.at, row.event).event
+    for record in in_order(rows):
+        event = record.event
         if isinstance(event, MergeBegun) and event.index_uuid in wanted:
             unfinished.add(event.index_uuid)
         elif isinstance(event, IndexMerged) and event.index_uuid in wanted:

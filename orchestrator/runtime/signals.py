@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
+from orchestrator.next_command import next_command
 
 CAUGHT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_ACT_SECONDS: Final[Seconds] = 0.5
@@ -60,7 +61,7 @@ class LastWords:
     output: str = ""
 
 
-def last_words(run: str | None, left: Sequence[str]) -> list[str]:
+def last_words(run: str | None, left: Sequence[str], state: str = "") -> list[str]:
     """The lines when a run is ended at once: the settings that are not restored, and the repair."""
     if run is None:
         early = "orchestrate: left at once, before a run had begun; nothing was changed."
@@ -69,7 +70,11 @@ def last_words(run: str | None, left: Sequence[str]) -> list[str]:
     lines += [f"  NOT RESTORED: {item}" for item in left] or [
         "  nothing that it has changed is known to be left"
     ]
-    return [*lines, f"restore:      orchestrate restore {run}", f"or continue:  orchestrate resume {run}"]
+    return [
+        *lines,
+        f"restore:      {next_command('restore', run, state=state)}",
+        f"or continue:  {next_command('resume', run, state=state)}",
+    ]
 
 
 class Signals:
@@ -147,7 +152,7 @@ class Signals:
         try:
             words = self._leaving()
         except Exception as error:  # noqa: BLE001  (any error in the words: the operator wants to leave)
-            words = LastWords(error=f"orchestrate: left at once ({error}); see `orchestrate status`\n")
+            words = LastWords(error=f"orchestrate: left at once ({error}); see `{next_command('status')}`\n")
         for stream, text in ((1, words.output), (2, words.error)):
             with contextlib.suppress(OSError):  # the reader is gone
                 _write_all(stream, text.encode("utf-8", "backslashreplace"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import URL, Engine, desc, exists, insert, select, update
+from sqlalchemy import URL, Engine, RowMapping, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import JournalError
@@ -14,6 +15,7 @@ from orchestrator.merging.due import PastMerges
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant
+from orchestrator.next_command import next_command
 from orchestrator.ports import LeasePort
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import (
@@ -21,6 +23,7 @@ from orchestrator.runtime.database import (
     Access,
     empty_engine,
     is_shared,
+    named_state,
     open_engine,
     place_of,
     state_url,
@@ -30,11 +33,14 @@ from orchestrator.runtime.database import (
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.merges import merges_query, past_merges
+from orchestrator.runtime.order import Holder, heir, holders, latest
 from orchestrator.runtime.sqllease import SqlLease
 from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
 """Outcomes after which nothing is pending; any other run can be resumed."""
+OWING = frozenset({None, Outcome.NOT_RESTORED})
+"""Killed, under way, or ended with changes that are not restored: something may still be pending."""
 
 
 class StateMissing(JournalError):  # noqa: N818  (names a state, as its siblings do)
@@ -49,7 +55,10 @@ class RunEntry:
         cluster_uuid: empty until the run has begun.
         host: host of its last or current attempt; `operator` and `process` likewise.
         process: `ProcessIdentity` as text.
-        outcome: of its last attempt; None while it runs, or if it was killed.
+        outcome: of its last attempt, or RESTORED once a run that took over its changes has finished; None
+            while it runs, or if it was killed.
+        ordinal: number of its last lease in this state; 0 for a run of an earlier version.
+        heir: the run that took over its pending changes; None if it has none, or they are still its own.
     """
 
     run: str
@@ -63,6 +72,8 @@ class RunEntry:
     outcome: Outcome | None = None
     exit_code: int | None = None
     ended: Instant | None = None
+    ordinal: int = 0
+    heir: str | None = None
 
     @property
     def unfinished(self) -> bool:
@@ -78,6 +89,7 @@ class StateStore:
         where: the place in words, if not the engine's.
         shared: whether others can write it, so that a recorded command may be theirs.
         journals: creates the journal of a run, like `SqlJournal`.
+        state: the database as after `--state`, without a password; empty for the usual place.
     """
 
     def __init__(
@@ -87,9 +99,14 @@ class StateStore:
         where: str | None = None,
         shared: bool = False,
         journals: Callable[[Engine, str, int | None, str | None], SqlJournal] | None = None,
+        state: str = "",
     ) -> None:
         self._engine, self._journals = engine, journals
-        self.where, self.shared = where or place_of(engine), shared
+        self.where, self.shared, self.state = where or place_of(engine), shared, state
+
+    def command(self, verb: str, *words: str) -> str:
+        """A command that uses this state, as it can be typed."""
+        return next_command(verb, *words, state=self.state)
 
     @property
     def in_memory(self) -> bool:
@@ -121,34 +138,35 @@ class StateStore:
         return self.journal(entry.run, after=0, process=entry.process)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
-        """Runs, the one with the latest event first: a resumed run is newer than the runs in between.
+        """Runs, the one that took its lease last first: a resumed run is newer than the runs in between.
 
+        Those of an earlier version, which did not number its leases, come last, in the order of their dates.
         A run without events never began and is left out.
         """
         own = tables.events.c.run == tables.runs.c.id
         begun = exists().where(own)
-        latest = select(tables.events.c.at).where(own).order_by(desc(tables.events.c.sequence)).limit(1)
-        newest = (
-            desc(latest.scalar_subquery()),
-            desc(tables.runs.c.started),
-            desc(tables.runs.c.id),
-        )
-        query = select(tables.runs).where(begun).order_by(*newest).limit(limit)
+        at = select(tables.events.c.at).where(own).order_by(desc(tables.events.c.sequence)).limit(1)
+        dated = (desc(at.scalar_subquery()), desc(tables.runs.c.started), desc(tables.runs.c.id))
+        query = select(tables.runs).where(begun).order_by(*dated)
         if cluster is not None:
             query = query.where(tables.runs.c.cluster == cluster)
         with telling(self.where, "reading the runs"), self._engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
+            taken = holders(connection)
+        last = latest(taken)
         try:
-            return tuple(
-                RunEntry(
-                    run=row["id"],
-                    outcome=Outcome(row["outcome"]) if row["outcome"] is not None else None,
-                    **{key: value for key, value in row.items() if key not in {"id", "outcome"}},
-                )
-                for row in rows
-            )
+            entries = [_entry(row, taken, last.get(row["id"])) for row in rows]
         except ValueError as error:
             raise JournalError(f"{self.where} holds a run that cannot be read: {error}") from error
+        entries.sort(key=lambda entry: -entry.ordinal)  # stable: equal ones stay as dated
+        return tuple(_settled(entry, entries) for entry in entries[:limit])
+
+    def next_ordinal(self) -> int | None:
+        """The number of the next lease. None where the state cannot be read, and so not be written."""
+        where = "reading the runs"
+        with suppress(JournalError), telling(self.where, where), self._engine.connect() as connection:
+            return max((one.ordinal for one in holders(connection)), default=0) + 1
+        return None
 
     def unfinished(self, *, cluster: str | None = None) -> tuple[RunEntry, ...]:
         """Runs that can be resumed, the latest first: killed, stopped, failed, held, paused, not restored."""
@@ -197,7 +215,7 @@ class StateStore:
         """The journal of a run, to continue after `after` (the last replayed event)."""
         if self._journals is not None:
             return self._journals(self._engine, run, after, process)
-        return SqlJournal(self._engine, run, after=after, process=process)
+        return SqlJournal(self._engine, run, after=after, process=process, state=self.state)
 
     def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:
         """Write a request to a run in progress; the run reads it between its steps."""
@@ -221,6 +239,28 @@ class StateStore:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+
+
+def _entry(row: RowMapping, taken: Sequence[Holder], last: Holder | None) -> RunEntry:
+    """A row of the table of runs, with what the leases say about it."""
+    outcome = Outcome(row["outcome"]) if row["outcome"] is not None else None
+    return RunEntry(
+        run=row["id"],
+        outcome=outcome,
+        ordinal=last.ordinal if last else 0,
+        heir=heir(row["id"], taken) if outcome in OWING else None,
+        **{key: value for key, value in row.items() if key not in {"id", "outcome"}},
+    )
+
+
+def _settled(entry: RunEntry, entries: Sequence[RunEntry]) -> RunEntry:
+    """A run with its outcome: what it left is restored once the last run that took it over has finished."""
+    last = entry
+    while last.heir is not None:
+        last = next((one for one in entries if one.run == last.heir), replace(last, heir=None))
+    return (
+        replace(entry, outcome=Outcome.RESTORED) if last is not entry and last.outcome in FINISHED else entry
+    )
 
 
 def open_store(
@@ -264,7 +304,7 @@ def open_store(
     except JournalError:
         engine.dispose()
         raise
-    return StateStore(engine, where=where, shared=is_shared(found))
+    return StateStore(engine, where=where, shared=is_shared(found), state=named_state(url, environment))
 
 
 def _nothing_there(url: URL) -> bool:

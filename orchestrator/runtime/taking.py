@@ -16,6 +16,7 @@ from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Instant, Seconds, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, LeasePort
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 
@@ -63,10 +64,12 @@ class Place:
 
     Attributes:
         name: for messages: `the cluster`, `the state file …`.
+        state: the state database that holds it, as after `--state`; empty for the usual place or the cluster.
     """
 
     name: str
     port: LeasePort
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +162,11 @@ class _Taking:
             self._watcher.watching(found, left)
             self._clock.wait(min(self._terms.poll, left))
 
+    def _held_by(self, record: LeaseRecord, why: str) -> LeaseError:
+        """The refusal that names the holder."""
+        stop = next_command("stop", record.run, state=self._place.state)
+        return LeaseError(f"{_held(record, self._claim, why)}; wait for it, or end it there with `{stop}`")
+
     def _free(self, found: LeaseRecord, asked: Instant) -> bool:
         """Whether another run's record may be replaced now.
 
@@ -171,12 +179,12 @@ class _Taking:
             pid = self._watcher.suspended(found.process)
             if pid is not None:
                 raise _held_by_suspended(found, self._claim, pid)
-            raise held_by(found, self._claim, "its process runs on this machine")
+            raise self._held_by(found, "its process runs on this machine")
         if self._seen is None:
             self._seen, self._same_since = found, self._clock.now()
             return False
         if _mark(found) != _mark(self._seen):
-            raise held_by(found, self._claim, "it is alive: it was refreshed a moment ago")
+            raise self._held_by(found, "it is alive: it was refreshed a moment ago")
         return asked - self._same_since >= self._terms.expiry
 
     def _create(self, found: LeaseRecord | None) -> Taken | None:
@@ -226,7 +234,7 @@ class _Taking:
         if found is not None and self._claim.owns(found):
             return self._taken(found, asked)
         if found is not None and found.epoch >= new.epoch:
-            raise held_by(found, self._claim, "it was first")
+            raise self._held_by(found, "it was first")
         raise LeaseUnreachable(
             f"the lease in {self._place.name} cannot be taken: {reason}; nothing was changed"
         )
@@ -267,13 +275,6 @@ def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Wat
         WatchInterrupted: the caller stopped waiting.
     """
     return _Taking(place, claim, clock, terms, watcher).take()
-
-
-def held_by(record: LeaseRecord, claim: Claim, why: str) -> LeaseError:
-    """The refusal that names the holder."""
-    return LeaseError(
-        f"{_held(record, claim, why)}; wait for it, or end it there with `orchestrate stop {record.run}`"
-    )
 
 
 def _held_by_suspended(record: LeaseRecord, claim: Claim, pid: int) -> LeaseError:

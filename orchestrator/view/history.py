@@ -132,7 +132,7 @@ def history_text(runs: Sequence[PastRun]) -> str:
         return "no runs yet\n"
     sections = []
     for cluster in sorted({one.cluster for one in runs}):
-        own = sorted((one for one in runs if one.cluster == cluster), key=lambda one: one.started)
+        own = [one for one in runs if one.cluster == cluster]
         parts = [cluster, *_runs(own), "", *_per_node(own), *trend(own)]
         sections.append("\n".join(map(visible, parts)))
     return "\n\n".join(sections) + "\n"

@@ -59,10 +59,9 @@ from orchestrator.untrusted import visible
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
-from orchestrator.view.reporters import Fresh, repeats
+from orchestrator.view.reporters import Fresh, Sentences, repeats
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import clock_time
-from orchestrator.view.words import sentence
 
 FRAME: Seconds = 0.25
 """Seconds between two pictures at least."""
@@ -180,7 +179,7 @@ class LiveReporter:
         self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self._events: tuple[Event, ...] = tuple(record.event for record in past)
         self._latest: tuple[RunState, Decision | None] | None = None
-        self._fresh = Fresh()
+        self._fresh, self._sentences = Fresh(), Sentences(kind)
         self._to_scroll: deque[_Line] = deque()
         self._scrolled: deque[_Line] = deque(maxlen=_REPEATED_LINES)
         self._size = console.size
@@ -206,10 +205,10 @@ class LiveReporter:
         self._to_scroll.extend(
             _Line(
                 time=clock_time(record.at),
-                text=visible(sentence(record.event, self._kind)),
+                text=visible(text),
                 style=tone(record.event),
             )
-            for record in records
+            for record, text in [(record, self._sentences(record.event)) for record in records]
             if scrolls(record.event) and self._fresh(record.event)
         )
         self._news.set()

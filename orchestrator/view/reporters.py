@@ -19,8 +19,11 @@ from orchestrator.model.event import (
     Event,
     PhaseEntered,
     Record,
+    RestoreBegun,
+    RunStarted,
     StandingDown,
 )
+from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
@@ -123,9 +126,31 @@ class Fresh:
         return True
 
 
-def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
+class Sentences:
+    """The events of a run as sentences, one after the other.
+
+    A run that restores the changes of another one begins with what that run's record lists. None of it is
+    done now, and the sentences show that.
+    """
+
+    def __init__(self, kind: Kind = Kind.ELASTICSEARCH) -> None:
+        self._kind = kind
+        self._listed_of: str | None = None
+
+    def __call__(self, event: Event) -> str:
+        """The sentence of the next event."""
+        if isinstance(event, RunStarted):
+            self._listed_of = event.repairs
+        elif isinstance(event, RestoreBegun):
+            self._listed_of = None
+        elif self._listed_of is not None and not isinstance(event, LeaseEvent):
+            return f"listed in the record of run {self._listed_of}: {sentence(event, self._kind)}"
+        return sentence(event, self._kind)
+
+
+def record_line(record: Record, sentences: Sentences) -> str:
     """A journal record as one line: RFC 3339 time in UTC, then what happened."""
-    return f"{stamp_seconds(record.at)} {sentence(record.event, kind)}"
+    return f"{stamp_seconds(record.at)} {sentences(record.event)}"
 
 
 def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
@@ -159,7 +184,7 @@ class LineReporter:
         pace: Pace | None = None,
     ) -> None:
         self._out = Outlet(stream)
-        self._kind, self._simulated = kind, simulated
+        self._sentences, self._simulated = Sentences(kind), simulated
         self._now = now
         self._pace, self._fresh = pace or Pace(), Fresh()
         self._events: list[Event] = []
@@ -168,8 +193,9 @@ class LineReporter:
         """Write one line per event, unless another event says the same."""
         for record in records:
             self._events.append(record.event)
+            line = record_line(record, self._sentences)
             if self._fresh(record.event):
-                self._out.line(record_line(record, self._kind))
+                self._out.line(line)
         if records:
             self._pace.reset(self._now())
 

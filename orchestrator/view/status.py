@@ -16,7 +16,7 @@ from orchestrator.untrusted import one_line, visible
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
-from orchestrator.view.reporters import Fresh, record_line
+from orchestrator.view.reporters import Fresh, Sentences, record_line
 from orchestrator.view.text import duration, listed, stamp, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
@@ -45,10 +45,10 @@ def status_text(
         suspended: the pid of its process if it is suspended; None otherwise.
         restored: whether another run has restored its changes, which its own journal does not show.
     """
-    fresh = Fresh()
-    shown = [one for one in records if fresh(one.event)][-LAST_RECORDS:]
+    fresh, sentences = Fresh(), Sentences(state.begun.policy.kind)
+    lines_of = [(record_line(one, sentences), fresh(one.event)) for one in records]
+    shown = [line for line, is_fresh in lines_of if is_fresh][-LAST_RECORDS:]
     last = records[-1].at if records else state.in_phase.since
-    kind = state.begun.policy.kind
     lines = [
         f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
         f"  began {_began(state, records, now)}",
@@ -78,7 +78,7 @@ def status_text(
         lines.append(f"  to continue it: kill -CONT {suspended}")
         lines.append(f"  to have it stand down: kill {suspended}; kill -CONT {suspended}")
     if shown:
-        lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in shown)]
+        lines += ["", "last events:", *(f"  {line}" for line in shown)]
     return "\n".join(map(visible, lines)) + "\n"
 
 
@@ -204,5 +204,5 @@ def _advice(state: RunState, left: Sequence[str], alive: bool | None) -> list[st
     to_do = left_to_do(state)
     if not over or not (left or to_do):
         return []
-    lines = [f"  to restore: orchestrate restore {state.run}"] if left else []
-    return [*lines, f"  to continue with {to_do}: orchestrate resume {state.run}"] if to_do else lines
+    lines = [f"  to restore: {state.command('restore')}"] if left else []
+    return [*lines, f"  to continue with {to_do}: {state.command('resume')}"] if to_do else lines

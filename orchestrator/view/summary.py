@@ -33,6 +33,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import VERSION
+from orchestrator.next_command import next_command
 from orchestrator.view.merge_summary import (
     merge_object,
     merged_lines,
@@ -77,6 +78,7 @@ class Summary:
         no_longer_absent: settings that were absent and cannot be absent again, with the value written.
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.
+        state: the state database, as after `--state`; empty for the usual place.
     """
 
     run: str
@@ -105,6 +107,7 @@ class Summary:
     no_longer_absent: tuple[str, ...] = ()
     target: str = ""
     not_upgraded: tuple[NodeName, ...] = ()
+    state: str = ""
 
 
 def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
@@ -147,6 +150,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         kind=state.begun.policy.kind,
         predicted=state.begun.forecast.in_all if state.begun.forecast and not state.begun.indices else None,
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
+        state=state.process.state,
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         no_longer_absent=tuple(
             dict.fromkeys(
@@ -280,15 +284,17 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
     if end.left:
-        lines.append(f"  {there or 'repair: '}orchestrate restore {run}")
+        lines.append(f"  {there or 'repair: '}{next_command('restore', run, state=end.state)}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
-        retry = " --retry-failed" if end.failed else ""
+        retry = ("--retry-failed",) if end.failed else ()
         first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
         first = "repair the cause, then " if end.outcome is Outcome.FAILED else first
         if end.target and any(hold.predicate in _OF_THE_TARGET for hold in end.holds):
-            lines.append("  another version is another run: orchestrate upgrade, with another --to")
+            lines.append(f"  another version is another run: {next_command('upgrade')}, with another --to")
         else:
-            lines.append(f"  {there or f'{first}continue: '}orchestrate resume {run}{retry}")
+            lines.append(
+                f"  {there or f'{first}continue: '}{next_command('resume', run, *retry, state=end.state)}"
+            )
     return lines
 
 

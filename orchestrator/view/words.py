@@ -211,8 +211,9 @@ def _frame(event: _Frame) -> str:
 
 def _lease(event: LeaseEvent) -> str:
     match event:
-        case ev.LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
-            how = "taken over from a run that has ended or no longer refreshes it" if takeover else "taken"
+        case ev.LeaseTaken(epoch=epoch, holder=holder, takeover=takeover, takes_over=run):
+            whose = f"run {run}, which" if run else "a run that"
+            how = f"taken over from {whose} has ended or no longer refreshes it" if takeover else "taken"
             return f"lease {how}: epoch {epoch}, holder {holder}"
         case ev.LeaseRegained(holder=holder):
             return f"lease refreshed again, holder {holder}"

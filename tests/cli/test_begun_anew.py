@@ -49,7 +49,7 @@ def test_a_restart_tells_of_a_run_that_can_be_resumed(
     assert code == ExitCode.LEASED
     told = (
         f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "
-        f"`orchestrate resume {PAUSED}` continues with the others"
+        f"`orchestrate resume {PAUSED} --state sqlite:///{console.state}` continues with the others"
     )
     assert (told in said) is (nodes is not None), said
 
@@ -78,6 +78,6 @@ def test_without_a_master_the_run_that_left_a_node_down_is_named(
     assert "cannot be read" in said
     hint = (
         f"run {KILLED} stopped es2 and has not started it again: if that run was killed, "
-        f"`orchestrate resume {KILLED}` starts es2 first"
+        f"`orchestrate resume {KILLED} --state sqlite:///{console.state}` starts es2 first"
     )
     assert (hint in said) is (point == 26), said

@@ -266,7 +266,7 @@ def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Consol
     run_id = _left_run(console)
     said = console.run("resume")
     assert said.code == 2
-    look = f"`orchestrate status {run_id}`"
+    look = f"`orchestrate status {run_id} --state sqlite:///{console.state}`"
     assert said.message == f"there is no terminal for the question: check with {look}, then add --yes"
 
 

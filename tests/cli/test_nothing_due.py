@@ -121,7 +121,7 @@ def test_who_only_looks_is_told_of_a_run_that_was_killed(
     _left(cluster, _gone())
     run([command, "--cluster", file])
     assert "run run-0 ended without restoring its changes" in (said := capsys.readouterr().err)
-    assert "a restart restores them first; `orchestrate resume run-0`" in said
+    assert "a restart restores them first; `orchestrate resume run-0 --state " in said
     assert {asked.method for asked in cluster.asked} == {"GET"}
 
 

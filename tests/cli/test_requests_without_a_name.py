@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
+import shlex
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -106,7 +109,7 @@ def test_without_a_terminal_the_only_run_is_taken_with_a_warning(
     assert run([verb]) == ExitCode.DONE
     warned = capsys.readouterr().err
     assert warned.startswith(f"warning: `orchestrate {verb}` was given no run and acts on run {RUN} on lab")
-    assert f"`orchestrate {verb} {RUN}`" in warned
+    assert f"`{store.command(verb, RUN)}`" in warned
     assert run([verb, "--yes"]) == ExitCode.DONE
     named = capsys.readouterr().err
     assert "warning" not in named
@@ -158,10 +161,8 @@ def test_a_stop_of_a_paused_run_names_what_continues_it(
 ) -> None:
     begin(store, RUN, outcome=Outcome.PAUSED)
     assert run(["stop", "--yes"]) == ExitCode.USAGE
-    assert (
-        f"run {RUN} has ended (paused): continue it with `orchestrate resume {RUN}`"
-        in capsys.readouterr().err
-    )
+    advice = f"run {RUN} has ended (paused): continue it with `{store.command('resume', RUN)}`"
+    assert advice in capsys.readouterr().err
 
 
 def test_a_resume_of_a_run_that_is_done_reaches_no_cluster(
@@ -190,3 +191,52 @@ def test_no_summary_of_a_command_is_cut_in_the_help(
     usage, *lines = capsys.readouterr().out.strip().splitlines()
     assert usage.startswith("Usage: ")
     assert [line for line in lines if line.endswith("...")] == []
+
+
+def _typed(lines: str) -> list[list[str]]:
+    """The commands of this program in an output, as a shell reads them."""
+    found = re.findall(r"(orchestrate [a-z]+ [^`\n]*)", lines)
+    return [shlex.split(line.replace(" --retry-failed", ""))[1:] for line in found]
+
+
+def test_each_advised_command_finds_the_run_where_it_is(
+    console: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The state is on another disk, and named by `--state` alone."""
+    monkeypatch.delenv("ORCHESTRATE_STATE", raising=False)
+    url = f"sqlite:///{console.state.parent}/other place/state.db"
+    (console.state.parent / "other place").mkdir()
+    with closing(open_store(url, {}, access=Access.WRITE)) as store:
+        begin(store, RUN, outcome=Outcome.DONE)
+        begin(store, OTHER)
+    said = ""
+    for words in (["restore", "--yes"], ["resume", "--yes"], ["resume", "nope"], ["stop", OTHER]):
+        run([*words, "--state", url])
+        output = capsys.readouterr()
+        said += output.out + output.err
+    advised = _typed(said)
+    assert {words[0] for words in advised} >= {"status", "restore", "resume", "history"}
+    for words in advised:
+        assert words[-2:] == ["--state", url], words
+        run(words)
+        assert "there is no run" not in capsys.readouterr().err, words
+
+
+def test_a_passed_run_is_restored_after_a_question_only(
+    store: StateStore, terminal: Callable[[str], Terminal], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither journal shows the order; the dates do, and may be of two clocks."""
+    begin(store, RUN, outcome=Outcome.DONE)
+    begin(store, OTHER)
+    for how in ([], ["--yes"], ["--output", "json"]):
+        assert run(["restore", *how]) == ExitCode.USAGE
+        refused = capsys.readouterr()
+        for command in (f"restore {OTHER} --state", f"status {RUN} --state"):
+            assert command in refused.out + refused.err
+    shown = terminal("n\n")
+    assert run(["restore"]) == ExitCode.INTERRUPTED
+    assert f"Restore run {OTHER}?" in shown.getvalue()
+    assert len(store.replay(OTHER)) == 1
+    terminal("y\n")
+    assert run(["restore"]) == ExitCode.USAGE
+    assert "nowhere.yml" in capsys.readouterr().err

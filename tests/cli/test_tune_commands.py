@@ -165,7 +165,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_changed(
 ) -> None:
     before = running()
     assert run(["tune", "apply", "--cluster", file, "--profile", profile(console, other())]) == ExitCode.USAGE
-    said = "there is no terminal for the question: check with `orchestrate tune check`, then add --yes"
+    said = f"there is no terminal for the question: check with `orchestrate tune check --cluster {file} "
     assert said in capsys.readouterr().err
     assert cluster.asked == []
     assert running() == before

@@ -25,12 +25,13 @@ def apply(
 
     context = context_of(output)
     loaded = load_plan(saved)
+    look = context.command("plan", "--cluster", loaded.cluster_file, state=state)
     if not yes:
-        require_terminal(context, "orchestrate plan")
+        require_terminal(context, look)
     with context.connect(context.cluster(loaded.cluster_file), state) as connection:
         prepared, made = prepare_saved(connection, loaded)
         if prepared.not_due:
             return end_without_nodes(prepared, prepared.not_due, context)
         if not yes:
-            confirm(made, context, "orchestrate plan")
+            confirm(made, context, look)
         return int(exit_code(prepared.run(made)))

@@ -46,5 +46,5 @@ def plan(
             )
         code = show_plan(made, context)
         if out is not None:
-            context.note(f"saved to {out}; `orchestrate apply {out}` runs it")
+            context.note(f"saved to {out}; `{context.command('apply', str(out), state=state)}` runs it")
         return int(code)

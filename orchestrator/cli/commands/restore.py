@@ -9,7 +9,7 @@ from orchestrator.cli import options as opt
 if TYPE_CHECKING:
     from orchestrator.runs.connection import Connection
     from orchestrator.runs.recorded import PastRun
-    from orchestrator.runtime.store import RunEntry
+    from orchestrator.runtime.store import RunEntry, StateStore
 
 InServiceNodes = Annotated[
     list[str] | None,
@@ -34,7 +34,8 @@ def restore(
     out of service, name its playbook (--playbook).
     """
     from orchestrator.cli.context import context_of
-    from orchestrator.cli.prompts import agrees_to_recorded, confirm_run
+    from orchestrator.cli.prompts import agrees_to_recorded, ask, confirm_run, has_terminal
+    from orchestrator.runs.find_run import RunPassed
     from orchestrator.runs.takeover import InService
     from orchestrator.runs.unfinished import restore_meant
 
@@ -47,16 +48,26 @@ def restore(
         to = file or context.cluster(past.started.cluster_file if past else "")
         return context.connect(to, state, agrees)
 
-    def confirm(entry: RunEntry, where: str) -> None:
-        confirm_run("restore", entry, where, context, yes=yes)
+    def confirm(entry: RunEntry, store: StateStore) -> None:
+        confirm_run("restore", entry, store, context, yes=yes)
 
-    return context.ended(
-        restore_meant(
-            lambda access: context.open_state(state, access),
-            reach,
-            run=run,
-            cluster=file.spec.name if file else None,
-            serving=InService(playbook=playbook, by_hand=in_service or ()),
-            confirm=confirm,
+    def ended(run: str | None) -> int:
+        return context.ended(
+            restore_meant(
+                lambda access: context.open_state(state, access),
+                reach,
+                run=run,
+                cluster=file.spec.name if file else None,
+                serving=InService(playbook=playbook, by_hand=in_service or ()),
+                confirm=confirm,
+            )
         )
-    )
+
+    try:
+        return ended(run)
+    except RunPassed as passed:
+        if yes or not has_terminal(context):
+            raise
+        context.note(*passed.lines)
+        ask(f"Restore run {passed.entry.run}?", context)
+        return ended(passed.entry.run)

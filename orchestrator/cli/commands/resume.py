@@ -56,7 +56,7 @@ def resume(
                 f"{', '.join(failed)} failed: --retry-failed starts them again, --skip NODE leaves them out"
             )
         if not yes:
-            require_terminal(context, f"orchestrate status {entry.run}")
+            require_terminal(context, store.command("status", entry.run))
             left = left_to_do(past.state, without=skipped) or "0 nodes"
             ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
         agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)

@@ -23,6 +23,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Diagnosis, Signs
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.find_run import histories
 from orchestrator.runs.from_file import FilePorts
@@ -53,7 +54,9 @@ def diagnose_hosts(
     context = context_of(output)
     seconds = _seconds(length)
     if (cluster is None) == (records is None):
-        raise UsageError("diagnose needs either --cluster or --from; see `orchestrate diagnose --help`")
+        raise UsageError(
+            f"diagnose needs either --cluster or --from; see `{next_command('diagnose', '--help')}`"
+        )
     if records is not None:
         hosts = _recorded(records, only)
     else:

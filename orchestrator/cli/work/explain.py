@@ -29,6 +29,7 @@ from orchestrator.model.action import ACTION_NAMES, Purpose
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.next_command import next_command
 from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
 
 _WIDEST: Final = 100
@@ -144,7 +145,9 @@ def show(name: str | None) -> int:
     if not found:
         close = difflib.get_close_matches(wanted, [each for entry in entries for each in entry.names], n=1)
         nearest = f"did you mean `{close[0]}`? " if close else ""
-        raise UsageError(f"explain {name}: unknown name; {nearest}`orchestrate explain` lists all names")
+        raise UsageError(
+            f"explain {name}: unknown name; {nearest}`{next_command('explain')}` lists all names"
+        )
     typer.echo("\n".join(map(_page, found)), nl=False)
     return ExitCode.DONE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.runs.discovery import Discovery, Found
 from orchestrator.runs.drafting import (
     not_found,
@@ -290,10 +290,9 @@ def _end(path: Path, given: Given, found: Found, draft: Draft, services: Service
         for one in draft.hosts.assumed:
             context.say(f"assumed: {one}. Correct `hosts.service` in the file if it is not so")
         named = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
-        name = shlex.quote(named)
-        context.say(f"next: orchestrate validate --cluster {name}")
-        context.say(f"      orchestrate plan --cluster {name}")
-        context.say(f"      orchestrate rehearse --cluster {name} --seed 7")
+        context.say(f"next: {next_command('validate', '--cluster', named)}")
+        context.say(f"      {next_command('plan', '--cluster', named)}")
+        context.say(f"      {next_command('rehearse', '--cluster', named, '--seed', '7')}")
     return int(
         context.end(
             ExitCode.DONE,

@@ -18,6 +18,7 @@ from orchestrator.model.action import action_name
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.observation import EVERYTHING, Observation
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.next_command import next_command
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
@@ -63,7 +64,8 @@ def rehearse_cluster(
         started, seen = prepared.started, prepared.observe(EVERYTHING)
     if save is not None:
         save_snapshot(save, started, seen)
-        context.note(f"saved to {save}; `orchestrate rehearse --snapshot {save}` plays on it")
+        play = next_command("rehearse", "--snapshot", str(save))
+        context.note(f"saved to {save}; `{play}` plays on it")
     return int(_play(Rehearsal(started, seen, seed), started, seen, context, seed))
 
 

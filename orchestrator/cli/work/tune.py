@@ -23,7 +23,6 @@ from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.tuning import Found
 
-_LOOK = "orchestrate tune check"
 _ORIGINALS = (
     "the original values are only in the state of the machine that tuned the hosts: name it by --state"
 )
@@ -55,7 +54,7 @@ def apply_profile(
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
     if not yes:
-        require_terminal(context, _LOOK)
+        require_terminal(context, context.command("tune check", "--cluster", cluster, state=state))
     with ExitStack() as stack:
         where = stack.enter_context(_hosts(ports, context, state, nodes))
 
@@ -78,7 +77,7 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
         if not ledger.owed():
             return _nothing_owed(file.spec.name, context)
         if not yes:
-            require_terminal(context, _LOOK)
+            require_terminal(context, context.command("tune check", "--cluster", cluster, state=state))
         known, ports = ledger.addresses(), context.ports(file)
         with _hosts(ports, context, state, nodes, known=known) as where:
             meant = {*where.nodes, *where.unplaced}

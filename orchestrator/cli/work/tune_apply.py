@@ -72,7 +72,7 @@ def apply(
         found = agreed(found, where.read(profile))
     ledger = open_ledger()
     EARLY.overtaken()
-    with Signals(context.clock.wake, lambda: _last_words(where.cluster)) as signals:
+    with Signals(context.clock.wake, lambda: _last_words(where)) as signals:
         maker = Maker(where, profile, ledger, operator=operator, stop=signals.interrupted)
         making = maker.make(found)
         interrupted = signals.interrupted()
@@ -80,11 +80,11 @@ def apply(
     if making.broken is not None:
         raise making.broken
     if interrupted and making.left_out:
-        context.note(f"interrupted: {counted(making.left_out, 'tunable')} not begun; {_undo(where.cluster)}")
+        context.note(f"interrupted: {counted(making.left_out, 'tunable')} not begun; {_undo(where)}")
         return context.end(ExitCode.INTERRUPTED, changed=len(making.made), left_out=making.left_out)
     now = where.read(profile)
     show_states(now, context)
-    _warn_of_processes(making.made, where.cluster, context)
+    _warn_of_processes(making.made, where, context)
     return _end(now, making.made, context)
 
 
@@ -118,21 +118,21 @@ def _say_unread(found: Found, context: Context) -> None:
                 context.warn(f"{node}, {state.tunable}: {one_line(state.detail)}")
 
 
-def _warn_of_processes(made: Sequence[Made], cluster: str, context: Context) -> None:
+def _warn_of_processes(made: Sequence[Made], where: TunedHosts, context: Context) -> None:
     late = [one for one in made if not one.failed and one.state.tunable.startswith(AT_THE_START)]
     if late:
         names = ", ".join(dict.fromkeys(one.state.tunable for one in late))
         context.warn(
             f"{names}: applies to processes that start from now on; for running nodes: "
-            f"`orchestrate restart --cluster {cluster}`"
+            f"`{where.command('restart')}`"
         )
 
 
-def _undo(cluster: str) -> str:
-    return f"`orchestrate tune revert --cluster {cluster}` restores the original values"
+def _undo(where: TunedHosts) -> str:
+    return f"`{where.command('tune revert')}` restores the original values"
 
 
-def _last_words(cluster: str) -> LastWords:
+def _last_words(where: TunedHosts) -> LastWords:
     return LastWords(
-        error=f"orchestrate: left at once on a second signal; a change may be half made. {_undo(cluster)}\n"
+        error=f"orchestrate: left at once on a second signal; a change may be half made. {_undo(where)}\n"
     )

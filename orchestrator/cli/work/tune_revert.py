@@ -51,7 +51,7 @@ def revert(
         where.check_free()
         debts = still_agreed(debts, look(where, owed))
     EARLY.overtaken()
-    with Signals(context.clock.wake, _last_words) as signals:
+    with Signals(context.clock.wake, lambda: _last_words(where)) as signals:
         undone, broken = undo(where, ledger, debts, operator=operator, stop=signals.interrupted)
         interrupted = signals.interrupted()
     _tell(undone, context)
@@ -133,7 +133,7 @@ def _name(one: Undone) -> str:
     return f"{one.debt.node} {one.debt.owed.subject}"
 
 
-def _last_words() -> LastWords:
+def _last_words(where: TunedHosts) -> LastWords:
     return LastWords(
-        error="orchestrate: left at once on a second signal; `orchestrate tune revert` continues\n"
+        error=f"orchestrate: left at once on a second signal; `{where.command('tune revert')}` continues\n"
     )

@@ -41,7 +41,7 @@ _PARTS: Final = {
 
 _GONE: Final = (
     "was in the cluster when the run began and is not now: start it, and the run continues by itself; if it "
-    "is gone for good, end this run with `orchestrate stop {run}` and begin another"
+    "is gone for good, end this run with `{stop}` and begin another"
 )
 
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
@@ -134,7 +134,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     """
     present = view.members
     for name in sorted(_away(question, view) | (question.wave.nodes - present.keys())):
-        yield f"node {name}", _GONE.format(run=question.state.run)
+        yield f"node {name}", _GONE.format(stop=question.state.command("stop"))
     for name, detail in _going(question.observation.hosts):
         if name in present and name not in question.wave.nodes:
             why = f"its service is not running, so this node is about to leave the cluster: {detail}"

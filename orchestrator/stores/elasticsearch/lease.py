@@ -27,6 +27,7 @@ from typing import Any, Final
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Reading, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, NEWEST, Dialect
@@ -92,8 +93,8 @@ class _Kept:
             reason=f"{_KIND[self.form]} {name} holds no record that this version can read ({why})",
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
-                "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
-                'repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE '
+                f"wrote it, `{next_command('restore', 'RUN')}` needs no record; without, restore by hand "
+                '(docs/how-to/repair-by-hand.md, "The record cannot be read"). Then remove it: DELETE '
                 f"/{self.form}/{name}"
             ),
         )

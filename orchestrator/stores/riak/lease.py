@@ -28,6 +28,7 @@ from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Reading, Seconds, Unknown
+from orchestrator.next_command import next_command
 from orchestrator.stores.riak.admin import Command, Runner
 from orchestrator.stores.riak.lease_census import SHOWN, Census, Found, Key, count, most
 from orchestrator.stores.riak.lease_files import (
@@ -230,9 +231,9 @@ class RiakLease:
             reason=f"{path} holds no record that this version can read ({'; '.join(seen[:SHOWN])})",
             remedy=(
                 "if a run of a later version wrote it, use that version. With the state file of the run that "
-                "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
-                'repair-by-hand.md, "The record cannot be read"). Then remove the file on every host: '
-                f"rm {path}"
+                f"wrote it, `{next_command('restore', 'RUN')}` needs no record; without, restore by hand "
+                '(docs/how-to/repair-by-hand.md, "The record cannot be read"). Then remove the file on every '
+                f"host: rm {path}"
             ),
         )
 

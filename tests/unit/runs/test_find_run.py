@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UsageError
-from orchestrator.model.event import GoodReading, RunFinished, RunResumed
+from orchestrator.errors import JournalError, UsageError
+from orchestrator.model.event import LeaseTaken, Record, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.runs.find_run import Wanted, find_run, histories, is_missing, leave_request
+from orchestrator.runs.find_run import RunPassed, Wanted, find_run, histories, is_missing, leave_request
+from orchestrator.runtime import codec
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
@@ -18,16 +19,19 @@ Fill = Callable[..., None]
 
 @pytest.fixture
 def fill(store: StateStore, entry: Entry) -> Fill:
-    """Runs `1`, `2`, … of a cluster, the oldest first, each with the outcome of its last attempt."""
+    """Runs `1`, `2`, … of a cluster, the oldest first, each with the outcome of its last attempt.
+
+    Each begins under a clock that is slower than that of the run before it: no date shows the order.
+    """
     number = [0]
 
     def make(cluster: str, *outcomes: Outcome | None) -> None:
         for outcome in outcomes:
             number[0] += 1
             journal = store.create_run(entry(f"20261121-041{number[0]}-xxx{number[0]}", cluster, number[0]))
-            journal.append((GoodReading(count=number[0]),), float(number[0]))
+            journal.append((LeaseTaken(epoch=1, holder="o", ordinal=number[0]),), 9.0 - number[0])
             if outcome is not None:
-                journal.append((RunFinished(outcome=outcome, exit_code=1, seconds=1.0),), float(number[0]))
+                journal.append((RunFinished(outcome=outcome, exit_code=1, seconds=1.0),), 9.0 - number[0])
 
     return make
 
@@ -49,7 +53,7 @@ def test_the_unfinished_run_is_meant(store: StateStore, fill: Fill, outcome: Out
 def test_a_finished_run_is_not_resumed_and_covers_earlier_ones(
     store: StateStore, fill: Fill, outcome: Outcome
 ) -> None:
-    fill("prod", None, Outcome.FAILED, outcome)
+    fill("prod", Outcome.INTERRUPTED, Outcome.FAILED, outcome)
     for wanted in {Wanted.RESUME, Wanted.RESTORE, Wanted.REQUEST} - (
         {Wanted.RESUME} if outcome is Outcome.RESTORED else set()
     ):
@@ -58,7 +62,7 @@ def test_a_finished_run_is_not_resumed_and_covers_earlier_ones(
 
 
 def test_a_restored_run_can_be_resumed_until_another_is_done(store: StateStore, fill: Fill) -> None:
-    fill("prod", None, Outcome.RESTORED)
+    fill("prod", Outcome.FAILED, Outcome.RESTORED)
     assert found(store, Wanted.RESUME) == 2
     fill("prod", Outcome.DONE)
     with pytest.raises(UsageError, match="there is no"):
@@ -128,7 +132,7 @@ def test_a_request_is_left_only_for_a_run_under_way(store: StateStore, fill: Fil
     under_way, ended = (find_run(store, Wanted.SHOW, run=run) for run in ("xxx1", "xxx2"))
     leave_request(store, under_way, Request.STOP, by="ben", at=5.0, gone=lambda _: False)
     assert store.journal(under_way.run).asked() == (Request.STOP, "ben")
-    with pytest.raises(UsageError, match=r"its process is gone; `orchestrate resume .*xxx1`"):
+    with pytest.raises(UsageError, match=r"its process is gone; `orchestrate resume \S*xxx1 --state \S+db`"):
         leave_request(store, under_way, Request.PAUSE, by="ben", at=5.0, gone=lambda _: True)
     with pytest.raises(UsageError, match=r"it has ended .paused."):
         leave_request(store, ended, Request.PAUSE, by="ben", at=5.0)
@@ -147,7 +151,8 @@ def test_histories_come_oldest_first(store: StateStore, fill: Fill) -> None:
 def test_a_resumed_run_is_under_way_again(store: StateStore, fill: Fill) -> None:
     fill("prod", Outcome.PAUSED)
     run = find_run(store, Wanted.RESUME).run
-    store.journal(run).append((RunResumed(operator="o", host="h"),), 9.0)
+    taken = LeaseTaken(epoch=1, holder="o", ordinal=store.next_ordinal())
+    store.journal(run).append((RunResumed(operator="o", host="h"), taken), 0.0)
     assert find_run(store, Wanted.REQUEST).run == run
 
 
@@ -158,7 +163,8 @@ def test_a_resumed_run_is_newer_than_one_done_in_between(
 ) -> None:
     fill("prod", Outcome.PAUSED, Outcome.DONE)
     run = find_run(store, Wanted.SHOW, run="xxx1").run
-    store.journal(run).append((RunResumed(operator="o", host="h"),), 9.0)
+    taken = LeaseTaken(epoch=1, holder="o", ordinal=store.next_ordinal())
+    store.journal(run).append((RunResumed(operator="o", host="h"), taken), 0.0)
     if killed or wanted is Wanted.REQUEST:
         assert find_run(store, wanted).run == run
         return
@@ -169,7 +175,9 @@ def test_a_resumed_run_is_newer_than_one_done_in_between(
 
 def test_an_older_run_with_nodes_left_is_named(store: StateStore, fill: Fill) -> None:
     fill("prod", Outcome.PAUSED, Outcome.DONE)
-    with pytest.raises(UsageError, match=r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1`"):
+    with pytest.raises(
+        UsageError, match=r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1 --state \S+`"
+    ):
         find_run(store, Wanted.RESUME)
     with pytest.raises(UsageError) as error:
         find_run(store, Wanted.RESTORE)
@@ -194,3 +202,73 @@ def test_a_state_is_missing_until_something_was_written(tmp_path: Path, *, named
     assert list(tmp_path.iterdir()) == []
     opened(Access.WRITE).close()
     assert not is_missing(opened)
+
+
+@pytest.mark.parametrize("left", [None, Outcome.NOT_RESTORED])
+@pytest.mark.parametrize("wanted", [Wanted.RESUME, Wanted.RESTORE])
+def test_a_later_run_without_them_hides_no_changes(
+    store: StateStore, fill: Fill, left: Outcome | None, wanted: Wanted
+) -> None:
+    fill("prod", left, Outcome.DONE)
+    with pytest.raises(RunPassed) as refused:
+        find_run(store, wanted)
+    assert refused.value.entry.run == "20261121-0411-xxx1"
+    first, both, other, write, look = refused.value.lines
+    assert "a later run is finished" in first
+    assert ("xxx1" in both, "xxx2" in other) == (True, True)
+    assert f"`{store.command(wanted.name.lower(), '20261121-0411-xxx1')}`" in write
+    assert f"`{store.command('status', '20261121-0412-xxx2')}`" in look
+    with pytest.raises(UsageError, match="there is no run under way"):
+        find_run(store, Wanted.REQUEST)
+
+
+@pytest.mark.parametrize("numbered", [set(), {1}, {2}, {1, 2}])
+def test_runs_of_an_earlier_version_have_no_order(
+    store: StateStore, entry: Entry, numbered: set[int]
+) -> None:
+    """Run 1 is done, run 2 was killed; the dates say the opposite. A number comes after none."""
+    for number in (1, 2):
+        journal = store.create_run(entry(f"20261121-041{number}-xxx{number}", "prod", 9.0 - number))
+        ordinal = number if number in numbered else None
+        journal.append((LeaseTaken(epoch=1, holder="o", ordinal=ordinal),), 9.0 - number)
+        if number == 1:
+            journal.append((RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0),), 9.0 - number)
+    if 2 in numbered:
+        assert found(store, Wanted.RESTORE) == 2
+        return
+    with pytest.raises(RunPassed, match="may be later" if not numbered else "a later run"):
+        find_run(store, Wanted.RESTORE)
+
+
+def test_a_run_is_closed_by_name_until_it_works_again(store: StateStore, fill: Fill) -> None:
+    """Run 1 was killed; run 2 took over its changes and was killed; run 3 took over those, and was done."""
+    fill("prod", None)
+    for number, outcome in ((2, None), (3, Outcome.DONE)):
+        fill("prod", outcome)
+        before = f"20261121-041{number - 1}-xxx{number - 1}"
+        journal = store.journal(f"20261121-041{number}-xxx{number}")
+        taken = LeaseTaken(epoch=1, holder="o", ordinal=store.next_ordinal(), takes_over=before)
+        journal.append((taken,), 0.0)
+        if number == 2:
+            assert found(store, Wanted.RESTORE) == 2
+    with pytest.raises(UsageError, match="there is no"):
+        find_run(store, Wanted.RESTORE)
+    assert [entry.outcome for entry in store.runs()] == [Outcome.DONE, Outcome.RESTORED, Outcome.RESTORED]
+    again = LeaseTaken(epoch=1, holder="o", ordinal=store.next_ordinal())
+    store.journal("20261121-0411-xxx1").append((RunResumed(operator="o", host="h"), again), 0.0)
+    assert found(store, Wanted.RESTORE) == 1
+
+
+def test_a_journal_that_cannot_be_read_hides_no_other_run(
+    store: StateStore, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill("prod", Outcome.DONE, None)
+    read = codec.record_of
+
+    def damaged(run: str, *rest: object) -> Record:
+        if run.endswith("xxx1"):
+            raise JournalError("damaged")
+        return read(run, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(codec, "record_of", damaged)
+    assert found(store, Wanted.RESTORE) == 2

@@ -301,7 +301,9 @@ def test_a_record_of_another_process_is_no_commit_in_doubt(
 def test_a_run_that_another_run_restored_is_written_to_no_more(store: StateStore, entry: Entry) -> None:
     journal = store.create_run(entry())
     journal.append((STARTED,), 1.0)
-    store.create_run(entry("run-2", "prod", 2000.0)).append((STARTED,), 2.0)
+    taken = LeaseTaken(epoch=2, holder="ben", ordinal=1, takes_over=RUN)
+    store.create_run(entry("run-2", "prod", 2000.0)).append((STARTED, taken), 2.0)
+    store.create_run(entry("run-3", "prod", 3000.0)).append((STARTED,), 9.0)
     store.close_run(RUN, Outcome.RESTORED, 3.0)
     with pytest.raises(DeposedError, match="restored it with run run-2"):
         journal.append(STEP, 4.0)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql
 from orchestrator.errors import JournalError
 from orchestrator.merging.due import PastMerges
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import Event, GoodReading, RunStarted
+from orchestrator.model.event import Event, GoodReading, LeaseTaken, RunStarted
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime import tables
@@ -117,4 +117,24 @@ def test_postgresql_takes_the_query_too() -> None:
     """No server is asked: the query is as PostgreSQL takes it."""
     made = merges_query("u").compile(dialect=postgresql.dialect())
     assert "events.event LIKE %(event_1)s::VARCHAR || '%%' ESCAPE '/'" in str(made)
-    assert set(made.params.values()) == {"u", '{"event":"merge/_begun",', '{"event":"index/_merged",'}
+    assert set(made.params.values()) == {
+        "u",
+        *(f'{{"event":"{name}",' for name in ("lease/_taken", "merge/_begun", "index/_merged")),
+    }
+
+
+@pytest.mark.parametrize("dates", [(1.0, 2.0, 3.0), (3.0, 2.0, 1.0), (1.0, 1.0, 1.0)])
+def test_the_order_is_that_of_the_leases_under_any_clocks(
+    store: StateStore, entry: Entry, dates: tuple[float, ...]
+) -> None:
+    """Run 1 began a merge and was killed; run 2 merged; run 1 was resumed, merged and merges again."""
+    journals = [store.create_run(entry(f"run-{number}")) for number in (1, 2)]
+    line = store._engine
+    with line.begin() as connection:
+        connection.execute(tables.runs.update().values(cluster_uuid="prod-uuid"))
+    for place, (number, events) in enumerate(
+        [(1, (begun("i1"),)), (2, (merged("i1", "b"),)), (1, (merged("i1", "c"), begun("i2")))], start=1
+    ):
+        taken = LeaseTaken(epoch=1, holder="o", ordinal=place)
+        journals[number - 1].append((taken, *events), dates[place - 1])
+    assert told(store, "i1", "i2") == ({"i2"}, {"i1": "c"})

@@ -13,7 +13,7 @@ from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Hold, NodeRecovered, RunFinished, StoodDown
+from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
 from orchestrator.view.progress import not_put_back
@@ -109,7 +109,8 @@ def test_a_decision_that_waits_for_nothing_is_silent(samples: Any, clock: Time) 
 def test_a_run_in_lines(samples: Any, clock: Time, golden: Golden) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
-    reporter.events(samples.records(samples.examples()[:2]))
+    begun = RestoreBegun(operator="ops", host="bastion2", takes_over="20261101-0300-abcd")
+    reporter.events(samples.records([*samples.examples()[:2], begun]))
     reporter.waiting(samples.run_state(holds=(samples.hold,)), watching("es2 to come up", samples.hold))
     recovered = [
         NodeRecovered(node=NodeName(name), seconds=70.0 + place) for place, name in enumerate(("es1", "es2"))

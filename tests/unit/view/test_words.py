@@ -6,15 +6,28 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.model.action import Action
-from orchestrator.model.event import ActionConfirmed, ActionSent, Event, RunStarted
+from orchestrator.model.action import Action, Purpose
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionSent,
+    Event,
+    LeaseTaken,
+    ReplicasAdded,
+    RestoreBegun,
+    RunStarted,
+    SettingChanged,
+    VotingExcluded,
+    WaveStarted,
+)
+from orchestrator.model.observation import Level
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Hook, Hooks
+from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.live import scrolls, tone
 from orchestrator.view.phrases import OUTCOMES
-from orchestrator.view.reporters import record_line
+from orchestrator.view.reporters import Sentences, record_line
 from orchestrator.view.text import duration, listed, setting, size, stamp
 from orchestrator.view.words import sentence
 
@@ -44,7 +57,7 @@ def test_every_action_has_a_plain_line(kind: Any, samples: Any) -> None:
 
 
 def test_all_lines_read_as_agreed(samples: Any, golden: Golden) -> None:
-    lines = [record_line(record) for record in samples.records(samples.examples())]
+    lines = [record_line(record, Sentences()) for record in samples.records(samples.examples())]
     golden("lines.txt", "\n".join(lines) + "\n")
 
 
@@ -141,3 +154,23 @@ def test_a_line_is_bounded() -> None:
 
 def test_ts_is_rfc_3339_in_utc() -> None:
     assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z"
+
+
+def test_what_a_record_lists_is_said_to_be_listed(samples: Any) -> None:
+    """Until its restore begins, a run that restores another's changes only repeats that run's record."""
+    setting = SettingChanged(
+        level=Level.PERSISTENT, key="a.b", found=None, wanted="none", purpose=Purpose.WITHHOLD
+    )
+    wave = WaveStarted(wave=Wave(number=1, nodes=(NodeName("es1"),)), incarnations={})
+    replica = ReplicasAdded(index="i", index_uuid="u", found=0, wanted=1)
+    excluded = VotingExcluded(node=NodeName("es2"))
+    replayed = (setting, wave, replica, excluded)
+    taken = LeaseTaken(epoch=2, holder="ann@b", takeover=True, takes_over="dead-1")
+    begun = RestoreBegun(operator="ann", host="b", takes_over="dead-1")
+    for repairs in ("dead-1", None):
+        sentences = Sentences()
+        sentences(replace(samples.run_state().begun, repairs=repairs))
+        said = [sentences(event) for event in (taken, *replayed)]
+        listed = "listed in the record of run dead-1: " if repairs else ""
+        assert said == [sentence(taken), *(f"{listed}{sentence(event)}" for event in replayed)]
+        assert [sentences(event) for event in (begun, setting)] == [sentence(begun), sentence(setting)]
