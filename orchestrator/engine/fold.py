@@ -16,6 +16,7 @@ from orchestrator.engine.merge_state import evolve_merging, merging_of, with_ind
 from orchestrator.engine.phases import check_node_step, check_run_step
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, NodeProgress, Nodes, ShardTaken
 from orchestrator.engine.state import (
+    CLUSTER,
     STANDSTILL_SECONDS,
     Absence,
     Failing,
@@ -23,6 +24,7 @@ from orchestrator.engine.state import (
     ProcessState,
     RecoveringWave,
     RunState,
+    Silence,
     Unrestored,
     with_node,
 )
@@ -50,6 +52,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.host_event import Answered, FellSilent, HostEvent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
@@ -153,6 +156,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
             return _members_missed(state, event, at)
+        case StartFailed() | FellSilent() | Answered():
+            return _of_host(state, event, at)
         case ev.RedExcused(count=count):
             since = state.process.excused_since if state.process.excused_since is not None else at
             return replace(state, process=replace(state.process, excused_since=since if count else None))
@@ -246,6 +251,21 @@ def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> Ru
         known = absent.get(name, Absence(since=at if event.read is None else event.read, readings=0))
         absent[name] = Absence(since=known.since, readings=known.readings + 1)
     return replace(state, process=replace(state.process, absent=absent))
+
+
+def _of_host(state: RunState, event: HostEvent, at: Instant) -> RunState:
+    if isinstance(event, StartFailed):
+        return with_node(state, event.node, start_failed=event)
+    names = event.nodes or (CLUSTER,)
+    silent = {name: one for name, one in state.process.silent.items() if name not in names}
+    match event:
+        case FellSilent(seconds=seconds, why=why):
+            silent |= dict.fromkeys(names, Silence(since=at - seconds, why=why))
+        case Answered(slowly=True, seconds=seconds):
+            silent |= dict.fromkeys(names, Silence(since=at, took=seconds))
+        case Answered():
+            pass
+    return replace(state, process=replace(state.process, silent=silent))
 
 
 # Phases ------------------------------------
@@ -472,6 +492,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         tries=0,
         unproven=None,
         failure=event.why if new in (NodePhase.FAILED, NodePhase.SKIPPED) else None,
+        start_failed=node.start_failed if new is NodePhase.FAILED else None,
     )
     match new:
         case NodePhase.STOPPED:

@@ -28,6 +28,7 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
+from orchestrator.model.host_event import StartFailed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.remembered import for_the_same_objects
@@ -250,6 +251,11 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
     events: list[Event] = []
     for _ in range(_STEPS):
         seen = sight(situation, node)
+        failed = _failed_start(situation, node, seen)
+        if failed is not None:
+            events.append(failed)
+            situation = situation.after(failed)
+            node = situation.state.nodes[node.name]
         move = move_of(node.phase, seen, situation.goal(node))
         did = _DO[move](situation, node) if move in _DO else _WAIT
         events += did.events
@@ -269,6 +275,21 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
                 overdue=did.overdue,
             )
     raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
+
+
+def _failed_start(situation: Situation, node: NodeProgress, seen: Sight) -> StartFailed | None:
+    """The first start of this phase that its host accepted and that failed; None while none is known to.
+
+    Said at once: the starts that follow take a while, and mostly fail for the same reason. A service that its
+    manager starts again and again runs for moments, but its host says that it failed.
+    """
+    host = situation.seen.host(node.name)
+    if isinstance(host, Unknown) or not (situation.fresh and node.start_sent):
+        return None
+    refused = any(situation.state.failure_of(StartNode(node=node.name, counts=one)) for one in (True, False))
+    if node.start_failed is not None or not (host.said or (seen is Sight.AWAY and not refused)):
+        return None
+    return StartFailed(node=node.name, why=host.detail, said=host.said)
 
 
 def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:

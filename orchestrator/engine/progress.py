@@ -11,6 +11,7 @@ from typing import Final
 from immutables import Map
 
 from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.host_event import StartFailed
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant
 from orchestrator.model.turn import REBOOT, RESTART, Doubt, Goal, Installing, Owed, Work
@@ -66,6 +67,7 @@ class NodeProgress:
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
         failure: why it is FAILED, or was skipped, in one line.
+        start_failed: the first start that failed in this phase, or before it is FAILED.
     """
 
     name: NodeName
@@ -90,6 +92,7 @@ class NodeProgress:
     returns: int = 0
     stopped_at: Instant | None = None
     failure: str | None = None
+    start_failed: StartFailed | None = None
 
     @property
     def undo(self) -> tuple[int, ...]:

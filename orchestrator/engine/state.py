@@ -41,6 +41,25 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A host, or the cluster, that does not answer, or answers slowly.
+
+    Attributes:
+        since: when the first reading was sent that has no answer; of a slow one, when it answered.
+        why: how the reading failed; empty while it still waits.
+        took: of a slow one, the seconds of its last answer; None while there is no answer.
+    """
+
+    since: Instant
+    why: str = ""
+    took: Seconds | None = None
+
+
+CLUSTER: Final = NodeName("")
+"""The cluster's endpoints, among the hosts of nodes that answer or do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveringWave:
     """A wave that made room for the next while its copies were on their way.
 
@@ -107,6 +126,7 @@ class ProcessState:
         probed: an update that changes nothing was accepted; None before the first, and after a refused one.
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
+        silent: nodes whose hosts do not answer, or slowly; CLUSTER is the cluster.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
         excused_since: since when red shards are excused for a moment; None while none is.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
@@ -124,6 +144,7 @@ class ProcessState:
     probed: bool | None = None
     probes: int = 0
     absent: Mapping[NodeName, Absence] = field(default_factory=dict)
+    silent: Mapping[NodeName, Silence] = field(default_factory=dict)
     called_off_since: Instant | None = None
     excused_since: Instant | None = None
     retries: int = 0

@@ -50,6 +50,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         install=_installing_again(node, at),
         installs=node.installs,
         failure=node.failure,
+        start_failed=node.start_failed if node.phase is NodePhase.FAILED else None,
         doubt=_doubted_again(state, node, at),
         lost_at=_lost_again(state, node, at),
         lost_taken=node.lost_taken,
@@ -118,11 +119,13 @@ def _taken_up(node: NodeProgress, event: RunResumed) -> NodeProgress:
     """A node of the run as `resume` wants it: skipped, tried again, or as it is."""
     if node.name in event.skip and node.phase is NodePhase.FAILED:
         # It is known to be down: no stop that was in doubt makes it the run's to start again.
-        return replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
+        return replace(
+            node, phase=NodePhase.SKIPPED, failure=None, start_failed=None, doubt=None, lost_at=None
+        )
     if node.name in event.skip and node.phase is NodePhase.PENDING:
         return replace(node, phase=NodePhase.SKIPPED, failure=None)
     if event.retry_failed and node.phase is NodePhase.FAILED:
-        return replace(node, phase=NodePhase.STOPPED, failure=None)
+        return replace(node, phase=NodePhase.STOPPED, failure=None, start_failed=None)
     return node
 
 
@@ -130,6 +133,6 @@ def restoring(state: RunState, event: RestoreBegun, at: Instant) -> RunState:
     """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
     state = _in_doubt(state, event, at)
     failed = state.nodes_in(NodePhase.FAILED)  # each gets three starts more
-    again = (replace(node, phase=NodePhase.STARTING, failure=None) for node in failed)
+    again = (replace(node, phase=NodePhase.STARTING, failure=None, start_failed=None) for node in failed)
     process = replace(state.process, restoring=True)
     return replace(state, nodes=state.nodes.changed(*again), process=process, phase=Phase.STANDING_DOWN)

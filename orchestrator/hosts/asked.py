@@ -107,6 +107,13 @@ class AskedJobs:
         state = ServiceState.FAILED if verb is Verb.START else view.service
         return replace(view, service=state, detail=f"{view.detail}; its {verb.value} {failure}")
 
+    def printed(self, node: NodeName) -> str:
+        """What the last start of a node printed that ran in the foreground to its end; empty without one."""
+        with self._lock:
+            asked = self._asked.get(node)
+        ended = asked is not None and asked.verb is Verb.START and not _going_on(asked)
+        return asked.job.output() if ended and asked is not None and asked.job is not None else ""
+
     def close(self) -> None:
         """Stop listening to the jobs. They continue on their hosts."""
         with self._lock:

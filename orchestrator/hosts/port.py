@@ -34,6 +34,7 @@ from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.last_words import LastWords
 from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.hosts.outcomes import said
@@ -100,7 +101,7 @@ class Hosts:
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
-        self._learned = Learned()
+        self._learned, self._last_words = Learned(), LastWords(self._redact)
         self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root, owed=owed)
 
     def observe(
@@ -281,7 +282,9 @@ class Hosts:
         shown = not refused or view.service is not ServiceState.RUNNING
         detail = "; ".join([*refused, *([view.detail] if shown else [])])
         step = view.install and replace(view.install, said=self._redact(view.install.said))
-        return replace(view, detail=self._redact(detail), install=step)
+        known, printed = self._learned.as_known(settings), self._asked.printed(node)
+        words = self._last_words.of(known, connection, view, mark=survey.mark, printed=printed)
+        return replace(view, detail=self._redact(detail), install=step, said=words)
 
     def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:
         with self._lock:
@@ -297,6 +300,7 @@ class Hosts:
         settings, connection = found
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
+        self._last_words.forget(node)
         sent = exclusion.of_verb(settings, verb, line)
         if services.manager(settings).queues:
             quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent

@@ -14,6 +14,7 @@ from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName, require_address
 from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.host_event import HostEvent
 from orchestrator.model.lease_event import (
     Deposed as Deposed,  # noqa: PLC0414  (this module exports all events; also the next three)
 )
@@ -548,6 +549,7 @@ Event: TypeAlias = (
     | WorkDone
     | HookUnproven
     | OwedAgain
+    | HostEvent
     | UpgradeEvent
     | NodeRecovered
     | WaveFinished

@@ -277,12 +277,11 @@ class HostView:
     Attributes:
         service: state of the node's service.
         detail: the service manager's own words, for people (`failed (Result: exit-code)`).
-        boot_id: changes with each boot of the machine; None where it cannot be read.
-        machine_id: equal for nodes that share a machine; None where it cannot be read.
-        may_control: whether the account may stop and start the service; None: not checked by this reading.
-        may_reboot: the same of a reboot of the host; checked only for a run that reboots.
+        boot_id: changes with each boot; `machine_id`: equal for nodes of a machine. None: cannot be read.
+        may_control: whether one may stop and start the service, `may_reboot` its host; None: not read.
         install: the install step that was begun last for the node; None if none is recorded there.
         at_work: configuration management and package managers that run there, for people.
+        said: last lines of its manager and the server about a start that failed, without secrets.
     """
 
     service: ServiceState
@@ -293,6 +292,7 @@ class HostView:
     may_reboot: bool | None = None
     install: InstallView | None = None
     at_work: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

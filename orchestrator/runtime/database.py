@@ -33,6 +33,7 @@ from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
 from orchestrator.next_command import next_command, without_password
 from orchestrator.owners import verdict_on, why_not
+from orchestrator.runtime.state_file import BESIDE, FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
 
 BUSY_SECONDS: Final[Seconds] = 10.0
 """How long one statement waits for another process's lock."""

@@ -11,12 +11,13 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
-from orchestrator.daemons import Daemons
+from orchestrator.daemons import MAX_AT_ONCE, Daemons
 from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import LOOK_AGAIN, Decision, needed
-from orchestrator.engine.state import STANDSTILL_SECONDS, RunState
+from orchestrator.engine.state import CLUSTER, STANDSTILL_SECONDS, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
@@ -27,6 +28,7 @@ from orchestrator.model.tuning import HostTuning
 from orchestrator.model.upgrade import HostReadiness
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, HostPort, LeaseKeeper
 
+T = TypeVar("T")
 _Hosts: TypeAlias = Mapping[NodeName, Reading[HostView]]
 _Gates: TypeAlias = Mapping[str, Reading[GateView]]
 _Readiness: TypeAlias = Mapping[NodeName, Reading[HostReadiness]]
@@ -40,6 +42,34 @@ _GRACE_SECONDS: Final[Seconds] = 5.0
 """How long to wait for a reading in progress once it is no longer needed."""
 _READY_SECONDS: Final[Seconds] = 60.0
 """How long it is believed what a host said of its fitness for an upgrade."""
+
+
+class Asked:
+    """When each host, and the cluster, was asked in one reading, and how long its answer took.
+
+    Attributes:
+        open: those that have not answered, with when they were asked.
+        ended: those that have, with when they were asked and the seconds of the answer.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[NodeName, Instant] = {}
+        self.ended: dict[NodeName, tuple[Instant, Seconds]] = {}
+
+    @property
+    def open(self) -> Mapping[NodeName, Instant]:
+        """Those that have not answered, with when they were asked."""
+        return {name: since for name, since in list(self._since.items()) if name not in self.ended}
+
+    def timed(self, names: Collection[NodeName], read: Callable[[], T]) -> T:
+        """The reading of these. It is timed from its own beginning: it may have waited for its turn."""
+        since = self._clock.now()
+        self._since |= dict.fromkeys(names, since)
+        found = read()
+        took = self._clock.now() - since
+        self.ended |= dict.fromkeys(names, (since, took))
+        return found
 
 
 class Order(Enum):
@@ -73,6 +103,7 @@ class Lookout:
         self._newest: tuple[str, int, Instant] | None = None
         self._before: Instant | None = None
         self._out_of_reach: dict[NodeName, Instant] = {}
+        self._unheard: dict[NodeName, Instant] = {}
         self._readiness: tuple[Instant, _Readiness] | None = None
 
     def observe(
@@ -81,6 +112,7 @@ class Lookout:
         last: Decision = LOOK_AGAIN,
         *,
         unwanted: Callable[[], bool] = lambda: False,
+        heard: Callable[[Mapping[NodeName, Heard]], None] = lambda _heard: None,
     ) -> Observation | None:
         """One reading of cluster, hosts and gates. `at` is the time before it: nothing in it is older.
 
@@ -88,6 +120,7 @@ class Lookout:
             state: of the run.
             last: the decision before, which may ask for more.
             unwanted: whether the next decision no longer needs this reading.
+            heard: called while a slow reading goes on, and after each, with who has answered so far.
 
         Returns:
             The reading; None when it became unwanted and did not end by itself soon after. What it has asked
@@ -99,10 +132,17 @@ class Lookout:
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
         reboot = state.begun.policy.reboot
         ready = partial(self._ready, state, look, at)
-        found = self._read(look - {Look.BULK}, nodes, unwanted, ready, reboot=reboot)
+        asked = Asked(self._clock)
+
+        def leaves() -> bool:
+            heard({name: Heard(since=self._unheard.get(name, since)) for name, since in asked.open.items()})
+            return unwanted()
+
+        found = self._read(look - {Look.BULK}, nodes, leaves, ready, asked, reboot=reboot)
         if found is None:
             return None
         read, of_hosts, gates, readiness = found
+        heard(self._heard(asked, read, of_hosts))
         read = self._not_older(read, at)
         return replace(
             read.seen(at),
@@ -126,6 +166,20 @@ class Lookout:
             else:
                 self._out_of_reach.pop(name, None)
                 found[name] = host
+        return found
+
+    def _heard(self, asked: Asked, read: ClusterReadings, hosts: _Hosts) -> Mapping[NodeName, Heard]:
+        """Who answered this reading. A host that answers with what is not understood has answered."""
+        found: dict[NodeName, Heard] = {}
+        for name, (since, took) in asked.ended.items():
+            part = read.cluster if name == CLUSTER else hosts.get(name, NOT_READ)
+            silent = isinstance(part, Unknown) and part is not NOT_READ and (name == CLUSTER or part.passes)
+            if isinstance(part, Unknown) and silent:
+                first = self._unheard.setdefault(name, since)
+                found[name] = Heard(since=first, why=part.reason.removeprefix(f"host of {name}: "))
+            else:
+                self._unheard.pop(name, None)
+                found[name] = Heard(since=since, took=took)
         return found
 
     def _not_older(self, read: ClusterReadings, at: Instant) -> ClusterReadings:
@@ -175,6 +229,7 @@ class Lookout:
         nodes: Collection[NodeName],
         unwanted: Callable[[], bool],
         ready: Callable[[], _Readiness],
+        asked: Asked,
         *,
         reboot: bool,
     ) -> tuple[ClusterReadings, _Hosts, _Gates, _Readiness] | None:
@@ -182,30 +237,36 @@ class Lookout:
             return ClusterReadings(), {}, {}, {}  # finding an endpoint may take as long as a reading
         rights = Look.HOST_RIGHTS in look
 
-        def hosts() -> _Hosts:
+        def cluster() -> ClusterReadings:
+            return asked.timed((CLUSTER,), lambda: self._cluster.observe(look))
+
+        def hosts(names: Collection[NodeName]) -> _Hosts:
             if Look.HOSTS not in look:
                 return {}
-            return self._hosts.observe(nodes, rights=rights, reboot=rights and reboot)
+            read = partial(self._hosts.observe, names, rights=rights, reboot=rights and reboot)
+            return asked.timed(names, read)
 
         def gates() -> _Gates:
             return self._gates.observe() if Look.GATES in look and self._gates is not None else {}
 
         match self._order:
             case Order.CLUSTER_FIRST:
-                return self._cluster.observe(look), hosts(), gates(), ready()
+                return cluster(), hosts(nodes), gates(), ready()
             case Order.HOSTS_FIRST:
-                read = hosts()
-                return self._cluster.observe(look), read, gates(), ready()
+                read = hosts(nodes)
+                return cluster(), read, gates(), ready()
             case Order.AT_ONCE:
-                beside = Daemons(4, "reading")
-                of_cluster = beside.submit(self._cluster.observe, look)
-                of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
+                beside, each = Daemons(3, "reading"), Daemons(MAX_AT_ONCE, "host")
+                of_cluster, of_gates = beside.submit(cluster), beside.submit(gates)
                 fitness = beside.submit(ready)
-                parts: tuple[Future[Any], ...] = (of_cluster, of_hosts, of_gates, fitness)
+                # One by one, so that it is known which of them does not answer.
+                of_hosts = [each.submit(hosts, (name,)) for name in sorted(nodes)]
+                parts: tuple[Future[Any], ...] = (of_cluster, of_gates, fitness, *of_hosts)
                 until: Instant | None = None
                 while wait(parts, _HEED_SECONDS).not_done:
                     if until is None and unwanted():
                         until = self._clock.now() + _GRACE_SECONDS
                     if until is not None and self._clock.now() >= until:
                         return None
-                return of_cluster.result(), of_hosts.result(), of_gates.result(), fitness.result()
+                by_name = {name: host for one in of_hosts for name, host in one.result().items()}
+                return of_cluster.result(), by_name, of_gates.result(), fitness.result()

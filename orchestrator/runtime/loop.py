@@ -17,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine import silence
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.silence import Heard
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import DeposedError, JournalError
@@ -130,7 +132,9 @@ class Loop:
         while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
-                observation = self._lookout.observe(self.state, self._last, unwanted=self._asked_more)
+                observation = self._lookout.observe(
+                    self.state, self._last, unwanted=self._asked_more, heard=self._heard
+                )
                 self._heed()  # a reading may take long: after a signal during it no stop is sent
                 if observation is not None:
                     self.turn(observation)
@@ -244,6 +248,14 @@ class Loop:
 
     def _asked_more(self) -> bool:
         return self._asked()[0] > self.state.process.request
+
+    def _heard(self, heard: Mapping[NodeName, Heard]) -> None:
+        """Journal who fell silent or answers again. While a reading goes on, the last wait is shown on."""
+        news = silence.news(self.state, heard, self._ports.clock.now())
+        if news:
+            self._write(news)
+        if any(one.open for one in heard.values()):
+            self._ports.reporter.waiting(self.state, self._last)
 
     def _heed(self) -> None:
         """Journal requests, a lost lease and a successor, once each."""

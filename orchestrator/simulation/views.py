@@ -321,5 +321,6 @@ def host(
         may_control=may if rights else None,
         may_reboot=(may and node.may_reboot) if rights and reboot else None,
         install=installs.view(node),
+        said=("unknown setting [indices.breaker.totl.limit]",) if failed and node.failed_starts else (),
         at_work=("puppet (process 812)",) if node.disk.managed[0] <= now < node.disk.managed[1] else (),
     )

@@ -50,12 +50,14 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.host_event import FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.untrusted import visible
+from orchestrator.view.host_words import said_lines
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
@@ -114,13 +116,13 @@ def scrolls(event: Event) -> bool:
 def tone(event: Event) -> str:
     """The style of an event's line: red for failures, yellow for holds, green for progress."""
     match event:
-        case ActionFailed() | LeaseLost() | Deposed() | Rescued() | SecondFailure():
+        case ActionFailed() | LeaseLost() | Deposed() | Rescued() | SecondFailure() | StartFailed():
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"
         case Hold() | GateClosed() | StandingDown() | Requested():
             return "yellow"
-        case TuningMissed() | MergeWarned() | NotHastened():
+        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent():
             return "yellow"
         case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"
@@ -203,13 +205,10 @@ class LiveReporter:
         # A new tuple instead of an append: the painter may be reading the old one.
         self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
-            _Line(
-                time=clock_time(record.at),
-                text=visible(text),
-                style=tone(record.event),
-            )
+            _Line(time=clock_time(record.at), text=visible(line), style=tone(record.event))
             for record, text in [(record, self._sentences(record.event)) for record in records]
             if scrolls(record.event) and self._fresh(record.event)
+            for line in (text, *said_lines(record.event))
         )
         self._news.set()
 

@@ -19,6 +19,7 @@ from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.turn import VERSION
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
+from orchestrator.view.host_words import Silent, silences
 from orchestrator.view.phrases import awaited
 from orchestrator.view.text import counted, duration, listed, setting
 
@@ -35,12 +36,14 @@ class Wait:
         holds: why the run does not continue.
         since: start of the wait.
         until: when the limit is reached and the run stands down; None without a limit.
+        silent: who does not answer a reading, or slowly: the wait may be longer because of that.
     """
 
     awaited: str
     holds: tuple[Hold, ...]
     since: Instant
     until: Instant | None
+    silent: tuple[Silent, ...] = ()
 
 
 def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | None:
@@ -59,7 +62,8 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
     until = None if limit is None else limit.until
     # The engine names every node of a wave; the phase has a short form. Holds are shown with their evidence.
     short = said and len(said) <= _SHORT and not holds and state.phase is not Phase.DOWN
-    return Wait(awaited=said if short else awaited(state), holds=holds, since=since, until=until)
+    what = said if short else awaited(state)
+    return Wait(awaited=what, holds=holds, since=since, until=until, silent=silences(state, now))
 
 
 def _holding_since(state: RunState) -> Instant:

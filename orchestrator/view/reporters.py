@@ -28,6 +28,7 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
+from orchestrator.view.host_words import said_lines
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
@@ -160,7 +161,9 @@ def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
     where = f"wave {state.wave.number}, {state.phase.value}" if state.wave else state.phase.value
     held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
     head = f"{at} waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
-    return [head, *(f"{at}   held by {hold_sentence(hold)}" for hold in wait.holds)]
+    below = [one.sentence for one in wait.silent]
+    below += [f"held by {hold_sentence(hold)}" for hold in wait.holds]
+    return [head, *(f"{at}   {line}" for line in below)]
 
 
 class LineReporter:
@@ -196,6 +199,8 @@ class LineReporter:
             line = record_line(record, self._sentences)
             if self._fresh(record.event):
                 self._out.line(line)
+                for said in said_lines(record.event):
+                    self._out.line(f"{stamp_seconds(record.at)} {said}")
         if records:
             self._pace.reset(self._now())
 
@@ -235,6 +240,7 @@ def waiting_object(state: RunState, wait: Wait, now: Instant) -> dict[str, objec
         "seconds": round(max(0.0, now - wait.since), 3),
         "seconds_at_most": None if wait.until is None else round(max(0.0, wait.until - now), 3),
         "holds": [hold_object(hold) for hold in wait.holds],
+        **({"silent": [one.as_object() for one in wait.silent]} if wait.silent else {}),
     }
 
 

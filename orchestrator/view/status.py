@@ -13,6 +13,8 @@ from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.untrusted import one_line, visible
+from orchestrator.view.advice import advice
+from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
@@ -63,6 +65,7 @@ def status_text(
         lines.append(f"  wave {state.wave.number}: {inside}")
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
+    lines += [f"  {line}" for line in start_failures(state)]
     lines += _waiting(state, now, alive)
     if state.phase is not Phase.ENDED:  # then the message has it
         lines += _asked(state.process)
@@ -106,13 +109,19 @@ def status_object(
             for one in state.recovering
         ],
         "nodes": {
-            node.name: {"phase": node.phase.value, "since": stamp(node.since), "failure": node.failure}
+            node.name: {
+                "phase": node.phase.value,
+                "since": stamp(node.since),
+                "failure": node.failure,
+                **({"said": list(said)} if (said := node.start_failed and node.start_failed.said) else {}),
+            }
             for node in state.nodes.values()
         },
         "waiting_for": wait.awaited if wait else None,
         "waiting_since": stamp(wait.since) if wait else None,
         "waiting_until": stamp(wait.until) if wait and wait.until is not None else None,
         "holds": [hold_object(hold) for hold in state.in_phase.holds],
+        **({"silent": [one.as_object() for one in wait.silent]} if wait and wait.silent else {}),
         "request": state.process.request.name.lower(),
         "standing_down": down.reason if (down := state.process.standing_down) else None,
         "not_put_back": list(not_put_back(state)),
@@ -186,6 +195,7 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
     limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
     return [
         f"  waits for {wait.awaited}: {duration(now - wait.since)}, since {stamp_seconds(wait.since)}{limit}",
+        *(f"    {one.sentence}" for one in wait.silent),
         *(f"    held by {hold_sentence(hold)}" for hold in wait.holds),
     ]
 
@@ -204,5 +214,10 @@ def _advice(state: RunState, left: Sequence[str], alive: bool | None) -> list[st
     to_do = left_to_do(state)
     if not over or not (left or to_do):
         return []
-    lines = [f"  to restore: {state.command('restore')}"] if left else []
-    return [*lines, f"  to continue with {to_do}: {state.command('resume')}"] if to_do else lines
+    failed = [node.name for node in state.nodes_in(NodePhase.FAILED)]
+    step = advice(state.run, failed=failed, left=False, state=state.process.state)
+    how = f"{step.first}continue" if step.first else "to continue"
+    goes_on = [f"  {how} with {to_do}: {step.command}"] if to_do else []
+    if failed or not left:
+        return goes_on
+    return [f"  to restore: {state.command('restore')}", *goes_on]

@@ -28,12 +28,15 @@ from orchestrator.model.event import (
     StoodDown,
 )
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
+from orchestrator.model.host_event import StartFailed
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import VERSION
 from orchestrator.next_command import next_command
+from orchestrator.view.advice import advice
+from orchestrator.view.host_words import host_sentence, said_lines
 from orchestrator.view.merge_summary import (
     merge_object,
     merged_lines,
@@ -78,6 +81,7 @@ class Summary:
         no_longer_absent: settings that were absent and cannot be absent again, with the value written.
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.
+        start_failures: why nodes did not start.
         state: the state database, as after `--state`; empty for the usual place.
     """
 
@@ -107,6 +111,7 @@ class Summary:
     no_longer_absent: tuple[str, ...] = ()
     target: str = ""
     not_upgraded: tuple[NodeName, ...] = ()
+    start_failures: tuple[StartFailed, ...] = ()
     state: str = ""
 
 
@@ -152,6 +157,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
         state=state.process.state,
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
+        start_failures=tuple(node.start_failed for node in state.nodes.values() if node.start_failed),
         no_longer_absent=tuple(
             dict.fromkeys(
                 f"{event.key} = {event.value}"
@@ -215,8 +221,15 @@ def summary_object(end: Summary) -> dict[str, object]:
         "holds": [hold_object(hold) for hold in end.holds],
         "left": list(end.left),
         "message": end.message,
+        **_start_failures_object(end),
         **_merges_object(end),
     }
+
+
+def _start_failures_object(end: Summary) -> dict[str, object]:
+    """Why nodes did not start; empty if all did."""
+    failures = [{"node": one.node, "why": one.why, "said": list(one.said)} for one in end.start_failures]
+    return {"start_failures": failures} if failures else {}
 
 
 def _merges_object(end: Summary) -> dict[str, object]:
@@ -265,6 +278,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
     if end.failed:
         lines.append(f"  failed: {listed(end.failed)}")
+    lines += [f"  {line}" for one in end.start_failures for line in (host_sentence(one), *said_lines(one))]
     untouched = [name for name in end.pending if name not in (*end.unchecked, *end.unserved)]
     if end.unchecked and not end.repairs:
         lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
@@ -283,18 +297,17 @@ def summary_lines(end: Summary) -> list[str]:
     elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
-    if end.left:
-        lines.append(f"  {there or 'repair: '}{next_command('restore', run, state=end.state)}")
+    step = advice(run, failed=end.failed, left=bool(end.left), state=end.state)
+    if end.left or (end.failed and end.repairs):
+        purpose = "repair: " if step.restores else f"{step.first}continue: "
+        lines.append(f"  {there or purpose}{step.command}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
-        retry = ("--retry-failed",) if end.failed else ()
         first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
-        first = "repair the cause, then " if end.outcome is Outcome.FAILED else first
+        first = step.first or ("repair the cause, then " if end.outcome is Outcome.FAILED else first)
         if end.target and any(hold.predicate in _OF_THE_TARGET for hold in end.holds):
             lines.append(f"  another version is another run: {next_command('upgrade')}, with another --to")
         else:
-            lines.append(
-                f"  {there or f'{first}continue: '}{next_command('resume', run, *retry, state=end.state)}"
-            )
+            lines.append(f"  {there or f'{first}continue: '}{step.command}")
     return lines
 
 

@@ -12,6 +12,7 @@ from orchestrator.model import event as ev
 from orchestrator.model.event import Event, Hold
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.host_event import HostEvent
 from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.merge_event import (
     IndexMerged,
@@ -29,6 +30,7 @@ from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMi
 from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.untrusted import one_line
 from orchestrator.view.action_words import action_sentence
+from orchestrator.view.host_words import host_sentence
 from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
 from orchestrator.view.text import counted, duration, listed, setting, size
 from orchestrator.view.upgrade_words import upgrade_sentence
@@ -105,6 +107,8 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         return _gate(event)
     if isinstance(event, UpgradeEvent):
         return upgrade_sentence(event)
+    if isinstance(event, HostEvent):
+        return host_sentence(event)
     assert_never(event)
 
 
@@ -136,7 +140,7 @@ def _sight(event: _Sight) -> str:
             return "; ".join(parts)
         case ev.StoodStill(nodes=nodes, seconds=seconds):
             named = f" ({listed(list(nodes), 5)})" if nodes else ""
-            return f"no reading for {duration(seconds)}: waiting limits are extended by that{named}"
+            return f"no reading for over 30 s: waiting limits are extended by {duration(seconds)}{named}"
         case ev.WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case ev.HookUnproven(node=node, number=number):

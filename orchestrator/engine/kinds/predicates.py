@@ -6,11 +6,12 @@ reading before its stop, when allocation is disabled already.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
@@ -18,6 +19,7 @@ from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy, Wave
 
+_ADDRESS: Final = re.compile(r"\b\d+(?:\.\d+){3}\b|(?<![\w:])[0-9a-f]*(?::[0-9a-f]*){2,7}(?![\w:])")
 SUBJECTS: Final = 5
 """Subjects that one hold names; its count says how many there are."""
 
@@ -131,9 +133,24 @@ def by_reason(hold: Hold) -> Mapping[str, Sequence[str]]:
     """The subjects of a hold by their evidence; those with the same one together."""
     if not hold.reasons:
         return {hold.evidence: hold.subjects or (hold.subject,)}
-    found: dict[str, list[str]] = {}
-    for subject, reason in zip(hold.subjects, hold.reasons, strict=True):
-        found.setdefault(reason, []).append(subject)
+    return by_same_reason(dict(zip(hold.subjects, hold.reasons, strict=True)))
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def by_same_reason(reasons: Mapping[Name, str]) -> Mapping[str, Sequence[Name]]:
+    """Names by their reason, in its words for the first of them.
+
+    Two reasons are the same if they differ only in the name itself and in addresses: each host has its own.
+    """
+    found: dict[str, list[Name]] = {}
+    words: dict[str, str] = {}
+    for name, reason in reasons.items():
+        node = re.escape(name.removeprefix("host of "))
+        same = _ADDRESS.sub("", re.sub(rf"(?<![\w.-]){node}(?![\w-])", "", reason))
+        first = reason if reason in found else words.setdefault(same, reason)
+        found.setdefault(first, []).append(name)
     return found
 
 
@@ -148,9 +165,9 @@ def aggregated(found: Iterable[Hold]) -> tuple[Hold, ...]:
 def _merged(same: list[Hold]) -> Hold:
     evidence: dict[str, str] = {}
     for hold in same:
-        for reason, subjects in by_reason(hold).items():
-            for subject in subjects:
-                evidence.setdefault(subject, reason)
+        subjects = hold.subjects or (hold.subject,)
+        for subject, reason in zip(subjects, hold.reasons or (hold.evidence,) * len(subjects), strict=True):
+            evidence.setdefault(subject, reason)
     unnamed = sum(hold.count - len(hold.subjects) for hold in dict.fromkeys(same))
     return _of_subjects(
         same[0].predicate,

@@ -20,6 +20,8 @@ from orchestrator.model.reading import Unknown
 
 DOCKER: Final = Program(name="docker", path="/usr/bin/docker")
 _INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
+_LOG_LINES: Final = 60
+"""Most may be of a stack trace."""
 _ENDED_WELL: Final = frozenset({0, 130, 143})
 """SIGINT and SIGTERM are requests to end: the JVM then exits with 128 and the signal's number."""
 
@@ -30,6 +32,7 @@ class Docker(ServiceManager):
     program = DOCKER
     excludes = True
     exact = True
+    restarts = "restarting"
     runs = r"(running|restarting|paused)\|.*"
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
@@ -70,3 +73,12 @@ class Docker(ServiceManager):
         """An account that may read a container may stop it."""
         del command
         return self.status(settings)
+
+    def last_words(self, settings: HostSettings) -> tuple[tuple[str, str], ...]:
+        """The last lines of the container's log, and why Docker itself could not start it."""
+        program = settings.service.program or DOCKER.path
+        form = shlex.quote("{{.State.Error}}")
+        return (
+            ("error", f"{program} inspect --type container -f {form} -- {unit(settings)} 2>/dev/null"),
+            ("log", f"{program} logs --tail {_LOG_LINES} {unit(settings)} 2>&1"),
+        )

@@ -95,6 +95,7 @@ class ServiceManager(ABC):
         exact: whether its answer about a service changes exactly when the state does.
         runs: a regular expression of `grep -E` for a line of `status` of a service that runs, or is on its
             way up or down; None if the exit code of `status` tells, or the wording of the settings.
+        restarts: in its words about a service: it has ended by itself, and is started again and again.
     """
 
     program: Program | None = None
@@ -103,6 +104,7 @@ class ServiceManager(ABC):
     excludes: bool = False
     exact: bool = False
     runs: str | None = None
+    restarts: str | None = None
 
     @abstractmethod
     def verb(self, settings: HostSettings, verb: Verb) -> str:
@@ -119,6 +121,14 @@ class ServiceManager(ABC):
     @abstractmethod
     def may(self, settings: HostSettings, command: str) -> str:
         """A shell line that tests without sudo whether a command is allowed, without running it."""
+
+    def last_words(self, settings: HostSettings) -> tuple[tuple[str, str], ...]:
+        """Named shell lines that print why the service did not start, without sudo.
+
+        None where only the start itself can say it.
+        """
+        del settings
+        return ()
 
     def did_nothing(self, line: str, output: str) -> bool:
         """Whether the output of a failed verb proves that it changed nothing.

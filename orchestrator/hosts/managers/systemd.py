@@ -27,12 +27,15 @@ _PROPERTIES: Final = (
     "Result",
     "MainPID",
     "ExecMainStatus",
+    "NRestarts",
     "Job",
 )
 _IN_DOUBT: Final = re.compile(
     r"timed out|connection reset|did not receive a reply|transport endpoint|no reply", re.IGNORECASE
 )
 """The call to systemd itself failed half-way: it is unknown whether systemd accepted the job."""
+_JOURNAL_LINES: Final = 60
+"""Most may be of a stack trace."""
 _POLKIT: Final = "pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
 
 
@@ -44,6 +47,7 @@ class Systemd(ServiceManager):
     queues = True
     excludes = True
     exact = True
+    restarts = "restart"
     runs = "ActiveState=(active|reloading|refreshing|activating|deactivating)|Job=[1-9][0-9]*"
 
     def verb(self, settings: HostSettings, verb: Verb) -> str:
@@ -75,6 +79,18 @@ class Systemd(ServiceManager):
         del settings, command
         return f"{sudo.IS_ROOT} || {_POLKIT}"
 
+    def last_words(self, settings: HostSettings) -> tuple[tuple[str, str], ...]:
+        """What everybody may see of the unit, and its journal, which is for members of some groups only."""
+        program = settings.service.program or SYSTEMCTL.path
+        seen = "grep -E '^ *(Condition|Assert|Process|Main PID|Status|Error):'"
+        return (
+            ("status", f"{program} status --no-pager --full -n 0 -- {unit(settings)} 2>/dev/null | {seen}"),
+            (
+                "journal",
+                f"journalctl --quiet --no-pager -o cat -n {_JOURNAL_LINES} -u {unit(settings)} 2>/dev/null",
+            ),
+        )
+
     def did_nothing(self, line: str, output: str) -> bool:
         """Unless the call to systemd failed half-way."""
         del line
@@ -85,6 +101,8 @@ def _state(name: str, values: dict[str, str], *, barred: str) -> ServiceReading 
     active, sub = values["ActiveState"], values.get("SubState", "")
     queued = values.get("Job", "") not in ("", "0")
     detail = f"{active} ({sub})"
+    if values.get("NRestarts", "0") != "0":
+        detail += f", restarted by systemd: {values['NRestarts']}"  # since it was started by hand
     match active:
         case "active" if sub == "exited":
             return Unknown(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from orchestrator.engine.silence import Heard
+from orchestrator.engine.state import CLUSTER
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
@@ -111,6 +114,40 @@ def test_a_reading_that_is_unwanted_is_left_while_it_still_waits(hangs: str) -> 
     finally:
         go.set()
     assert lookout.observe(state, unwanted=lambda: True) is not None, "it was there at once"
+
+
+@pytest.mark.parametrize("hangs", ["", "es2"])
+def test_during_a_reading_it_is_known_who_has_not_answered(hangs: str) -> None:
+    """The cluster, or one host of three: the others have answered, and are not named."""
+    go, heard = threading.Event(), list[Mapping[NodeName, Heard]]()
+
+    def of_cluster(_look: object) -> ClusterReadings:
+        assert hangs or go.wait(LIMIT_SECONDS)
+        return ClusterReadings()
+
+    def of_hosts(names: Any, **_: object) -> Any:
+        assert hangs not in names or go.wait(LIMIT_SECONDS)
+        return dict.fromkeys(names, Unknown(reason=f"host of {names[0]}: it timed out", passes=True))
+
+    def hear(news: Mapping[NodeName, Heard]) -> None:
+        heard.append(news)
+        if set(news) == {hangs}:  # the others answer in a moment
+            go.set()
+
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    ports: Any = (Port(of_cluster), Port(of_hosts))
+    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock)
+    lookout.observe(state, heard=hear)
+    *_, waited, ended = heard
+    assert waited == {hangs: Heard(since=simulation.world.agenda.now)}
+    assert set(ended) == {"", "es1", "es2", "es3"}
+    assert ended[NodeName("es1")].why == "it timed out"
+    assert ended[CLUSTER].took is not None, "what was not asked for is no silence"
+    first = ended[NodeName("es1")].since
+    simulation.world.agenda.advance(30.0)
+    lookout.observe(state, heard=hear)
+    assert heard[-1][NodeName("es1")].since == first, "a silence counts from the first missed reading"
 
 
 @pytest.mark.parametrize(

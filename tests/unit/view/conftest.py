@@ -17,6 +17,7 @@ from orchestrator.model import action, event, upgrade_event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.host_event import Answered, FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
@@ -204,6 +205,12 @@ def examples() -> list[event.Event]:
         event.MembersMissed(missing=ES[1:2]),
         event.MembersMissed(back=ES[1:2]),
         event.StoodStill(nodes=ES[:1], seconds=570.0),
+        StartFailed(node=ES[0], why="failed (Result: exit-code, status 1)", said=("unknown setting [totl]",)),
+        FellSilent(nodes=ES[:1], seconds=12.0),
+        FellSilent(nodes=ES, seconds=50.0, why="no answer within 10 s"),
+        FellSilent(nodes=(), seconds=11.0),
+        Answered(nodes=ES[:1], seconds=0.3),
+        Answered(nodes=(), seconds=14.0, slowly=True),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
         upgrade_event.InstallEnded(node=ES[0], number=0, ticket="r/es1/0/1", state=InstallState.DONE),
         upgrade_event.InstallEnded(

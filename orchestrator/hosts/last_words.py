@@ -1,0 +1,100 @@
+"""Why a service did not start: what its manager and the server's own log say last, as far as one may read it.
+
+It is read once for each failed state, without sudo, within a limit of its own, and only where a service has
+failed: a reading of a host that is well costs nothing more.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Final
+
+from orchestrator.hosts import script, services
+from orchestrator.hosts.connection import LEFT_OUT, CommandResult, Connection
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.redact import Redactor
+from orchestrator.untrusted import one_line
+
+SOURCE_LINES: Final = 8
+"""Of each source: a cause and what it led to. Lines of a stack trace do not count."""
+LINE_CHARACTERS: Final = 300
+_LIMIT_SECONDS: Final = 5.0
+"""The journal of a host with many files may take long, and the run waits for this."""
+_ASKED_LINES: Final = 60
+_SERVER_LOG: Final = "server-log"
+_STACK: Final = re.compile(r"\s+at \S|\s*\.{3} \d+ (?:more|common frames)")
+_LOGS: Final = f"""log=$(find /var/log/elasticsearch /var/log/opensearch /var/log/riak -maxdepth 2 -type f \
+-name '*.log' -mmin -5 ! -name 'gc*' ! -name '*_deprecation*' ! -name '*slowlog*' ! -name '*_audit*' \
+-exec ls -t {{}} + 2>/dev/null | head -n 1)
+[ -r "$log" ] && echo "$log:" && tail -n {_ASKED_LINES} "$log\""""
+"""The newest log that was written in the last minutes. It is named: a host may have several servers."""
+
+
+class LastWords:
+    """What is said of services that did not start. Thread-safe.
+
+    Args:
+        redact: removes secrets from all of it.
+    """
+
+    def __init__(self, redact: Redactor) -> None:
+        self._redact, self._lock = redact, threading.Lock()
+        self._known: dict[NodeName, tuple[str | None, tuple[str, ...]]] = {}
+
+    def forget(self, node: NodeName) -> None:
+        """A start is sent: if it fails too, it may fail for another reason."""
+        with self._lock:
+            self._known.pop(node, None)
+
+    def of(
+        self,
+        settings: HostSettings,
+        connection: Connection,
+        view: HostView,
+        *,
+        mark: str | None,
+        printed: str,
+    ) -> tuple[str, ...]:
+        """The last lines about a service that failed; none for any other.
+
+        Args:
+            settings: of the node.
+            connection: to its host.
+            view: the reading that may show the failure.
+            mark: of that reading; what is said of the same failure is not read again.
+            printed: what its last start printed, if this program has it.
+        """
+        manager = services.manager(settings)
+        again = manager.restarts is not None and manager.restarts in view.detail
+        gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
+        if not (again or view.service is ServiceState.FAILED or (gone and printed)):
+            return ()
+        with self._lock:
+            known = self._known.get(settings.node)
+        if known is not None and known[0] == mark:
+            return known[1]
+        asked = [*manager.last_words(settings), (_SERVER_LOG, _LOGS)]
+        line = script.shell(script.limited(script.sections(asked), _LIMIT_SECONDS))
+        outcome = connection.run(line, timeout=settings.limits.command)
+        answers = script.read_sections(outcome.stdout) if isinstance(outcome, CommandResult) else {}
+        texts = [printed, *(answers[name].text for name, _ in asked if name in answers)]
+        said = tuple(dict.fromkeys(line for text in texts for line in last_lines(text, self._redact)))
+        with self._lock:
+            self._known[settings.node] = mark, said
+        return said
+
+
+def last_lines(text: str, redact: Redactor) -> tuple[str, ...]:
+    """The last lines of an output that say something; each visible, bounded and without secrets.
+
+    Secrets are removed before anything is cut: a part of one would not be found.
+    """
+    pieces = LEFT_OUT.split(text)
+    if len(pieces) > 1:  # the lines beside the gap are cut, and may hold a part of a secret
+        head, tail = pieces[0].splitlines()[:-1], pieces[-1].strip().splitlines()[1:]
+        text = "\n".join([*head, *tail])
+    lines = [line for line in redact(text).splitlines() if line.strip() and not _STACK.match(line)]
+    return tuple(one_line(line, LINE_CHARACTERS) for line in lines[-SOURCE_LINES:])

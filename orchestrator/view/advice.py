@@ -1,0 +1,43 @@
+"""What to do after a run: the one place where its next command is chosen and written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.next_command import next_command
+from orchestrator.view.text import listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A command, and what it is for.
+
+    Attributes:
+        first: what a person has to do before it; empty if nothing.
+        restores: whether it only restores; otherwise it continues the run.
+    """
+
+    command: str
+    first: str = ""
+    restores: bool = False
+
+
+def advice(run: str, *, failed: Collection[NodeName], left: bool, state: str = "") -> Advice:
+    """The next command for a run that has ended or was killed.
+
+    A node that failed fails again until a person repairs it. Then a retry starts it and restores the rest.
+
+    Args:
+        run: its id.
+        failed: nodes that did not start, stop or rejoin.
+        left: whether anything that it changed is not restored.
+        state: the state database, as after `--state`; empty for the usual place.
+    """
+    if failed:
+        retry = next_command("resume", run, "--retry-failed", state=state)
+        return Advice(command=retry, first=f"repair {listed(failed)}, then ")
+    if left:
+        return Advice(command=next_command("restore", run, state=state), restores=True)
+    return Advice(command=next_command("resume", run, state=state))

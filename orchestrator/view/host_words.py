@@ -1,0 +1,121 @@
+"""Hosts and clusters that do not answer, and services that do not start, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import assert_never
+
+from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.situation import needed
+from orchestrator.engine.state import CLUSTER, RunState, Silence
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_event import Answered, FellSilent, HostEvent, StartFailed
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.untrusted import one_line
+from orchestrator.view.text import duration, listed
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """Hosts that do not answer, or slowly, for the same reason; without nodes it is the cluster.
+
+    Attributes:
+        seconds: since the first reading without an answer; of a slow one, since its answer.
+        took: seconds of the last answer of a slow one; None while there is no answer.
+    """
+
+    nodes: tuple[NodeName, ...]
+    seconds: Seconds
+    why: str = ""
+    took: Seconds | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Who does not answer, for how long, what that may be, and how the reading failed."""
+        why = f": {one_line(self.why)}" if self.why else ""
+        if self.took is not None:
+            verb = "answers" if len(self.nodes) <= 1 else "answer"
+            return f"{_who(self.nodes)} {verb} slowly: the last answer took {duration(self.took)}"
+        if not self.nodes:
+            return f"the cluster has not answered for {duration(self.seconds)}{why}"
+        one = len(self.nodes) == 1
+        perhaps = "its node may be down" if one else "their nodes may be down"
+        has = "has" if one else "have"
+        return f"{_who(self.nodes)} {has} not answered over SSH for {duration(self.seconds)} ({perhaps}){why}"
+
+    def as_object(self) -> dict[str, object]:
+        """The same for JSON."""
+        return {
+            "nodes": list(self.nodes),
+            "seconds": round(self.seconds, 3),
+            "why": self.why,
+            "answer_seconds": None if self.took is None else round(self.took, 3),
+        }
+
+
+def silences(state: RunState, now: Instant) -> tuple[Silent, ...]:
+    """Whose answer the run waits for longer than usual; hosts with the same reason together.
+
+    Of hosts only those that the run reads in this phase: nothing is known any more of the others.
+    """
+    read = needed(state)[1]
+    known = {name: one for name, one in state.process.silent.items() if name == CLUSTER or name in read}
+    found = []
+    for names in _together(known):
+        first = known[names[0]]
+        found.append(
+            Silent(
+                nodes=tuple(name for name in names if name != CLUSTER),
+                seconds=max(0.0, now - min(known[name].since for name in names)),
+                why=first.why,
+                took=None if first.took is None else max(known[name].took or 0.0 for name in names),
+            )
+        )
+    return tuple(found)
+
+
+def host_sentence(event: HostEvent) -> str:
+    """An event about a host as one line."""
+    match event:
+        case StartFailed(node=node, why=why):
+            return f"{node}: the service did not start: {one_line(why)}"
+        case FellSilent(nodes=nodes, seconds=seconds, why=why):
+            return Silent(nodes=nodes, seconds=seconds, why=why).sentence
+        case Answered(nodes=nodes, seconds=seconds, slowly=True):
+            return Silent(nodes=nodes, seconds=0.0, took=seconds).sentence
+        case Answered(nodes=nodes, seconds=seconds):
+            verb = "answers" if len(nodes) <= 1 else "answer"
+            return f"{_who(nodes)} {verb} again, within {duration(seconds)}"
+        case _:
+            assert_never(event)
+
+
+def said_lines(event: object) -> list[str]:
+    """What was said of a start that failed, as lines below that of the event; none for any other event."""
+    return [f"  | {line}" for line in event.said] if isinstance(event, StartFailed) else []
+
+
+def start_failures(state: RunState) -> list[str]:
+    """The nodes whose start failed, and what was said of it."""
+    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+    return [line for one in failed for line in (host_sentence(one), *said_lines(one))]
+
+
+def _together(known: dict[NodeName, Silence]) -> list[tuple[NodeName, ...]]:
+    """Names of those that are said in one line: the cluster by itself."""
+    groups: list[tuple[NodeName, ...]] = [(CLUSTER,)] if CLUSTER in known else []
+    for slow in (False, True):
+        reasons = {
+            name: one.why for name, one in known.items() if name != CLUSTER and (one.took is not None) is slow
+        }
+        groups += [tuple(names) for names in by_same_reason(reasons).values()]
+    return groups
+
+
+def _who(nodes: Collection[NodeName]) -> str:
+    if not nodes:
+        return "the cluster"
+    return f"{'host' if len(nodes) == 1 else 'hosts'} {listed(nodes, _NAMED)}"

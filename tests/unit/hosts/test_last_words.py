@@ -1,0 +1,169 @@
+"""Why a service did not start: what is read, when, and what is left out of it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.hosts import script
+from orchestrator.hosts.connection import CommandResult, Lost
+from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines
+from orchestrator.hosts.managers.registry import MANAGERS
+from orchestrator.hosts.managers.systemd import Systemd
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings
+from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.reading import Unknown
+from orchestrator.redact import Redactor
+from tests.fakes.framing import part
+
+STACK = "".join(f"\tat org.elasticsearch.Node.start(Node.java:{number})\n" for number in range(40))
+JOURNAL = f"fatal exception: unknown setting [totl]\n{STACK}\t... 12 more\nERROR: did not exit normally\n"
+FAILED = HostView(service=ServiceState.FAILED, detail="failed (Result: exit-code, status 1)")
+
+
+class Host:
+    """A connection that answers every named part with the text given for it."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts, self.asked = texts, 0
+        self.lost = False
+
+    def run(self, command: str, **_: Any) -> CommandResult | Lost:
+        self.asked += 1
+        assert "sudo" not in command, "an unprivileged account reads"
+        if self.lost:
+            return Lost(reason="the limit ran out", timed_out=True)
+        return CommandResult(exit=0, stdout="".join(part(name, text) for name, text in self.texts.items()))
+
+
+def settings(manager: Manager) -> HostSettings:
+    return HostSettings(
+        node="es1",  # type: ignore[arg-type]  # a name
+        address="10.0.0.1",
+        service=ServiceSettings(
+            manager=manager, unit="elasticsearch", stop="es stop", start="es start", status="es status"
+        ),
+    )
+
+
+def read(
+    host: Any,
+    view: HostView = FAILED,
+    *,
+    manager: Manager = Manager.SYSTEMD,
+    printed: str = "",
+) -> tuple[str, ...]:
+    return LastWords(Redactor()).of(settings(manager), host, view, mark="m", printed=printed)
+
+
+def test_the_cause_is_said_and_not_the_stack() -> None:
+    host = Host(status="  Main PID: 8 (code=exited, status=1/FAILURE)", journal=JOURNAL)
+    assert read(host) == (
+        "Main PID: 8 (code=exited, status=1/FAILURE)",
+        "fatal exception: unknown setting [totl]",
+        "ERROR: did not exit normally",
+    )
+
+
+@pytest.mark.parametrize("manager", [Manager.SYSV, Manager.COMMAND])
+def test_without_a_journal_it_is_what_the_start_printed(manager: Manager) -> None:
+    gone = replace(FAILED, service=ServiceState.STOPPED, detail="stopped")
+    said = read(Host(), gone, manager=manager, printed="Starting riak\nulimit is too low\n")
+    assert said == ("Starting riak", "ulimit is too low")
+
+
+def test_a_container_says_its_log() -> None:
+    host = Host(error="OCI runtime create failed", log="max virtual memory areas vm.max_map_count is too low")
+    assert read(host, replace(FAILED, detail="exited (78)"), manager=Manager.DOCKER) == (
+        "OCI runtime create failed",
+        "max virtual memory areas vm.max_map_count is too low",
+    )
+
+
+@pytest.mark.parametrize(
+    ("manager", "detail"),
+    [
+        (Manager.SYSTEMD, "activating (auto-restart)"),
+        (Manager.SYSTEMD, "active (running), restarted by systemd: 3"),
+        (Manager.DOCKER, "restarting (exit 1)"),
+    ],
+)
+def test_a_service_that_is_started_again_and_again_has_failed(manager: Manager, detail: str) -> None:
+    view = replace(FAILED, service=ServiceState.STARTING, detail=detail)
+    assert read(Host(journal=JOURNAL, log=JOURNAL), view, manager=manager)
+
+
+def test_systemd_counts_the_restarts_of_a_unit() -> None:
+    answer = "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=3"
+    reading = Systemd().read(settings(Manager.SYSTEMD), Section(exit=0, text=answer))
+    assert not isinstance(reading, Unknown)
+    assert reading.detail == "active (running), restarted by systemd: 3"
+    assert reading.state is ServiceState.RUNNING
+
+
+def test_a_host_that_is_well_is_asked_nothing_more() -> None:
+    for state in (ServiceState.RUNNING, ServiceState.STOPPED, ServiceState.STARTING, ServiceState.STOPPING):
+        host = Host(journal=JOURNAL)
+        assert read(host, replace(FAILED, service=state, detail="active (running)")) == ()
+        assert host.asked == 0
+
+
+def test_the_same_failure_is_read_once_and_a_new_start_again() -> None:
+    words, host = LastWords(Redactor()), Host(journal=JOURNAL)
+
+    def again() -> tuple[str, ...]:
+        return words.of(settings(Manager.SYSTEMD), host, FAILED, mark="m", printed="")  # type: ignore[arg-type]
+
+    assert again() == again()
+    assert host.asked == 1
+    words.forget("es1")  # type: ignore[arg-type]
+    host.texts = {"journal": "another reason"}
+    assert again() == ("another reason",)
+
+
+def test_a_host_that_says_nothing_in_time_costs_no_reading() -> None:
+    host = Host()
+    host.lost = True
+    assert read(host) == ()
+
+
+@pytest.mark.parametrize("manager", list(MANAGERS))
+def test_what_is_said_is_bounded_visible_and_without_secrets(manager: Manager) -> None:
+    nasty = "\x1b[2Jpassword=hunter2secret " + "x" * 5000 + "\n"
+    text = nasty + "line\n" * 200 + nasty
+    said = read(Host(status=text, journal=text, error=text, log=text), printed=text, manager=manager)
+    assert said
+    assert len(said) <= 4 * SOURCE_LINES
+    assert all(len(line) <= LINE_CHARACTERS and line.isprintable() for line in said)
+    assert "hunter2secret" not in "".join(said)
+
+
+@pytest.mark.parametrize("manager", list(MANAGERS))
+def test_a_real_shell_answers_every_part(manager: Manager) -> None:
+    """None of the programs need be there: a part that fails keeps no other from its answer."""
+    parts: list[str] = []
+
+    class Here(Host):
+        def run(self, command: str, **_: Any) -> CommandResult:
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+            parts.extend(script.read_sections(done.stdout))
+            return CommandResult(exit=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    read(Here(), manager=manager)
+    assert parts == [*(name for name, _ in MANAGERS[manager].last_words(settings(manager))), "server-log"]
+
+
+def test_a_line_beside_a_gap_is_left_out() -> None:
+    """It may be the rest of a secret that is not recognised any more."""
+    text = "first\npassword=hun\n… 4000 bytes left out …\nter2 is wrong\nlast\n"
+    assert last_lines(text, Redactor()) == ("first", "last")
+
+
+def test_a_very_long_word_is_redacted_in_a_moment() -> None:
+    """A pattern with an open beginning would need hours for it, and the run waits for this reading."""
+    word = "x" * 1_000_000
+    assert Redactor()(f"{word} password=hunter2secret") == f"{word} password=[redacted]"
