@@ -1,68 +1,90 @@
-"""One HTTP exchange with a server that is not trusted: limits that hold whatever it sends, and no decoding.
+"""One HTTP exchange with a server that is not trusted: limited in time and size, and never decompressed.
 
-urllib3 limits the time between two bytes. A server that sends one header a second would be read for ever, and
-a compressed answer of some kilobytes can decode to gigabytes. Here one deadline holds for the whole exchange
-from the request to the last byte, an answer has a maximum size, and one with an encoding is refused: none is
-ever asked for.
+urllib3 limits the silence between two reads, so a head or a body that arrives byte by byte may never end, and
+it decompresses what a server says is compressed. Here each step has the time that is left of one deadline:
+each address of the host, TLS, sending, each line of the head and each part of the body. Only the resolver of
+names keeps its own limits.
 """
 
 from __future__ import annotations
 
+import http.client
 import io
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from http.client import HTTPResponse
 from typing import Any, Final
 
 import urllib3
 from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-Seconds = float
 _CHUNK_BYTES: Final = 256 * 1024
+_NOT_ENCODED: Final = ("", "identity")
 
 
 class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
-    """An answer is larger, slower or of another form than the limits allow. The message says which."""
+    """An answer is larger or slower than it may be, or compressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A whole answer.
+class Bounds:
+    """Limits of one exchange.
 
     Attributes:
-        headers: the last of several values of a name is joined to the others with commas.
+        connect: seconds to connect to all addresses of the host, and as many for TLS.
+        silence: seconds between two bytes of the answer.
+        whole: seconds for the exchange, from the first connection to the last byte.
+        answer_bytes: maximum size of the answer's body.
     """
+
+    connect: float
+    silence: float
+    whole: float
+    answer_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A whole answer."""
 
     status: int
+    reason: str
     headers: Mapping[str, str]
     body: bytes
-    reason: str | None = None
 
 
-def bound(pool: urllib3.HTTPConnectionPool) -> None:
-    """Let a pool that has no connection yet make connections that keep to the limit of an `exchange`."""
-    pool.ConnectionCls = type("BoundedConnection", (_Bounded, pool.ConnectionCls), {})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exchange:
+    """The exchange of this thread."""
+
+    bounds: Bounds
+    deadline: float
+    now: Callable[[], float]
+
+    def left(self, most: float) -> float:
+        """The seconds that the next step may take.
+
+        Raises:
+            AnswerLimit: none are left.
+        """
+        left = self.deadline - self.now()
+        if left <= 0:
+            raise AnswerLimit(f"the answer was not whole after {self.bounds.whole:g} s")
+        return min(left, most)
 
 
-def pool_of(url: str, **tls: Any) -> urllib3.HTTPConnectionPool:
-    """The connections to the server of a URL, one at a time, `bound`; `tls` counts for `https` alone.
+_current: ContextVar[_Exchange] = ContextVar("_current")
+"""A connection comes from urllib3's pool: this is how it gets the deadline of the exchange that uses it."""
 
-    Raises:
-        urllib3.exceptions.HTTPError: it is not a URL.
-    """
-    secure = url.lower().startswith("https:")
-    pool = urllib3.connection_from_url(url, maxsize=1, **(tls if secure else {}))
-    bound(pool)
+
+def bounded(pool: urllib3.HTTPConnectionPool) -> urllib3.HTTPConnectionPool:
+    """Make every connection of this pool keep the limits of an `exchange`, and be of no other use."""
+    pool.ConnectionCls = type("Bounded", (_Bounded, pool.ConnectionCls), {})
     return pool
-
-
-def request_uri(url: str) -> str:
-    """Path and query of a URL, as a server is asked for them."""
-    return urllib3.util.parse_url(url).request_uri
 
 
 def exchange(
@@ -71,145 +93,135 @@ def exchange(
     target: str,
     *,
     headers: Mapping[str, str],
-    timeout: urllib3.Timeout,
-    within: Seconds,
-    most_bytes: int,
     body: bytes | None = None,
-    now: Callable[[], Seconds] = time.monotonic,
-    received: Callable[[int], None] = lambda _: None,
-) -> Answer:
-    """Send one request over a pool that is `bound`, once, and read its whole answer. Follows no redirect.
+    bounds: Bounds,
+    now: Callable[[], float] = time.monotonic,
+) -> Answered:
+    """Send one request, once, and read its whole answer. A redirect is an answer.
 
     Args:
-        pool: the connections; they are kept unless the answer was not read to its end.
+        pool: `bounded` connections to the server.
         method: of HTTP.
         target: path and query.
-        headers: of the request.
-        timeout: to connect, and between two bytes.
-        within: seconds for all of it.
-        most_bytes: of the body of the answer.
+        headers: in addition to what HTTP needs.
         body: of the request.
-        now: monotonic clock.
-        received: is called with the number of bytes that were read.
+        bounds: limits of the exchange.
+        now: monotonic clock, in seconds.
 
     Raises:
-        AnswerLimit: the answer is too large, too slow, or encoded.
-        urllib3.exceptions.HTTPError: no connection, no complete answer, or not in time.
-        OSError: the connection broke.
+        AnswerLimit: the answer reached a limit, or is compressed.
+        urllib3.exceptions.HTTPError: there is no whole answer.
+        OSError: the same.
     """
-    until = now() + within
-    try:
-        return _exchange(
-            pool,
-            method,
-            target,
-            body=body,
-            headers={**headers, "accept-encoding": "identity"},
-            timeout=timeout,
-            limits=_Limits(until=until, now=now, most_bytes=most_bytes, received=received),
-        )
-    except urllib3.exceptions.ReadTimeoutError:
-        if now() < until:
-            raise  # it was silent
-    raise AnswerLimit(f"the answer was not whole after {within:g} s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    until: Seconds
-    now: Callable[[], Seconds]
-    most_bytes: int
-    received: Callable[[int], None]
-
-
-_LIMITS: Final = ContextVar[_Limits]("limits")
-"""Of the exchange that this thread is in: urllib3 hands nothing on from a request to its connection."""
-
-
-def _exchange(
-    pool: urllib3.HTTPConnectionPool, method: str, target: str, *, limits: _Limits, **request: Any
-) -> Answer:
-    token = _LIMITS.set(limits)
+    token = _current.set(_Exchange(bounds=bounds, deadline=now() + bounds.whole, now=now))
     try:
         response = pool.urlopen(
             method,
             target,
+            body=body,
+            headers={**headers, "accept-encoding": "identity"},
             retries=False,
             redirect=False,
             preload_content=False,
             decode_content=False,
-            **request,
+            pool_timeout=math.ceil(bounds.whole),
+            timeout=urllib3.Timeout(connect=bounds.connect, read=bounds.silence),
         )
+        try:
+            whole = _whole(response, bounds.answer_bytes)
+        except BaseException:
+            response.close()
+            raise
+        finally:
+            response.release_conn()
     finally:
-        _LIMITS.reset(token)
-    parts: list[bytes] = []
-    size = 0
-    try:
-        _require_plain(response.headers.get("content-encoding", ""))
-        # read1 returns what one read of the socket brought; read would wait for a full chunk.
-        while part := response.read1(_CHUNK_BYTES, decode_content=False):
-            parts.append(part)
-            size += len(part)
-            _require_size(size, limits.most_bytes)
-    except BaseException:
-        response.close()
-        raise
-    finally:
-        limits.received(size)
-        response.release_conn()
-    return Answer(
-        status=response.status, headers=response.headers, body=b"".join(parts), reason=response.reason
+        _current.reset(token)
+    return Answered(
+        status=response.status, reason=response.reason or "", headers=response.headers, body=whole
     )
 
 
-def _require_plain(encoding: str) -> None:
-    if encoding.strip().lower() not in ("", "identity"):
-        raise AnswerLimit("the answer is compressed, which was not asked for")
+def _whole(response: urllib3.BaseHTTPResponse, answer_bytes: int) -> bytes:
+    if response.headers.get("content-encoding", "").strip().lower() not in _NOT_ENCODED:
+        raise AnswerLimit("the answer is compressed, although no compression was accepted")
+    parts: list[bytes] = []
+    size = 0
+    # read1 returns what one read of the socket brought; read would wait for a full chunk.
+    while part := response.read1(_CHUNK_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > answer_bytes:
+            raise AnswerLimit(f"the answer is larger than {answer_bytes} bytes")
+    return b"".join(parts)
 
 
-def _require_size(size: int, most_bytes: int) -> None:
-    if size > most_bytes:
-        raise AnswerLimit(f"the answer is larger than {most_bytes} bytes")
+class _Wire(io.RawIOBase):
+    """The stream below an answer's buffer."""
 
-
-class _Bounded(HTTPConnection):
-    """A connection whose answers are read until a moment, the lines of the header too."""
-
-    def request(self, *arguments: Any, **named: Any) -> None:
-        if self.sock is not None:  # reused: it still has the time-out of the last read
-            self.sock.settimeout(self.timeout)
-        super().request(*arguments, **named)
-
-    def getresponse(self) -> Any:
-        limits = _LIMITS.get()
-        silence = self.timeout if isinstance(self.timeout, int | float) else limits.until - limits.now()
-        self.response_class = partial(_timed, silence=silence, limits=limits)  # type: ignore[assignment]
-        return super().getresponse()
-
-
-def _timed(sock: socket.socket, *, silence: Seconds, limits: _Limits, **named: Any) -> HTTPResponse:
-    response = HTTPResponse(sock, **named)
-    response.fp = io.BufferedReader(_Until(sock, response.fp.detach(), silence, limits))
-    return response
-
-
-class _Until(io.RawIOBase):
-    """What comes from a socket, each read of it with the time that is left."""
-
-    def __init__(self, sock: socket.socket, raw: io.RawIOBase, silence: Seconds, limits: _Limits) -> None:
-        self._sock, self._raw, self._silence, self._limits = sock, raw, silence, limits
+    def __init__(self, sock: socket.socket, stream: io.RawIOBase) -> None:
+        self._sock, self._stream = sock, stream
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._limits.until - self._limits.now()
-        if left <= 0:
-            raise TimeoutError
-        self._sock.settimeout(min(self._silence, left))
-        return self._raw.readinto(buffer)
+        current = _current.get()
+        self._sock.settimeout(current.left(current.bounds.silence))
+        try:
+            return self._stream.readinto(buffer)
+        except TimeoutError:
+            current.left(0.0)  # of the whole exchange, rather than of silence
+            raise
 
     def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
+        self._stream.close()
         super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose every read of the socket has the time that is left."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self.fp = io.BufferedReader(_Wire(sock, self.fp.detach()))
+
+
+class _Bounded(HTTPConnection):
+    """A connection whose every step has the time that is left. In front of HTTP's or TLS's own class."""
+
+    response_class = _Response
+
+    def _new_conn(self) -> socket.socket:
+        """Connect. urllib3 would give the limit to each address of the host."""
+        current = _current.get()
+        try:
+            places = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        failed: OSError | None = None
+        for family, kind, protocol, _, place in places:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.settimeout(current.left(current.bounds.connect / len(places)))
+                sock.connect(place)
+                sock.settimeout(current.left(current.bounds.connect))  # of TLS
+            except OSError as error:
+                sock.close()
+                failed = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        if isinstance(failed, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection to {self.host} in time") from failed
+        raise NewConnectionError(self, f"no connection to {self.host}: {failed}") from failed
+
+    def send(self, data: Any) -> None:
+        """Send a part of the request."""
+        if self.sock is None:
+            self.connect()
+        current = _current.get()
+        self.sock.settimeout(current.left(current.bounds.silence))
+        super().send(data)

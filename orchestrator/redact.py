@@ -61,7 +61,7 @@ class Redactor:
         self._lock = threading.Lock()
         self._secrets: frozenset[str] = frozenset()
         self._known: re.Pattern[str] | None = None
-        self._marks: frozenset[bytes] = frozenset()
+        self._marks: tuple[bytes, ...] = ()
         for secret in secrets:
             self.learn(secret)
 
@@ -73,7 +73,9 @@ class Redactor:
             self._secrets |= {secret}
             forms = dict(form for each in self._secrets for form in _forms(each))
             longest_first = sorted(forms, key=lambda form: (-len(form), form))
-            self._marks = frozenset(max(_PLAIN.findall(form), key=len, default="").encode() for form in forms)
+            marks = {max(_PLAIN.findall(form), key=len, default="").encode() for form in forms}
+            # A mark inside another one finds it too.
+            self._marks = tuple(mark for mark in marks if not any(each in mark for each in marks - {mark}))
             self._known = re.compile("|".join(forms[form] for form in longest_first))
 
     def __call__(self, text: str) -> str:
@@ -126,7 +128,7 @@ def _character(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass").hex()
     in_json = "".join(rf"\\{{1,3}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     in_url = "".join(f"%{byte:02x}" for byte in char.encode(errors="replace"))
-    ways = [rf"\\{{0,3}}{re.escape(char)}", f"(?i:{in_json}|{in_url})"]
+    ways = [f"(?i:{in_json}|{in_url})", rf"\\{{0,3}}{re.escape(char)}"]  # the longest first: `%25` has a `%`
     short = json.dumps(char)[2:-1]
     if len(short) == 1:  # \n of a line break; a quote is above
         ways.append(rf"\\{{1,3}}{re.escape(short)}")

@@ -4,7 +4,7 @@ One function for each kind. `address`, `account`, `unit`, `in_path` and `plain_n
 `UntrustedValue`: these values become part of a command line, a configuration or a connection. The others
 never fail:
 
-- `parsed` reads an answer's JSON with every text in it made visible.
+- `parsed` reads an answer's JSON with every text in it made visible and without the known secrets.
 - `visible` and `one_line` are for text that people read: a name with a line break or an escape sequence in
   it cannot forge a line or control the terminal.
 - Text that is recorded also loses its secrets: `redact`.
@@ -40,10 +40,10 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+,-]*")
 """No shell, and no program that reads a text as code, has a meaning for any of these characters in a word."""
 _ESCAPED: Final = re.compile(rb"\\[^\"\\/]")
 """In JSON: only behind a backslash, and not before these three, is a character that may not print."""
-
-
 _DEEPEST: Final = 200
 """Levels of JSON: an answer of a server has about twenty."""
+_MOST_VALUES: Final = 32_000_000
+"""Values of JSON: a million shard copies are about 12 million, and a value takes up to 200 bytes."""
 
 
 class UntrustedValue(ValueError):  # noqa: N818  (names the value, as its message does)
@@ -133,12 +133,15 @@ def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:
         redact: removes the secrets that it knows from every text.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: it is not JSON, or has more values than memory should hold.
     """
-    value = orjson.loads(data)
     raw = data if isinstance(data, bytes) else data.encode()
+    # A value takes at least two bytes, and its separator or bracket is one of them.
+    if len(raw) > 2 * _MOST_VALUES and sum(raw.count(mark) for mark in b",[{") > _MOST_VALUES:
+        raise ValueError(f"JSON of more than {_MOST_VALUES} values")
+    value = orjson.loads(raw)
     # Most answers, and the large ones, have nothing to change: that is seen without a look at each text.
-    printable = raw.isascii() and not (b"\\" in raw and _ESCAPED.search(raw))
+    printable = raw.isascii() and b"\x7f" not in raw and not (b"\\" in raw and _ESCAPED.search(raw))
     if printable and not (redact and redact.may_be_in(raw)):
         return value
     return _each_text(value, visible if redact is None else lambda text: visible(redact.without_known(text)))

@@ -34,7 +34,8 @@ def for_node(text: str, node: str) -> str:
         except UntrustedValue as error:
             raise ConfigError(
                 f"{error}: a shell could run a part of it in `{one_line(text, 80)}`. Rename the node, or"
-                f' write "${VARIABLE}" in place of `{{node}}`'
+                f' write "${VARIABLE}" in place of `{{node}}`; within a second shell in single quotes:'
+                f""" sh -c 'COMMAND "${VARIABLE}"'"""
             ) from None
     return f"{VARIABLE}={shlex.quote(node)}; export {VARIABLE}; {text}" if VARIABLE in text else text
 

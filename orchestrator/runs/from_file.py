@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
@@ -127,10 +127,7 @@ class FilePorts:
         self.file, self._files, self._clock = file, files, clock
         self.redact = Redactor()
         self.resolver = SecretResolver(
-            environment=files.environment,
-            folder=file.path.parent,
-            home=files.home,
-            learn=self.redact.learn,
+            environment=files.environment, folder=file.path.parent, home=files.home, learn=self.redact.learn
         )
         self._shared: ElasticsearchClient | None = None
         self._settings: dict[NodeName, HostSettings] = {}
@@ -276,6 +273,7 @@ class FilePorts:
             programs=lambda node: programs_of(self.file, node),
             tls=tls_of(self.file),
             fingerprint=spec.tls.fingerprint,
+            redact=self.redact.without_known,
         )
 
     def _runner(self, spec: RiakClusterSpec) -> HostRunner:
@@ -294,12 +292,8 @@ class FilePorts:
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up at the first reading."""
-
-        def secret(reference: str) -> str:
-            return self.resolver.resolve(parse_reference(reference)).reveal()
-
-        askers = [asker(self._at_home(gate), secrets=secret, run=run_here) for gate in gates]
-        self._gates = Gates(askers, redact=self.redact)
+        ask = partial(asker, secrets=self._secret, run=run_here, redact=self.redact.without_known)
+        self._gates = Gates([ask(self._at_home(gate)) for gate in gates], redact=self.redact)
         return self._gates
 
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
@@ -310,6 +304,12 @@ class FilePorts:
         """
         for reference in (*self.file.sudo_passwords(), *references):
             self.resolver.resolve(reference)
+
+    def _secret(self, reference: str) -> str:
+        """The secret of a gate. Of `user:password`, the password alone is one too."""
+        secret = self.resolver.resolve(parse_reference(reference)).reveal()
+        self.redact.learn(secret.partition(":")[2])
+        return secret
 
     def _at_home(self, gate: Gate) -> Gate:
         """The gate, with `~` in a path expanded for this account."""

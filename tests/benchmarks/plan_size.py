@@ -41,7 +41,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
         return dict.fromkeys(nodes, _RUNNING)
 
     def counting(*options: Any) -> Any:
-        class Counted(transport.limited_node(*options)):  # type: ignore[misc]  # made by a function
+        class Counted(transport.bounded_node(*options)):  # type: ignore[misc]  # made by a function
             def perform_request(self, *asked: Any, **more: Any) -> Any:
                 before = time.process_time()
                 began[0] = began[0] or before
@@ -54,7 +54,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
     from orchestrator.cli.program import run_heeding  # noqa: PLC0415  (loaded by the one process that is measured)
 
     wall = time.monotonic()
-    with patch.object(Hosts, "observe", running), patch.object(connection, "limited_node", counting):
+    with patch.object(Hosts, "observe", running), patch.object(connection, "bounded_node", counting):
         code = run_heeding(arguments, [])
     spent = time.process_time()
     own = resource.getrusage(resource.RUSAGE_SELF)

@@ -49,7 +49,11 @@ class Planted:
 def recorded(version: str, name: str) -> Any:
     """The body of a recorded answer; that of 9.1.0 where the version has none."""
     file = DATA / version / f"{name}.json"
-    return json.loads((file if file.exists() else DATA / "9.1.0" / file.name).read_text())["body"]
+    body = json.loads((file if file.exists() else DATA / "9.1.0" / file.name).read_text())["body"]
+    if name == "settled.lives":  # also the answer to `_nodes/http`, which has the type of the build
+        for node in body["nodes"].values():
+            node["build_type"] = "tar"
+    return body
 
 
 def fields(version: str) -> Iterator[tuple[str, Field]]:

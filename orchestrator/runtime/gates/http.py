@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -13,17 +14,15 @@ import urllib3
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
-    MaxRetryError,
     NameResolutionError,
     NewConnectionError,
     ReadTimeoutError,
     SSLError,
 )
 
-from orchestrator.bounded_http import Answer, AnswerLimit, exchange, pool_of, request_uri
+from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.untrusted import one_line, parsed
 
 MOST_BYTES: Final = 1024 * 1024
 """Of an answer: a queue, a few samples or one document are far smaller."""
@@ -51,16 +50,18 @@ class Get(Protocol):
 
 @dataclass(slots=True)
 class HttpGet:
-    """The connection to the server of one gate, which is kept.
+    """A persistent connection to the server of one gate.
 
     Attributes:
         access: how it is asked.
         secrets: resolves references; called again if the server denies access, since a key may have changed.
+        redact: removes the known secrets from a body.
         clock: monotonic seconds.
     """
 
     access: HttpAccess
     secrets: Secrets
+    redact: Callable[[str], str] = str
     clock: Callable[[], Seconds] = time.monotonic
     _pool: urllib3.HTTPConnectionPool | None = None
     _headers: dict[str, str] | None = None
@@ -70,21 +71,20 @@ class HttpGet:
         if self._headers is None:
             self._headers = self._authorization()
         where = _shown(self.access.url, suffix)
-        target = request_uri(self.access.url + suffix)
+        url = f"{self.access.url}{suffix}{f'?{urlencode(query)}' if query else ''}"
+        limit = self.access.timeout
         try:
-            answer = exchange(
+            answered = exchange(
                 self._connections(),
                 "GET",
-                f"{target}{'&' if '?' in target else '?'}{urlencode(query)}" if query else target,
+                urllib3.util.parse_url(url).request_uri,
                 headers={"Accept": "application/json", **self._headers},
-                timeout=urllib3.Timeout(total=self.access.timeout),
-                within=self.access.timeout,
-                most_bytes=MOST_BYTES,
+                bounds=Bounds(connect=limit, silence=limit, whole=limit, answer_bytes=MOST_BYTES),
                 now=self.clock,
             )
         except (HTTPError, OSError, ValueError, AnswerLimit) as error:
-            return Unknown(reason=f"{where}: {_fault(error, self.access.timeout)}")
-        return self._body(answer, where)
+            return Unknown(reason=f"{where}: {_fault(error, limit)}")
+        return self._body(answered, where)
 
     def close(self) -> None:
         """Close the connections."""
@@ -93,7 +93,10 @@ class HttpGet:
 
     def _connections(self) -> urllib3.HTTPConnectionPool:
         if self._pool is None:
-            self._pool = pool_of(self.access.url, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca)
+            manager = urllib3.PoolManager(
+                num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca
+            )
+            self._pool = bounded(manager.connection_from_url(self.access.url))
         return self._pool
 
     def _authorization(self) -> dict[str, str]:
@@ -106,23 +109,23 @@ class HttpGet:
             return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
         return {}
 
-    def _body(self, answer: Answer, where: str) -> Reading[bytes]:
-        status = answer.status
+    def _body(self, answered: Answered, where: str) -> Reading[bytes]:
+        status = answered.status
         if status in _DENIED:
             self._headers = None
             return Unknown(reason=f"{where}: {status}: {_denied(self.access)}")
         if status in _REDIRECTS:
             return Unknown(reason=f"{where}: {status}: it redirects, which is not followed: name the target")
         if status != _OK:
-            return Unknown(reason=one_line(f"{where}: {status} {answer.reason or ''}".rstrip()))
-        return answer.body
+            return Unknown(reason=f"{where}: {status} {answered.reason}".rstrip())
+        return self.redact(answered.body.decode(errors="replace")).encode()
 
 
 def json_of(body: bytes) -> Reading[Any]:
-    """The JSON document of a body. `NaN` is none: no limit applies to it."""
+    """The JSON document of a body; `NaN` and infinities stay text, since limits do not apply to them."""
     try:
-        return parsed(body)
-    except ValueError:
+        return json.loads(body, parse_constant=str)
+    except (ValueError, RecursionError):
         return Unknown(reason="the answer is not JSON")
 
 
@@ -139,8 +142,9 @@ def _denied(access: HttpAccess) -> str:
 
 def _fault(error: Exception, timeout: Seconds) -> str:
     """The failure in words; the library's own texts hold addresses of objects."""
-    cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
-    match cause:
+    match error:
+        case AnswerLimit():
+            return str(error)
         case NameResolutionError():
             return "its name does not resolve"
         case NewConnectionError():  # before the time-out, which is its base class in the library
@@ -148,13 +152,11 @@ def _fault(error: Exception, timeout: Seconds) -> str:
         case ConnectTimeoutError() | ReadTimeoutError():
             return f"no answer within {timeout:g} s"
         case SSLError():
-            return f"TLS: {_first_line(cause)}"
-        case AnswerLimit():
-            return str(cause)
+            return f"TLS: {_first_line(error)}"
         case UnicodeError() | ValueError():
             return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
         case _:
-            return f"connection broken ({type(cause).__name__})"
+            return f"connection broken ({type(error).__name__})"
 
 
 def _first_line(error: Exception) -> str:

@@ -17,9 +17,13 @@ from orchestrator.model.gate import CommandGate, Gate, GateView, HttpJsonGate, P
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.runtime.gates import command, http_json, prometheus, rabbitmq
 from orchestrator.runtime.gates.http import HttpGet, Secrets
+from orchestrator.untrusted import one_line
 
 _MARGIN_SECONDS: Final[Seconds] = 1.0
 """Added to a gate's own limit, for steps that this limit does not cover."""
+
+_LONGEST: Final = 400
+"""Characters of what a gate says: it is journalled at every change."""
 
 Redact = Callable[[str], str]
 """Removes secrets from a text."""
@@ -39,18 +43,19 @@ class Asker:
     close: Callable[[], None] = field(default=lambda: None)
 
 
-def asker(gate: Gate, *, secrets: Secrets, run: command.Run) -> Asker:
+def asker(gate: Gate, *, secrets: Secrets, run: command.Run, redact: Redact = str) -> Asker:
     """Create the reader of a gate.
 
     Args:
         gate: the gate.
         secrets: resolves references.
         run: runs a command on this machine.
+        redact: removes the known secrets from a server's answer, before a part of it is shown.
     """
     if isinstance(gate, CommandGate):
         of_command = gate
         return Asker(name=gate.name, timeout=gate.timeout, ask=lambda: command.ask(of_command, run))
-    get = HttpGet(gate.at, secrets)
+    get = HttpGet(gate.at, secrets, redact)
 
     def ask() -> Reading[GateView]:
         match gate:
@@ -101,8 +106,8 @@ class Gates:
 
     def _said(self, view: Reading[GateView]) -> Reading[GateView]:
         if isinstance(view, Unknown):
-            return Unknown(reason=_line(self._redact(view.reason)))
-        return GateView(open=view.open, evidence=_line(self._redact(view.evidence)))
+            return Unknown(reason=one_line(self._redact(view.reason), _LONGEST))
+        return GateView(open=view.open, evidence=one_line(self._redact(view.evidence), _LONGEST))
 
 
 class _Asking:
@@ -132,9 +137,3 @@ class _Asking:
             self._view = Unknown(reason=f"a defect of the program: {type(error).__name__}")
         finally:
             self.done.set()
-
-
-def _line(text: str) -> str:
-    """One line of limited length, since a gate's answer is journalled at every change."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 400 else flat[:400] + "…"  # noqa: PLR2004  (a few lines of a terminal)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -48,13 +47,14 @@ class Access:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What a server is sent and an answer may repeat: each also in any encoding (`Redactor`)."""
-        pair = "" if self.username is None else f"{self.username}:{self.password or ''}"
-        key = ""
-        with suppress(ValueError):  # not the encoded form: the server refuses it
-            key = b64decode(self.api_key or "", validate=True).decode()
-        _, _, secret = key.partition(":")
-        return tuple(text for text in (self.api_key, self.password, pair, key, secret) if text)
+        """What no text may show: also the pair that a header holds, and the two parts of a key."""
+        found = []
+        if self.password is not None:
+            found += [self.password, f"{self.username}:{self.password}"]
+        if self.api_key is not None:
+            pair = b64decode(self.api_key + "==", validate=False).decode(errors="replace")
+            found += [self.api_key, pair, pair.partition(":")[2]]
+        return tuple(found)
 
     @property
     def credentials(self) -> str:
@@ -69,12 +69,14 @@ class Limits:
     """Limits of one request. They hold even if the server does not answer.
 
     Attributes:
-        connect: seconds to connect, TLS included.
+        connect: seconds to connect, and as many for TLS.
         silence: seconds between two bytes of an answer.
-        answer: seconds for a whole answer; this ends an answer that arrives too slowly.
+        answer: seconds for a whole exchange, or as long as `silence` if that is more; this ends an answer
+            that arrives too slowly.
         elected_master: seconds that the server searches for an elected master. It is short, because the
             caller decides whether to wait for an election.
-        answer_bytes: maximum size of any answer; most have a smaller one of their own (`Request.most_bytes`).
+        answer_bytes: maximum size of any answer; 100,000 shards take about 100 MB unfiltered. Most kinds of
+            requests have a smaller one of their own (`AnswerBytes`).
         attempts: how often a request is tried in all, if a repeat is harmless.
     """
 

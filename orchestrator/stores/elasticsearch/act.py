@@ -40,7 +40,7 @@ from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.force_merge import force_merge, merge_asked, merge_request
 from orchestrator.stores.elasticsearch.parse import parse_archived
 from orchestrator.stores.elasticsearch.parse_cluster import parse_index_uuids
-from orchestrator.stores.elasticsearch.request import Request, quoted
+from orchestrator.stores.elasticsearch.request import AnswerBytes, Request, quoted
 
 UPDATE_SECONDS: Final = 30.0
 """How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
@@ -137,6 +137,7 @@ def _flush(dialect: Dialect) -> Request:
         params=wait | {"ignore_unavailable": "true", "expand_wildcards": wildcards},
         accept=frozenset({HTTPStatus.CONFLICT}) if synced else frozenset(),
         silence=FLUSH_SECONDS,
+        answer_bytes=AnswerBytes.BY_COPY,
     )
 
 

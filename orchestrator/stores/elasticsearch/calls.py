@@ -22,14 +22,7 @@ from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS, STORED_FIELDS
 from orchestrator.stores.elasticsearch.parse_upgrade import CREATION_FIELDS, FINISHED_SNAPSHOT_FIELDS
 from orchestrator.stores.elasticsearch.patience import LANGUID
-from orchestrator.stores.elasticsearch.request import (
-    ONE_BYTES,
-    SHARDS_BYTES,
-    Request,
-    filtered,
-    get,
-    quoted,
-)
+from orchestrator.stores.elasticsearch.request import Request, by_copy, by_node, filtered, get, quoted
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
 LANGUID_SECONDS: Final = 5.0
@@ -96,22 +89,23 @@ def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def identity() -> Request:
     """Product and version. Not `GET /`: it needs a module, and OpenSearch may report a false version."""
-    return get("/_nodes/_local/http", params=filtered("cluster_name", *_MEMBER_FIELDS), most_bytes=ONE_BYTES)
+    return get("/_nodes/_local/http", params=filtered("cluster_name", *_MEMBER_FIELDS))
 
 
 def members() -> Request:
     """The version and the HTTP address of each node."""
-    return get("/_nodes/http", params={"timeout": "5s"} | filtered(*_MEMBER_FIELDS))
+    return by_node("/_nodes/http", params={"timeout": "5s"} | filtered(*_MEMBER_FIELDS))
 
 
 def own_names() -> Request:
     """Before 5.0: which nodes have a name of their own, and the addresses of the others."""
-    return get("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *NAME_FIELDS))
+    return by_node("/_nodes/settings", params={"timeout": "5s"} | filtered("nodes.*.name", *NAME_FIELDS))
 
 
 def processes() -> Request:
     """The process id of each node, as its own machine or container counts."""
-    return get("/_nodes/process", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.process.id"))
+    fields = filtered("nodes.*.name", "nodes.*.process.id")
+    return by_node("/_nodes/process", params={"timeout": "5s"} | fields)
 
 
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
@@ -143,10 +137,9 @@ def _state(
     """
     wait = {dialect.master_timeout: seconds(limits.elected_master)}
     if dialect.path_parts:
-        path = f"/_cluster/state/{metrics}" + (f"/{named}" if named else "")
-        return get(path, params=wait | more, most_bytes=SHARDS_BYTES)
+        return by_copy(f"/_cluster/state/{metrics}" + (f"/{named}" if named else ""), params=wait | more)
     parts = {f"filter_{part}": "true" for part in ("nodes", "routing_table") if part not in metrics}
-    return get(
+    return by_copy(
         "/_cluster/state",
         # A parameter is quoted when it is sent.
         params=wait
@@ -155,14 +148,13 @@ def _state(
         | ({"filter_indices": unquote(named)} if named else {}),
         accept=frozenset({404}) if named else frozenset(),
         reshape=before_one.state,
-        most_bytes=SHARDS_BYTES,
     )
 
 
 def snapshots(dialect: Dialect, limits: Limits) -> Request:
     """Only the snapshots in progress."""
     if dialect.snapshot_call != STATE:
-        return get(f"/{dialect.snapshot_call}", reshape=listed_snapshots)
+        return by_copy(f"/{dialect.snapshot_call}", reshape=listed_snapshots)
     return _state(dialect, limits, "customs", filtered(*SNAPSHOT_FIELDS))
 
 
@@ -195,12 +187,12 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
     nodes = _named(node_ids) or "_all"
     if not dialect.path_parts:
         parts = dict.fromkeys(("jvm", "http", "settings"), "true")
-        return get(
+        return by_node(
             f"/_nodes/{nodes}",
             params={"timeout": "5s", "clear": "true", "plugin": "true"} | parts,
             reshape=before_one.node_facts,
         )
-    return get(
+    return by_node(
         f"/_nodes/{nodes}/jvm,http,settings,plugins",
         params={"timeout": "5s"}
         | filtered(
@@ -223,7 +215,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
 
 def memory(node_ids: Sequence[str]) -> Request:
     """The memory of nodes."""
-    return get(
+    return by_node(
         f"/_nodes/{_named(node_ids) or '_all'}/stats/os",
         params={"timeout": "5s"} | filtered("cluster_name", "nodes.*.os.mem.total_in_bytes"),
     )
@@ -266,7 +258,6 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
         },
         accept=frozenset({408}),
         silence=LANGUID_SECONDS + ANSWER_MARGIN_SECONDS,
-        most_bytes=ONE_BYTES,
     )
 
 
@@ -276,26 +267,25 @@ def recoveries(dialect: Dialect, *, active_only: bool) -> Request:
     `_status` always has the finished ones, and ids of nodes in place of names (`before_one.recoveries`).
     """
     if dialect.recovery_call == "_status":
-        return get("/_status", params={"recovery": "true"}, most_bytes=SHARDS_BYTES)
+        return by_copy("/_status", params={"recovery": "true"})
     only = {"active_only": "true"} if active_only else {}
-    fields = filtered(*RECOVERY_FIELDS)
-    return get(f"/{dialect.recovery_call}", params=only | fields, most_bytes=SHARDS_BYTES)
+    return by_copy(f"/{dialect.recovery_call}", params=only | filtered(*RECOVERY_FIELDS))
 
 
 def tasks(actions: str = TASK_ACTIONS, **more: str) -> Request:
     """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
-    return get("/_tasks", params={"actions": actions, "timeout": "5s"} | more)
+    return by_copy("/_tasks", params={"actions": actions, "timeout": "5s"} | more)
 
 
 def merge_pools() -> Request:
     """Before 2.3, which lists no tasks: the thread pools that force-merges run in."""
     fields = (f"nodes.*.thread_pool.{name}" for name in MERGE_POOLS)
-    return get("/_nodes/stats/thread_pool", params={"timeout": "5s"} | filtered("nodes.*.name", *fields))
+    return by_node("/_nodes/stats/thread_pool", params={"timeout": "5s"} | filtered("nodes.*.name", *fields))
 
 
 def task(task_id: str, *, patience: Seconds) -> Request:
     """The state of one task, once it has ended or after this many seconds."""
-    return get(
+    return by_copy(
         f"/_tasks/{quoted(task_id)}",
         params={"wait_for_completion": "true", "timeout": seconds(patience)},
         silence=patience + ANSWER_MARGIN_SECONDS,
@@ -325,34 +315,29 @@ def segments(dialect: Dialect, names: Sequence[str]) -> Request:
     `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
     an answer as if the index did not exist, and no message about the missing right.
     """
-    return get(
-        f"/{_listed(names)}/_segments",
-        params=only_named(dialect) | filtered(*SEGMENT_FIELDS),
-        most_bytes=SHARDS_BYTES,
-    )
+    return by_copy(f"/{_listed(names)}/_segments", params=only_named(dialect) | filtered(*SEGMENT_FIELDS))
 
 
 def writes(dialect: Dialect, names: Sequence[str]) -> Request:
     """Write counters and running merges of every copy of some open indices."""
     if not dialect.path_parts:
         parts = {"clear": "true", "indexing": "true", "merge": "true", "level": "shards"}
-        return get(f"/{_listed(names)}/_stats", params=parts, most_bytes=SHARDS_BYTES)
-    return get(
+        return by_copy(f"/{_listed(names)}/_stats", params=parts)
+    return by_copy(
         f"/{_listed(names)}/_stats/indexing,merge",
         params={"level": "shards"} | only_named(dialect) | filtered(*WRITE_FIELDS),
-        most_bytes=SHARDS_BYTES,
     )
 
 
 def disks(dialect: Dialect) -> Request:
     """Data paths of every node."""
     more = () if dialect.roles_in_nodes else ("nodes.*.attributes",)
-    return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS, *more))
+    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS, *more))
 
 
 def stored() -> Request:
     """Bytes of the copies on every node; no further right, as with disks."""
-    return get("/_nodes/stats/indices/store", params={"timeout": "10s"} | filtered(*STORED_FIELDS))
+    return by_node("/_nodes/stats/indices/store", params={"timeout": "10s"} | filtered(*STORED_FIELDS))
 
 
 def data_paths() -> Request:
@@ -360,12 +345,12 @@ def data_paths() -> Request:
 
     `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home.
     """
-    return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
+    return by_node("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
 
 
 def deprecations(dialect: Dialect) -> Request:
     """What the next major version no longer takes. Every node is asked, and every index is looked at."""
-    return get(f"/{dialect.deprecations}", silence=_UPGRADE_SECONDS)
+    return by_copy(f"/{dialect.deprecations}", silence=_UPGRADE_SECONDS)
 
 
 def ml_info() -> Request:
@@ -382,7 +367,7 @@ def repositories(dialect: Dialect, limits: Limits) -> Request:
 def finished_snapshots(dialect: Dialect, limits: Limits, repository: str) -> Request:
     """The snapshots of a repository; where the version can, only the youngest."""
     youngest = {"sort": "start_time", "order": "desc", "size": str(YOUNGEST_SNAPSHOTS)}
-    return get(
+    return by_copy(
         f"/_snapshot/{quoted(repository)}/_all",
         params={"ignore_unavailable": "true", dialect.master_timeout: seconds(limits.elected_master)}
         | (youngest if dialect.snapshot_pages else {})
@@ -398,7 +383,7 @@ def creations(dialect: Dialect, limits: Limits) -> Request:
 
 def node_settings() -> Request:
     """The settings that each node's own files set. The server leaves out what is secret."""
-    return get(
+    return by_node(
         "/_nodes/settings",
         params={"flat_settings": "true", "timeout": "5s"} | filtered("nodes.*.name", "nodes.*.settings"),
     )

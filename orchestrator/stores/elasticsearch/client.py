@@ -45,6 +45,8 @@ class _TryElsewhere(Exception):  # noqa: N818  (an instruction to the retry belo
 class ElasticsearchClient:
     """Requests to one cluster. Safe to share between threads.
 
+    `redact` learns the secrets of `access`, and removes every known secret from all answers.
+
     Attributes:
         access: how it is reached.
         clock: the time of the waits here.
@@ -64,6 +66,9 @@ class ElasticsearchClient:
             raise ConfigError("needs at least one URL", key="endpoints")
         self.access = access
         self.limits = limits or Limits()
+        self._redact = redact or Redactor()
+        for secret in access.secrets:
+            self._redact.learn(secret)
         self.traffic = Traffic()
         self._redact = redact or Redactor()
         for secret in access.secrets:

@@ -30,19 +30,17 @@ from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, w
 from orchestrator.stores.elasticsearch.parse_nodes import Member, parse_version_of
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import (
-    MOST_BYTES,
+    ANSWER_BYTES,
     SAID_PRODUCT,
-    AnswerJson,
-    AnswerText,
     PlainTransport,
     Traffic,
-    limited_node,
+    bounded_node,
+    serializers,
 )
-from orchestrator.untrusted import one_line
+from orchestrator.untrusted import visible
 
 _FIRST_ERROR_STATUS: Final = 300
 _FIRST_WITH_HEADER: Final = (7, 14, 0)
-_LONGEST_REASON: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +99,12 @@ class Connection:
         self._client = Elasticsearch(
             [endpoint.url],
             transport_class=PlainTransport,
-            node_class=limited_node(traffic, limits, clock.now),
+            node_class=bounded_node(traffic, limits, clock.now),
             max_retries=0,
             retry_on_timeout=False,
             sniff_on_start=False,
             sniff_on_node_failure=False,
-            serializers={each.mimetype: each for each in (AnswerJson(redact), AnswerText(redact))},
+            serializers=serializers(redact),
             **options,
         )
 
@@ -117,13 +115,21 @@ class Connection:
     def exchange(self, request: Request) -> Answer | Fault:
         """Send one request, once."""
         outcome = self._exchange(request)
-        return self._without_secrets(outcome) if isinstance(outcome, Fault) else outcome[0]
+        return self._shown(outcome) if isinstance(outcome, Fault) else outcome[0]
 
     def probe(self) -> Server | Fault:
         """Read the product and version of this endpoint."""
+        outcome = self._probed()
+        return self._shown(outcome) if isinstance(outcome, Fault) else outcome
+
+    def _shown(self, fault: Fault) -> Fault:
+        """The fault with a reason that may be shown: a server or a proxy may repeat what it was sent."""
+        return replace(fault, reason=visible(self._redact(fault.reason)))
+
+    def _probed(self) -> Server | Fault:
         outcome = self._exchange(calls.identity())
         if isinstance(outcome, Fault):
-            return self._without_secrets(outcome)
+            return outcome
         answer, said = outcome
         try:
             server = parse_server(answer.body, said)
@@ -135,26 +141,20 @@ class Connection:
             return Fault(reason=f"{self.endpoint.url} {wrong}", nothing_done=True, elsewhere=True)
         return server if self._access.product is None else replace(server, distribution=self._access.product)
 
-    def _without_secrets(self, fault: Fault) -> Fault:
-        """The fault with a reason that can be recorded: a proxy may repeat the headers of others too."""
-        return replace(fault, reason=one_line(self._redact(fault.reason), _LONGEST_REASON))
-
     def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
         client = self._client
         if request.silence is not None:
             client = client.options(request_timeout=request.silence)
+        token = ANSWER_BYTES.set(request.answer_bytes)
         try:
-            response = client.perform_request(
-                request.method,
-                request.target,
-                body=request.body,
-                headers={MOST_BYTES: str(request.most_bytes)},
-            )
+            response = client.perform_request(request.method, request.target, body=request.body)
             meta, body = response.meta, response.body
         except ApiError as error:
             meta, body = error.meta, error.body
         except TransportError as error:
             return transport_fault(error, url=self.endpoint.url)
+        finally:
+            ANSWER_BYTES.reset(token)
         if meta.status >= _FIRST_ERROR_STATUS and meta.status not in request.accept:
             return error_fault(
                 meta.status,

@@ -12,6 +12,8 @@ from typing import Any, Final
 import urllib3
 from elastic_transport import ConnectionTimeout, SerializationError, TlsError
 
+from orchestrator.bounded_http import AnswerLimit
+
 ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
 _LONGEST_REASON: Final = 400
 _REFUSING: Final = range(400, 500)
@@ -78,6 +80,8 @@ def transport_fault(error: Exception, *, url: str) -> Fault:
             f"{url} did not answer with JSON, or the answer was cut short: is this Elasticsearch's HTTP port?"
         )
         return Fault(reason=reason, nothing_done=False, elsewhere=True)
+    if isinstance(cause, AnswerLimit):
+        return Fault(reason=f"{url}: {cause}", nothing_done=False, elsewhere=True)
     if isinstance(error, TlsError):
         reason = _tls_reason(cause, url)
         done_nothing, untrusted = _while_connecting(cause), _UNTRUSTED in reason

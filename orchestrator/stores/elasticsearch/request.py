@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any
 from urllib.parse import quote
 
-ONE_BYTES: Final = 1024 * 1024
-"""Of an answer about one node or the cluster as a whole: a version, a count."""
-NODES_BYTES: Final = 32 * 1024 * 1024
-"""Of an answer that grows with the nodes or the settings."""
-SHARDS_BYTES: Final = 512 * 1024 * 1024
-"""Of an answer that grows with the shards: 100,000 take about 100 MB unfiltered."""
+
+class AnswerBytes(IntEnum):
+    """The maximum size of an answer by its kind. It is far above what a real cluster sends."""
+
+    SMALL = 4 * 1024 * 1024
+    """A version, health, settings, the lease, and what follows a change."""
+    BY_NODE = 64 * 1024 * 1024
+    """Some kilobytes for each node."""
+    BY_COPY = 512 * 1024 * 1024
+    """Some hundred bytes for each index, shard copy or segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +32,7 @@ class Request:
         accept: statuses of 300 and above that are an answer, not an error, to this request.
         reshape: turns the answer of an old version into the form of later versions.
         silence: seconds until the server must answer; None for the client's own limit.
-        most_bytes: of the answer.
+        answer_bytes: maximum size of the answer.
     """
 
     method: str
@@ -37,7 +42,7 @@ class Request:
     accept: frozenset[int] = frozenset()
     reshape: Callable[[Any], Any] | None = None
     silence: float | None = None
-    most_bytes: int = NODES_BYTES
+    answer_bytes: AnswerBytes = AnswerBytes.SMALL
 
     @property
     def target(self) -> str:
@@ -51,8 +56,18 @@ class Request:
 
 
 def get(path: str, **more: Any) -> Request:
-    """A read."""
+    """A read with a small answer."""
     return Request(method="GET", path=path, **more)
+
+
+def by_node(path: str, **more: Any) -> Request:
+    """A read whose answer has a part for each node."""
+    return get(path, answer_bytes=AnswerBytes.BY_NODE, **more)
+
+
+def by_copy(path: str, **more: Any) -> Request:
+    """A read whose answer has a part for each index, shard copy, task or snapshot."""
+    return get(path, answer_bytes=AnswerBytes.BY_COPY, **more)
 
 
 def quoted(name: str) -> str:

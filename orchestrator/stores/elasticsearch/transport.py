@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 import urllib3
@@ -19,6 +20,7 @@ from elastic_transport import (
     HttpHeaders,
     NodeConfig,
     SerializationError,
+    Serializer,
     TextSerializer,
     TlsError,
     Transport,
@@ -31,18 +33,21 @@ from elastic_transport._node import NodeApiResponse  # returned by the base clas
 from elastic_transport.client_utils import DEFAULT, DefaultType
 from elasticsearch.serializer import OrjsonSerializer
 
-from orchestrator.bounded_http import AnswerLimit, bound, exchange
+from orchestrator.bounded_http import AnswerLimit, Bounds, bounded, exchange
 from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.untrusted import parsed, visible
+from orchestrator.untrusted import one_line, parsed
 
 SAID_PRODUCT: Final = "x-said-product"
 _PRODUCT_HEADER: Final = "x-elastic-product"
 _PLAIN: Final = "application/json"
 _TEXT: Final = "text/plain"
-MOST_BYTES: Final = "x-most-bytes"
-"""A header that is not sent: how large the answer to this request may be."""
+_LONGEST_PAGE: Final = 500
+"""Characters that are kept of a text: it becomes a part of a reason."""
 _FIRST_ERROR_STATUS: Final = 300
+
+ANSWER_BYTES: ContextVar[int] = ContextVar("ANSWER_BYTES")
+"""Maximum size of the answer to the request of this thread: the library carries no property of a request."""
 
 # Errors are returned as faults with their reasons. The library also logs every lost node, and without logging
 # set up Python prints that to standard error, between the run's own lines.
@@ -104,39 +109,8 @@ class PlainTransport(Transport):
         return TransportApiResponse(answered, parsed)
 
 
-class AnswerJson(OrjsonSerializer):
-    """Reads answers: every text in them is made visible, and without the secrets that the server was sent.
-
-    Args:
-        redact: knows these secrets.
-    """
-
-    def __init__(self, redact: Redactor) -> None:
-        self._redact = redact
-
-    def loads(self, data: bytes) -> Any:
-        """The value of an answer; None of an empty one."""
-        try:
-            return parsed(data, self._redact) if data else None
-        except ValueError as error:  # not the base class's message, which repeats the whole answer
-            raise SerializationError("the answer is no JSON", errors=(error,)) from error
-
-
-class AnswerText(TextSerializer):
-    """The same for answers that are text."""
-
-    def __init__(self, redact: Redactor) -> None:
-        self._redact = redact
-
-    def loads(self, data: bytes) -> str:
-        """The text of an answer."""
-        return visible(self._redact(data.decode("utf-8", "replace")))
-
-
-def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> type[Urllib3HttpNode]:
+def bounded_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> type[Urllib3HttpNode]:
     """A node class for `elastic_transport` that counts each whole answer and limits its time and size.
-
-    The library's own node limits only the silence between two bytes, so a slow answer may never end.
 
     Args:
         traffic: counts requests and bytes.
@@ -144,12 +118,12 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
         now: monotonic clock, in seconds.
     """
 
-    class LimitedNode(Urllib3HttpNode):
-        """One server, by urllib3."""
+    class BoundedNode(Urllib3HttpNode):
+        """One server, by `bounded_http`."""
 
         def __init__(self, config: NodeConfig) -> None:
             super().__init__(config)
-            bound(self.pool)
+            bounded(self.pool)
 
         def perform_request(
             self,
@@ -165,39 +139,64 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
                 TransportError: no complete answer; the cause says how far the request got.
             """
             silence = request_timeout if isinstance(request_timeout, int | float) else limits.silence
+            bounds = Bounds(
+                connect=limits.connect,
+                silence=silence,
+                whole=max(limits.answer, silence),
+                answer_bytes=min(limits.answer_bytes, ANSWER_BYTES.get()),
+            )
             began = now()
-            sent = {**self._headers, **(headers or {})}
-            most_bytes = min(int(sent.pop(MOST_BYTES, limits.answer_bytes)), limits.answer_bytes)
             traffic.sent(len(method) + len(target) + len(body or b""))
             try:
-                answer = exchange(
+                answered = exchange(
                     self.pool,
                     method,
                     f"{self.path_prefix}{target}",
+                    headers={**self._headers, **(headers or {})},
                     body=body or None,
-                    headers=sent,
-                    timeout=urllib3.Timeout(connect=limits.connect, read=silence),
-                    within=max(limits.answer, silence),
-                    most_bytes=most_bytes,
+                    bounds=bounds,
                     now=now,
-                    received=traffic.received,
                 )
             except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
                 raise _as_transport_error(error) from error
-            found = HttpHeaders(answer.headers)
-            if answer.status >= _FIRST_ERROR_STATUS and _PLAIN not in (found.get("content-type") or ""):
+            traffic.received(len(answered.body))
+            found = HttpHeaders(answered.headers)
+            if answered.status >= _FIRST_ERROR_STATUS and _PLAIN not in (found.get("content-type") or ""):
                 # A proxy's page about an error must not hide the error's status behind its own format.
                 found["content-type"] = _TEXT
             meta = ApiResponseMeta(
                 node=self.config,
                 duration=now() - began,
                 http_version="1.1",
-                status=answer.status,
+                status=answered.status,
                 headers=found,
             )
-            return NodeApiResponse(meta, answer.body)
+            return NodeApiResponse(meta, answered.body)
 
-    return LimitedNode
+    return BoundedNode
+
+
+def serializers(secrets: Redactor) -> dict[str, Serializer]:
+    """What reads answers: every text that comes in is visible and without the known secrets."""
+
+    class Json(OrjsonSerializer):
+        """The servers' JSON; half the time of the standard library for a large cluster state."""
+
+        def loads(self, data: bytes) -> Any:
+            """The value; None for an empty body."""
+            try:
+                return parsed(data, secrets) if data else None
+            except ValueError as error:
+                raise SerializationError(str(error), errors=(error,)) from error
+
+    class Text(TextSerializer):
+        """The pages of proxies."""
+
+        def loads(self, data: bytes) -> str:
+            """The text, on one line."""
+            return one_line(secrets.without_known(data.decode(errors="replace")), _LONGEST_PAGE)
+
+    return {_PLAIN: Json(), Text.mimetype: Text()}
 
 
 def _as_transport_error(error: Exception) -> TransportError:

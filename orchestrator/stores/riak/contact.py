@@ -30,6 +30,7 @@ class Reach:
         programs: Riak's programs on a member's machine.
         tls: how an `https` endpoint is verified.
         fingerprint: SHA-256 of the only trusted certificate, in hexadecimal; None: `tls` decides.
+        redact: removes the known secrets from answers of HTTP.
     """
 
     endpoints: Sequence[str]
@@ -39,6 +40,7 @@ class Reach:
     programs: Callable[[NodeName], Programs]
     tls: ssl.SSLContext | None = None
     fingerprint: str | None = None
+    redact: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,8 @@ class Contacts:
         return self._http(url)
 
     def _http(self, url: str) -> NodeHttp:
-        return NodeHttp(url, tls=self._reach.tls, fingerprint=self._reach.fingerprint)
+        reach = self._reach
+        return NodeHttp(url, tls=reach.tls, fingerprint=reach.fingerprint, redact=reach.redact)
 
     def stats(self, node: NodeName) -> Reading[NodeStats]:
         """The `/stats` of a member; Unknown if another node answers at its address."""

@@ -9,35 +9,20 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import urllib3
 
-from orchestrator.bounded_http import AnswerLimit, exchange, pool_of, request_uri
+from orchestrator.bounded_http import AnswerLimit, Bounds, bounded, exchange
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.parse_stats import parse_stats
+from orchestrator.untrusted import one_line
 
 _OK: Final = 200
 _ALIVE: Final = "OK"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLimits:
-    """Limits of one request.
-
-    Attributes:
-        connect: seconds to connect.
-        silence: seconds between two bytes of the answer.
-        answer: seconds for the whole answer; `/stats` of a busy node may take several.
-        answer_bytes: maximum size of an answer; `/stats` has about 20 kB.
-    """
-
-    connect: Seconds = 5.0
-    silence: Seconds = 10.0
-    answer: Seconds = 30.0
-    answer_bytes: int = 4_000_000
+LIMITS: Final = Bounds(connect=5.0, silence=10.0, whole=30.0, answer_bytes=4_000_000)
+"""`/stats` has about 20 kB, and a busy node may need several seconds for it."""
 
 
 class NodeHttp:
@@ -47,6 +32,7 @@ class NodeHttp:
         url: such as `http://10.0.0.1:8098`.
         tls: how an `https` URL is verified.
         fingerprint: SHA-256 of the only trusted certificate, in hexadecimal; nothing else of it is checked.
+        redact: removes secrets from an answer and from the reason of a failure.
         now: monotonic clock, in seconds.
     """
 
@@ -54,13 +40,14 @@ class NodeHttp:
         self,
         url: str,
         *,
-        limits: HttpLimits | None = None,
+        limits: Bounds = LIMITS,
         tls: ssl.SSLContext | None = None,
         fingerprint: str | None = None,
+        redact: Callable[[str], str] = str,
         now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         self._url = url.rstrip("/")
-        self._limits = limits or HttpLimits()
+        self._limits, self._redact = limits, redact
         self._tls, self._fingerprint = tls, fingerprint
         self._now = now
 
@@ -82,24 +69,25 @@ class NodeHttp:
         return Unknown(reason=f"{self._url}{found.reason}") if isinstance(found, Unknown) else found
 
     def _get(self, path: str) -> Reading[str]:
-        limits = self._limits
+        manager = urllib3.PoolManager(
+            num_pools=1, ssl_context=self._tls, assert_fingerprint=self._fingerprint
+        )
         try:
-            with pool_of(self._url, ssl_context=self._tls, assert_fingerprint=self._fingerprint) as pool:
-                answer = exchange(
-                    pool,
-                    "GET",
-                    request_uri(self._url + path),
-                    headers={"Accept": "application/json, text/plain, text/html", "Connection": "close"},
-                    timeout=urllib3.Timeout(connect=limits.connect, read=limits.silence),
-                    within=limits.answer,
-                    most_bytes=limits.answer_bytes,
-                    now=self._now,
-                )
+            answered = exchange(
+                bounded(manager.connection_from_url(self._url)),
+                "GET",
+                urllib3.util.parse_url(self._url + path).request_uri,
+                headers={"Accept": "application/json, text/plain, text/html", "Connection": "close"},
+                bounds=self._limits,
+                now=self._now,
+            )
         except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
-            return self._failed(path, _in_words(error))
-        if answer.status != _OK:
-            return self._failed(path, f"HTTP {answer.status}")
-        return answer.body.decode(errors="replace")
+            return self._failed(path, self._redact(one_line(_in_words(error))))
+        finally:
+            manager.clear()
+        if answered.status != _OK:
+            return self._failed(path, f"HTTP {answered.status}")
+        return self._redact(answered.body.decode(errors="replace"))
 
     def _failed(self, path: str, why: str) -> Unknown:
         return Unknown(reason=f"{self._url}{path}: {why}")

@@ -184,7 +184,7 @@ def test_what_a_gate_says_is_one_line_without_secrets() -> None:
     said = Asker(name="a", timeout=5.0, ask=lambda: GateView(open=False, evidence="s3cret\n" + "x" * 1000))
     view = _gates(said).observe()["a"]
     assert isinstance(view, GateView)
-    assert view.evidence.startswith("[redacted] xxx")
+    assert view.evidence.startswith("[redacted] | xxx")
     assert len(view.evidence) < 500
 
 

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.lab.security import LabUser, Security, write_security
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.redact import Redactor
 from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet
 from tests.fakes.scripted_http import ScriptedServer, cut, hang, raw, reply
 
@@ -86,7 +87,7 @@ def test_an_answer_has_a_largest_size(server: ScriptedServer, more: int) -> None
     server.on(PATH, reply(b" " * (MOST_BYTES + more)))
     answer = get(server.url)
     if more:
-        assert refusal(answer) == f"{server.url}{PATH}: the answer is larger than {MOST_BYTES} bytes"
+        assert refusal(answer) == f"{server.url}{PATH}: the answer is larger than 1048576 bytes"
     else:
         assert not isinstance(answer, Unknown)
 
@@ -95,7 +96,7 @@ def test_an_endless_answer_is_read_to_its_largest_size(server: ScriptedServer) -
     head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
     server.on(PATH, raw(head + chunk * 40))
-    assert f"larger than {MOST_BYTES} bytes" in refusal(get(server.url))
+    assert "larger than 1048576 bytes" in refusal(get(server.url))
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,16 @@ def test_a_secret_that_http_does_not_take_is_not_shown(server: ScriptedServer) -
     access = HttpAccess(url=server.url, bearer="env:TOKEN")
     with contextlib.closing(HttpGet(access, lambda _: secret)) as ask:
         assert "the URL or the secret holds characters" in refusal(ask(PATH), secret=secret)
+
+
+def test_a_secret_in_a_body_is_gone_before_a_part_of_it_is_shown(server: ScriptedServer) -> None:
+    server.on(PATH, reply({"echo": SECRET}))
+    with contextlib.closing(
+        HttpGet(HttpAccess(url=server.url), lambda _: SECRET, Redactor([SECRET]).without_known)
+    ) as ask:
+        assert ask(PATH) == b'{"echo": "[redacted]"}'
+
+
+def test_a_compressed_answer_is_refused(server: ScriptedServer) -> None:
+    server.on(PATH, reply(b"x", headers={"Content-Encoding": "gzip"}))
+    assert "compressed" in refusal(get(server.url))

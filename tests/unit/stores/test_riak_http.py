@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import NodeStats
-from orchestrator.stores.riak.http import HttpLimits, NodeHttp
+from orchestrator.redact import Redactor
+from orchestrator.stores.riak.http import LIMITS, NodeHttp
 from tests.riak_transcripts import STATS
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -92,11 +95,11 @@ def test_a_trickle_and_a_flood_end_at_the_limits() -> None:
             return  # the reader has gone, as it should
 
     with serving(trickle) as url:
-        found = NodeHttp(url, limits=HttpLimits(answer=0.1)).stats()
+        found = NodeHttp(url, limits=replace(LIMITS, whole=0.1)).stats()
     assert isinstance(found, Unknown)
     assert "not whole" in found.reason
     with serving(whole(b" " * 5000)) as url:
-        found = NodeHttp(url, limits=HttpLimits(answer_bytes=1000)).stats()
+        found = NodeHttp(url, limits=replace(LIMITS, answer_bytes=1000)).stats()
     assert isinstance(found, Unknown)
     assert "larger than 1000 bytes" in found.reason
 
@@ -109,6 +112,33 @@ def test_silence_ends_at_its_limit() -> None:
         over.wait(5)
 
     with serving(silent) as url:
-        found = NodeHttp(url, limits=HttpLimits(silence=0.05)).ping()
+        found = NodeHttp(url, limits=replace(LIMITS, silence=0.05)).ping()
         over.set()
     assert isinstance(found, Unknown)
+
+
+def test_what_a_node_or_a_proxy_repeats_is_shown_without_secrets() -> None:
+    said = {
+        name: "s3cret-pass\n" if isinstance(v, int) else v
+        for name, v in json.loads(STATS.read_bytes()).items()
+    }
+    body = json.dumps(said).encode()
+    hide = Redactor(["s3cret-pass"]).without_known
+    with serving(whole(body)) as url:
+        found = NodeHttp(url, redact=hide).stats()
+    assert isinstance(found, Unknown)
+    assert "[redacted]" in found.reason
+    assert "s3cret-pass" not in found.reason
+    assert found.reason.isprintable()
+
+
+def test_a_compressed_answer_is_refused() -> None:
+    def compressed(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.end_headers()
+
+    with serving(compressed) as url:
+        found = NodeHttp(url).ping()
+    assert isinstance(found, Unknown)
+    assert "compressed" in found.reason
