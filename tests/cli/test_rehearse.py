@@ -78,7 +78,7 @@ def test_a_night_that_goes_wrong_exits_as_the_run_would(
     assert f"  nodes down: none\n  nodes whose stop has not ended: {name}\n" in said
     assert f"NOT RESTORED: node {name}: failed" in said
     assert said.count(f"Z {name}: start the service\n") <= 2, "it is sent again every few seconds"
-    assert "a real run would be continued by: orchestrate restore RUN" in said
+    assert "a real run would be continued by: orchestrate resume RUN --retry-failed" in said
     assert "orchestrate restore rehearsal" not in said, "nobody can take up a rehearsal"
 
 

@@ -104,6 +104,7 @@ def scene_of(
         addresses={node: f"10.0.0.{number}" for number, node in enumerate(nodes, 1)},
         machines=hosts.machines,
         unplaced=unplaced or {},
+        command=lambda verb: f"orchestrate {verb} --cluster prod",
         **more,
     )
 

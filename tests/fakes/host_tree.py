@@ -67,7 +67,7 @@ class HostTree:
         """How the program reaches it: locally, with the tree as root."""
         made = HostSettings(
             node=node,  # type: ignore[arg-type]  # a NewType
-            address=node,
+            address=node.rpartition("@")[2],
             connect=Connect.LOCAL,
             environment=self.environment,
             service=ServiceSettings(manager=self.manager, unit=self.unit),
