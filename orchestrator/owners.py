@@ -99,7 +99,9 @@ def judge(
         sticky = entry.folder and bool(entry.mode & stat.S_ISVTX)
         others = bool(entry.mode & stat.S_IWOTH)
         by_group = bool(entry.mode & stat.S_IWGRP)
-        if entry.gid == group or (by_group and entry.folder and entry.mode & stat.S_ISGID):
+        # In a sticky one for all, everybody's files get the group of the folder.
+        shares = by_group and entry.folder and entry.mode & stat.S_ISGID and not (others and sticky)
+        if entry.gid == group or shares:
             sharing[entry.path] = entry.gid
         elif by_group and (entry.listed or not private(entry.gid)):
             if not sticky:
@@ -204,7 +206,9 @@ def _is_private(gid: int, uid: int) -> bool:
         account, group = pwd.getpwuid(uid), grp.getgrgid(gid)
     except KeyError:
         return False
-    return account.pw_gid == gid and group.gr_name == account.pw_name and {*group.gr_mem} <= {account.pw_name}
+    own = account.pw_gid == gid and group.gr_name == account.pw_name and {*group.gr_mem} <= {account.pw_name}
+    # Group 0 is that of accounts without a name, as in containers.
+    return own and gid != 0 and all(one.pw_gid != gid or one.pw_uid == uid for one in pwd.getpwall())
 
 
 def _why(entry: Entry, problem: Problem) -> str:

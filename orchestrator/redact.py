@@ -50,6 +50,19 @@ _PATTERNS: Final = (
 )
 
 
+def end_of(text: str, most: int) -> str:
+    """The end of a text, without the rest of a word that was cut: half of a secret is not recognized."""
+    if len(text) <= most:
+        return text
+    _, _, whole = re.sub(r"\s", " ", text[-most:]).partition(" ")
+    return text[-len(whole) :] if whole else "…"
+
+
+def beginning_of(text: str, most: int) -> str:
+    """The same for the beginning of a text."""
+    return text if len(text) <= most else end_of(text[most::-1], most)[::-1]
+
+
 class Redactor:
     """Removes known secrets in every form, and text that looks like a secret. Thread-safe.
 

@@ -181,6 +181,8 @@ def _each_text(value: Any, seen: Callable[[str], str], depth: int = 0) -> Any:
         case dict():
             return {seen(key): _each_text(inner, seen, depth + 1) for key, inner in value.items()}
         case list():
-            return [_each_text(inner, seen, depth + 1) for inner in value]
+            for at, inner in enumerate(value):  # in place: a large answer is not held twice
+                value[at] = _each_text(inner, seen, depth + 1)
+            return value
         case _:
             return value

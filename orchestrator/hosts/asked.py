@@ -17,6 +17,7 @@ from orchestrator.hosts.exclusion import Holder
 from orchestrator.hosts.managers.manager import Verb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.redact import end_of
 
 Launch = Callable[[Callable[[], None]], Job | Unreachable]
 """Starts the job on the host and calls its argument when the job has ended."""
@@ -150,7 +151,7 @@ def failure_of(end: Ended | None) -> str | None:
         return None
     if isinstance(end, CommandResult):
         said = "\n".join(part for part in (end.stdout.strip(), end.stderr.strip()) if part)
-        return f"exited {end.exit}" + (f": {said[-500:]}" if said else "")
+        return f"exited {end.exit}" + (f": {end_of(said, 500)}" if said else "")
     return end.reason
 
 

@@ -218,9 +218,14 @@ class Captured:
     def text(self) -> str:
         """The kept output, with a line that gives the number of missing bytes."""
         with self._lock:
-            head, tail = bytes(self._head), bytes(self._tail)
-            gap = f"\n… {self._dropped} bytes left out …\n" if self._dropped else ""
-        return head.decode(errors="replace") + gap + tail.decode(errors="replace")
+            head = bytes(self._head).decode(errors="replace")
+            tail = bytes(self._tail).decode(errors="replace")
+            dropped = self._dropped
+        if not dropped:
+            return head + tail
+        # Without the words at the gap: half of a secret is not recognized.
+        head, tail = re.sub(r"\S+\Z", "", head), re.sub(r"\A\S+", "", tail)
+        return f"{head}\n… {dropped} bytes left out …\n{tail}"
 
 
 class Streams:

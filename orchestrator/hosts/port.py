@@ -65,7 +65,7 @@ from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.upgrade import HostReadiness, Upgrade
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, beginning_of, end_of
 from orchestrator.untrusted import UntrustedValue
 
 QUICK_SECONDS: Final = 1.5
@@ -274,7 +274,7 @@ class Hosts:
             self._asks_nothing -= {(node, right.what) for right in survey.rights}
             self._asks_nothing |= {(node, right.what) for right in survey.rights if right.asks_nothing}
         if isinstance(survey.view, Unknown):
-            said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
+            said = f" ({beginning_of(outcome.stderr.strip(), 300)})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
         view = self._asked.seen_with(node, survey.view, survey.holder)
         refused = missing_rights(settings, survey.rights)
@@ -389,7 +389,7 @@ class Hosts:
             case Unreachable(reason=reason, passes=passes):
                 return Refused(reason=self._redact(reason), passes=passes)
             case Lost(reason=reason, output=output):
-                tail = f": {output.strip()[-500:]}" if output.strip() else ""
+                tail = f": {end_of(output.strip(), 500)}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{tail}"))
             case CommandResult():
                 result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))

@@ -15,7 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, end_of
 
 VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
@@ -137,7 +137,7 @@ def read_readiness(
 
 def _said(answer: Section) -> str:
     text = answer.text.strip()
-    return f": {text[-_SAID_BYTES:]}" if text else ""
+    return f": {end_of(text, _SAID_BYTES)}" if text else ""
 
 
 def _keystore(answer: Section | None) -> bool | None:

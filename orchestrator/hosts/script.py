@@ -49,6 +49,7 @@ NONCE: Final = (
 MARK: Final = '"$orchestrate_mark"'
 """Begins each line between the parts of an answer: `MARK begin NAME`, and `MARK end NAME EXIT`."""
 MAKE_MARK: Final = f"orchestrate_mark=@@orchestrate-{NONCE}"
+_EXIT: Final = re.compile(r"[0-9]{1,10}")
 _FIRST_MARK: Final = re.compile(r"^(@@orchestrate-[a-f0-9-]{18}) begin ", re.MULTILINE)
 
 
@@ -79,12 +80,19 @@ def read_sections(output: str) -> Mapping[str, Section]:
     first = _FIRST_MARK.search(output)
     if first is None:
         return {}
-    mark = re.escape(first[1])
-    section = rf"^{mark} begin (\S+)\n(.*?)\n?^{mark} end \1 (\d{{1,10}})$"
-    return {
-        found[1]: Section(exit=int(found[3]), text=found[2].strip("\n"))
-        for found in re.finditer(section, output, re.MULTILINE | re.DOTALL)
-    }
+    found: dict[str, Section] = {}
+    name, text = "", list[str]()
+    for line in output[first.start() :].split("\n"):
+        words = line.split(" ")
+        match words[1:] if words[0] == first[1] else ():
+            case ["begin", begun]:
+                name, text = begun, []
+            case ["end", ended, code] if ended == name and _EXIT.fullmatch(code):
+                found[name] = Section(exit=int(code), text="\n".join(text).strip("\n"))
+                name = ""
+            case _:
+                text.append(line)
+    return found
 
 
 def detached(line: str) -> str:

@@ -31,7 +31,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, beginning_of
 
 TUNE_SECONDS: Final = 180.0
 """For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
@@ -128,6 +128,6 @@ class Tuner:
             return Unknown(reason=self._redact(f"host of {node}: {outcome.reason}"))
         facts = read_facts(outcome.stdout, settings, reads)
         if isinstance(facts, Unknown):
-            said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
+            said = f" ({beginning_of(outcome.stderr.strip(), 300)})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
         return facts

@@ -29,6 +29,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     subject_of,
 )
+from orchestrator.redact import end_of
 
 SUDOERS: Final = "docs/how-to/least-rights.md (Host tuning)"
 _BEFORE_SUDO: Final = re.compile(r"^.*?: (?=sudo: |Sorry, )")
@@ -160,7 +161,7 @@ def read_outcome(settings: HostSettings, action: TuneHost, result: CommandResult
     """
     answers = script.read_sections(result.stdout)
     if _STARTED not in answers:
-        said = (result.stderr.strip() or result.stdout.strip())[-500:] or "no output"
+        said = end_of(result.stderr.strip() or result.stdout.strip(), 500) or "no output"
         if result.truncated:
             return InDoubt(
                 reason=f"{action.tunable}: the answer is not that of this program's script: {said}"

@@ -230,6 +230,7 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
         ConfigError: the file cannot be written.
     """
     require_place(path, what)
+    require_trusted(path)  # a link of another account would have its target replaced
     try:
         target = path.resolve()
         number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)

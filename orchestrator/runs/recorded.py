@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from orchestrator.config.lookup import is_path
@@ -15,6 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
+from orchestrator.owners import verdict_on
 from orchestrator.runs.comparison import differences, leaves
 from orchestrator.runs.connection import Connection
 from orchestrator.runtime.store import RunEntry, StateStore
@@ -29,12 +31,29 @@ class PastRun:
     Attributes:
         started: how it began.
         state: what its journal leads to.
+        shared: whether others can write the state that it is from.
     """
 
     entry: RunEntry
     started: RunStarted
     records: tuple[Record, ...]
     state: RunState
+    shared: bool = False
+
+    @property
+    def cluster_file(self) -> str:
+        """The cluster file that it began with: it says which commands run, and by which account.
+
+        Raises:
+            UsageError: others can write the state, and this file too: they may have named one of their own.
+        """
+        file = self.started.cluster_file
+        if self.shared and file and verdict_on(Path(file)).shared:
+            raise UsageError(
+                f"other accounts can write the state of run {self.entry.run} and its cluster file {file}:"
+                " name the cluster file with --cluster"
+            )
+        return file
 
     @property
     def failed(self) -> tuple[NodeName, ...]:
@@ -63,7 +82,13 @@ def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:
     started = next((record.event for record in records if isinstance(record.event, RunStarted)), None)
     if started is None:
         raise JournalError(f"run {entry.run} was killed before it began: there is nothing to resume")
-    return PastRun(entry=entry, started=started, records=records, state=replay(entry.run, records))
+    return PastRun(
+        entry=entry,
+        started=started,
+        records=records,
+        state=replay(entry.run, records),
+        shared=store.shared,
+    )
 
 
 Parts = Callable[[Policy], Mapping[str, object]]

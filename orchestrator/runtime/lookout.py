@@ -171,7 +171,7 @@ class Lookout:
     def _heard(self, asked: Asked, read: ClusterReadings, hosts: _Hosts) -> Mapping[NodeName, Heard]:
         """Who answered this reading. A host that answers with what is not understood has answered."""
         found: dict[NodeName, Heard] = {}
-        for name, (since, took) in asked.ended.items():
+        for name, (since, took) in sorted(asked.ended.items()):  # not by who answered first
             part = read.cluster if name == CLUSTER else hosts.get(name, NOT_READ)
             silent = isinstance(part, Unknown) and part is not NOT_READ and (name == CLUSTER or part.passes)
             if isinstance(part, Unknown) and silent:

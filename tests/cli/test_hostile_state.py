@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from tests.cli.console import Console, Said
-from tests.cli.hostile import EVIL, evil
+from tests.cli.hostile import EVIL, FORGED, evil
 from tests.cli.runs import RUN, ended_run
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.recorded_cluster import Field, fields_of, spoilt
@@ -80,3 +80,12 @@ def test_a_hostile_plan_forges_nothing(console: Console, capsys: pytest.CaptureF
             found += [f"{field}: {err[-300:]}"] if code == ExitCode.DEFECT else []
         assert len(seen) > 100
     assert not found, "\n".join(found)
+
+
+def test_an_error_about_a_name_is_one_line(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    ended_run(console)
+    code = run(["status", f"x\n{FORGED}", "--state", f"sqlite:///{console.state}"])
+    out, err = capsys.readouterr()
+    assert code == ExitCode.USAGE
+    assert out == ""
+    assert len(err.splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -217,3 +218,23 @@ def test_a_program_is_asked_by_an_argument(stage: Stage) -> None:
             next(resume_by_api(connection, RUN))
         with pytest.raises(LeaseError):
             next(resume_by_api(connection, RUN, accept_recorded_commands=True))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_journal_names_no_cluster_file_of_the_group(
+    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """It would name another playbook to compare with, and commands of its own, such as that of a password."""
+    canary = stage.folder / "canary"
+    stage.record(stage.hook("here"))
+    planted = stage.state.parent / "planted.yml"
+    password = f"command:sh -c 'touch {canary}; echo secret'"
+    content = json.loads(Path(stage.file).read_text())
+    planted.write_text(json.dumps({**content, "auth": {"basic": {"username": "x", "password": password}}}))
+    with sqlite3.connect(stage.state) as state:
+        state.execute("update events set event = replace(event, ?, ?)", (stage.file, str(planted)))
+    assert stage.do(verb, "--yes") == ExitCode.USAGE
+    assert "name the cluster file with --cluster" in capsys.readouterr().err
+    assert not canary.exists()
+    assert stage.do(verb, "--yes", "--cluster", stage.file) == ExitCode.LEASED
+    assert not canary.exists()

@@ -281,16 +281,16 @@ def _taking_over_no_nodes(from_record: Any) -> Any:
 
 
 def _forgetting_debts(in_doubt: Any) -> Any:
-    def forgets(state: RunState, at: float) -> RunState:
+    def forgets(state: RunState, *event: Any) -> RunState:
         left = replace(state.unrestored, settings={}, withheld=frozenset(), withheld_since=None)
-        return replace(in_doubt(state, at), unrestored=left)
+        return replace(in_doubt(state, *event), unrestored=left)
 
     return forgets
 
 
 def _forgetting_nodes(in_doubt: Any) -> Any:
-    def forgets(state: RunState, at: float) -> RunState:
-        state = in_doubt(state, at)
+    def forgets(state: RunState, *event: Any) -> RunState:
+        state = in_doubt(state, *event)
         nodes = {
             name: replace(node, phase=NodePhase.PENDING) if node.phase is NodePhase.STOPPING else node
             for name, node in state.nodes.items()

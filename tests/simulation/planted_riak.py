@@ -124,8 +124,8 @@ def _starting_at_once(turn: Any) -> Any:
 
 
 def _forgetting_what_starts(in_doubt: Any) -> Any:
-    def forgets(state: RunState, at: float) -> RunState:
-        state = in_doubt(state, at)
+    def forgets(state: RunState, *event: Any) -> RunState:
+        state = in_doubt(state, *event)
         nodes = {
             name: replace(node, phase=NodePhase.RECOVERED) if node.phase is NodePhase.STARTING else node
             for name, node in state.nodes.items()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from pathlib import Path
 
 import pytest
 
-from orchestrator.owners import Entry, Problem, Verdict, distrust, entries_of, judge, verdict_on
+from orchestrator.owners import Entry, Problem, Verdict, _distrust, _is_private, entries_of, judge, verdict_on
 
 ROOT, ANN, EVE = 0, 1000, 65534
 STAFF, OPERATORS = 50, 900
@@ -73,6 +74,10 @@ CASES: dict[str, tuple[tuple[Entry, ...], list[tuple[str, Problem]]]] = {
         (folder("/s", 0o2777, ROOT, OPERATORS), file("/s/f", 0o660, ANN, OPERATORS)),
         [("/s", Problem.OTHERS)],
     ),
+    "sticky and setgid for all": (
+        (folder("/s", 0o3777, ROOT, OPERATORS), file("/s/f", 0o644, EVE, OPERATORS)),
+        [("/s/f", Problem.OWNER)],
+    ),
     "shared by another account": (
         (folder("/s", 0o2770, EVE, OPERATORS), file("/s/f", 0o660, ANN, OPERATORS)),
         [("/s", Problem.OWNER)],
@@ -131,38 +136,46 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_our_own_file_is_trusted(place: Path) -> None:
-    assert distrust(verdict_on(place, alone=True)) is None
+    assert _distrust(verdict_on(place, alone=True)) is None
 
 
 def test_a_refusal_has_the_command_that_repairs_it(place: Path) -> None:
     place.parent.chmod(0o777)
     place.chmod(0o606)
-    said = distrust(verdict_on(place))
+    said = _distrust(verdict_on(place))
     assert said is not None
     assert f"{place.parent} can be written by every account; {place} can be written by every account" in said
     command = said.partition("`")[2].rpartition("`")[0]
     assert os.system(command) == 0  # noqa: S605  (chmod)
-    assert distrust(verdict_on(place)) is None
+    assert _distrust(verdict_on(place)) is None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away; the rule itself is tested above")
 def test_the_file_of_another_account_is_refused_with_its_repair(place: Path) -> None:
     os.chown(place, EVE, EVE)
-    said = distrust(verdict_on(place))
+    said = _distrust(verdict_on(place))
     assert said is not None
     assert f"(uid {EVE})" in said
     assert os.system(said.partition("`")[2].rpartition("`")[0]) == 0  # noqa: S605  (chown)
-    assert distrust(verdict_on(place)) is None
+    assert _distrust(verdict_on(place)) is None
     os.chown(place.parent, EVE, EVE)
-    assert "then use a copy in a folder of your own, or `chown " in str(distrust(verdict_on(place)))
+    assert "then use a copy in a folder of your own, or `chown " in str(_distrust(verdict_on(place)))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another group")
 def test_a_folder_for_a_group_can_be_closed_or_shared(place: Path) -> None:
     os.chown(place.parent, 0, EVE)
     place.parent.chmod(0o770)
-    said = str(distrust(verdict_on(place)))
+    said = str(_distrust(verdict_on(place)))
     close, share = said.split("`")[1::2]
     assert close.startswith("chmod g-w ")
     assert os.system(share) == 0  # noqa: S605  (chmod)
     assert verdict_on(place) == Verdict(problems=(), shared=True)
+
+
+def test_a_group_of_other_accounts_too_is_not_private() -> None:
+    """By their entry in the list of accounts: the group does not list those whose first group it is."""
+    assert not _is_private(0, 0), "accounts without a name have it"
+    for account in pwd.getpwall():
+        shared = [one for one in pwd.getpwall() if one.pw_gid == account.pw_gid]
+        assert len(shared) == 1 or not _is_private(account.pw_gid, account.pw_uid)

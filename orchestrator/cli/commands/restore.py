@@ -45,7 +45,7 @@ def restore(
     agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
 
     def reach(past: PastRun | None) -> Connection:
-        to = file or context.cluster(past.started.cluster_file if past else "")
+        to = file or context.cluster(past.cluster_file if past else "")
         return context.connect(to, state, agrees)
 
     def confirm(entry: RunEntry, store: StateStore) -> None:

@@ -60,7 +60,7 @@ def resume(
             left = left_to_do(past.state, without=skipped) or "0 nodes"
             ask(f"Resume run {entry.run} on {visible(entry.cluster)}, to do: {left}?", context)
         agrees = agrees_to_recorded(context, accepted=accept_recorded_commands, yes=yes)
-        file = file or context.cluster(past.started.cluster_file)
+        file = file or context.cluster(past.cluster_file)
         with context.connect(file, state, agrees) as connection:
             ended = resume_run(connection, store, past, retry_failed=retry_failed, skip=skipped)
         return int(exit_code(ended))

@@ -108,3 +108,9 @@ def test_without_the_uuid_of_the_kernel_there_is_a_mark() -> None:
     assert found[0] != found[1]
     assert all(re.fullmatch("[a-f0-9]{18}", one) for one in found)
     assert read_sections(part("a", "b", mark=f"@@orchestrate-{found[0]}")) == {"a": Section(exit=0, text="b")}
+
+
+def test_many_parts_without_an_end_are_read_in_one_pass() -> None:
+    """A search for the end of each would go through all that follows, again and again."""
+    lines = [f"{MARK} begin x"] * 20_000
+    assert read_sections("\n".join(lines)) == {}

@@ -8,7 +8,7 @@ from orchestrator.hosts import script
 from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section
-from orchestrator.redact import Redactor
+from orchestrator.redact import Redactor, beginning_of, end_of
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,23 @@ def test_a_script_answers_by_section_whatever_else_the_host_says() -> None:
     assert answers["a"] == Section(exit=1, text="1\n2")
     assert answers["b"] == Section(exit=0, text="x")
     assert "c" not in answers  # cut off: no answer is not an empty one
+
+
+def test_no_half_of_a_secret_remains_where_a_text_is_cut() -> None:
+    secret = "s3cr3t-value"  # noqa: S105  (an example)
+    redact = Redactor([secret])
+    for most in range(3, 60):
+        text = f"curl said {secret} and then {'x' * 20} more"
+        for cut in (end_of(text, most), beginning_of(text, most)):
+            assert len(cut) <= max(most, 1)
+            assert not any(part in redact(cut) for part in ("s3cr", "value", "cr3t"))
+
+
+def test_no_half_of_a_secret_remains_at_the_gap_of_long_output() -> None:
+    secret = "s3cr3t-value"  # noqa: S105  (an example)
+    for before in range(20):
+        kept = Captured(keep=40)
+        kept.add(("a " * 8 + " " * before + secret + " " + "b " * 400 + secret + " " * before + "c").encode())
+        shown = Redactor([secret])(kept.text())
+        assert "bytes left out" in shown
+        assert not any(part in shown for part in ("s3cr", "value", "cr3t"))

@@ -17,7 +17,7 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.untrusted import visible
-from tests.cli.hostile import HOSTILE, PASSWORD
+from tests.cli.hostile import EVIL, HOSTILE, PASSWORD
 from tests.fakes.recorded_cluster import VERSIONS, Planted, RecordedCluster, fields
 
 
@@ -52,7 +52,9 @@ def test_nothing_hostile_is_in_a_reading(version: str) -> None:
     found, number, known = [], 0, 0
     with RecordedCluster(version) as server:
         for recording, field in fields(version):
-            server.planted = Planted(recording=recording, field=field, text=HOSTILE)
+            # With the password in it an answer is read text by text in any case: every second one has none.
+            text = HOSTILE if number % 2 else EVIL
+            server.planted = Planted(recording=recording, field=field, text=text)
             read = read_of(server)
             number, known = number + 1, known + (not isinstance(read.cluster, Unknown))
             evil = (text for text in texts(read) if visible(text) != text or PASSWORD in text)

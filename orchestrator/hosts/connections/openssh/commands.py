@@ -15,6 +15,7 @@ from orchestrator.hosts.connections.openssh.messages import was_not_sent, was_re
 from orchestrator.hosts.connections.process import Process
 from orchestrator.hosts.connections.sessions import LinkError, Order, SessionRefusedError
 from orchestrator.model.reading import Seconds
+from orchestrator.redact import beginning_of
 
 _DRAIN_SECONDS: Final = 0.5
 """Time to read standard error after the exit code, which comes on standard output."""
@@ -93,7 +94,7 @@ def begin(link: Master, order: Order, *, within: Seconds, clock: Callable[[], Se
             return session
         said = session.streams.stderr.text()
         if was_refused(said):
-            raise SessionRefusedError(f"{link.name} refused a session: {said.strip()[:200]}")
+            raise SessionRefusedError(f"{link.name} refused a session: {beginning_of(said.strip(), 200)}")
         link.forget(session.argv)
     raise LinkError(Trouble.CLOSED, f"the connection to {link.name} is gone each time it is used")
 

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from orchestrator.hosts.connection import Trouble
+from orchestrator.redact import end_of
 
 NO_MASTER: Final = "orchestrate: the shared connection is gone"
 """What the proxy command of a session prints, which `ssh` runs only when it finds no shared connection."""
@@ -56,7 +57,7 @@ def diagnosed(name: str, text: str) -> tuple[Trouble, str]:
     """
     trouble = next((cause for cause, words in _CAUSES if re.search(words, text)), Trouble.CLOSED)
     lines = [line.strip() for line in text.splitlines() if not _NOISE.match(line)]
-    said = "; ".join(lines)[-_SHOWN_CHARACTERS:] or "it said nothing"
+    said = end_of("; ".join(lines), _SHOWN_CHARACTERS) or "it said nothing"
     return trouble, f"ssh cannot connect to {name} ({said}): {_ADVICE[trouble]}"
 
 

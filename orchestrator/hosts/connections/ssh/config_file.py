@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import paramiko
 
+from orchestrator.owners import why_not
 from orchestrator.untrusted import account, address
 
 USE_OPENSSH: Final = "`hosts.connect: openssh` can: it runs `ssh` itself"
@@ -96,7 +97,7 @@ def read_config(paths: Sequence[str]) -> paramiko.SSHConfig:
     texts = []
     for path in paths:
         try:
-            file = Path(path).expanduser()
+            file = _trusted(Path(path).expanduser())
             # Each file begins outside of any block of the one before.
             texts += ["Host *", _text(file, "Host *", depth=0)] if file.is_file() else []
         except (OSError, ValueError, RuntimeError) as error:
@@ -105,6 +106,13 @@ def read_config(paths: Sequence[str]) -> paramiko.SSHConfig:
         return _Config.from_text("\n".join(texts))
     except (ValueError, paramiko.ConfigParseError) as error:
         raise RouteError(f"{' or '.join(paths)} cannot be read: {error}") from error
+
+
+def _trusted(file: Path) -> Path:
+    why = why_not(file)
+    if why is not None:
+        raise RouteError(f"SSH configuration {file}: {why}")
+    return file
 
 
 def _text(file: Path, block: str, *, depth: int) -> str:
@@ -139,7 +147,7 @@ def _text(file: Path, block: str, *, depth: int) -> str:
         for pattern in shlex.split(include[1], comments=True):
             place = folder / Path(pattern).expanduser()
             for found in sorted(glob(str(place))):  # noqa: PTH207  (Path.glob takes no absolute pattern)
-                lines += [_text(Path(found), block, depth=depth + 1), _for_paramiko(block)]
+                lines += [_text(_trusted(Path(found)), block, depth=depth + 1), _for_paramiko(block)]
     return "\n".join(lines)
 
 
