@@ -4,7 +4,6 @@ One function for each kind. `address`, `account`, `unit`, `in_path` and `plain_n
 `UntrustedValue`: these values become part of a command line, a configuration or a connection. The others
 never fail:
 
-- `parsed` reads an answer's JSON with every text in it made visible and without the known secrets.
 - `visible` and `one_line` are for text that people read: a name with a line break or an escape sequence in
   it cannot forge a line or control the terminal.
 - Text that is recorded also loses its secrets: `redact`.
@@ -14,14 +13,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Final
-
-import orjson
-
-from orchestrator.redact import Redactor
+from typing import Final
 
 _SPELT_OUT: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
@@ -38,12 +32,6 @@ _UNIT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,254}")
 _IN_NO_PATH: Final = re.compile(r"[/*?\[\\]")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+,-]*")
 """No shell, and no program that reads a text as code, has a meaning for any of these characters in a word."""
-_ESCAPED: Final = re.compile(rb"\\[^\"\\/]")
-"""In JSON: only behind a backslash, and not before these three, is a character that may not print."""
-_DEEPEST: Final = 200
-"""Levels of JSON: an answer of a server has about twenty."""
-_MOST_VALUES: Final = 32_000_000
-"""Values of JSON: a million shard copies are about 12 million, and a value takes up to 200 bytes."""
 
 
 class UntrustedValue(ValueError):  # noqa: N818  (names the value, as its message does)
@@ -125,28 +113,6 @@ def plain_name(text: str) -> str:
     )
 
 
-def parsed(data: bytes | str, redact: Redactor | None = None) -> Any:
-    """The value of JSON from outside, with every text in it made `visible`, names of fields too.
-
-    Args:
-        data: as it was received.
-        redact: removes the secrets that it knows from every text.
-
-    Raises:
-        ValueError: it is not JSON, or has more values than memory should hold.
-    """
-    raw = data if isinstance(data, bytes) else data.encode()
-    # A value takes at least two bytes, and its separator or bracket is one of them.
-    if len(raw) > 2 * _MOST_VALUES and sum(raw.count(mark) for mark in b",[{") > _MOST_VALUES:
-        raise ValueError(f"JSON of more than {_MOST_VALUES} values")
-    value = orjson.loads(raw)
-    # Most answers, and the large ones, have nothing to change: that is seen without a look at each text.
-    printable = raw.isascii() and b"\x7f" not in raw and not (b"\\" in raw and _ESCAPED.search(raw))
-    if printable and not (redact and redact.may_be_in(raw)):
-        return value
-    return _each_text(value, visible if redact is None else lambda text: visible(redact.without_known(text)))
-
-
 def visible(text: str) -> str:
     r"""Foreign text with its control and direction characters escaped: `\x1b`, `\n`, `\u202e`.
 
@@ -170,19 +136,3 @@ def one_line(text: str, limit: int = 300) -> str:
 def shortened(text: str, limit: int = 80) -> str:
     """Foreign text in quotes and on one line, for a message about it."""
     return f"{one_line(text, limit)!r}"
-
-
-def _each_text(value: Any, seen: Callable[[str], str], depth: int = 0) -> Any:
-    if depth > _DEEPEST:
-        raise ValueError(f"JSON nested more than {_DEEPEST} deep")
-    match value:
-        case str():
-            return seen(value)
-        case dict():
-            return {seen(key): _each_text(inner, seen, depth + 1) for key, inner in value.items()}
-        case list():
-            for at, inner in enumerate(value):  # in place: a large answer is not held twice
-                value[at] = _each_text(inner, seen, depth + 1)
-            return value
-        case _:
-            return value

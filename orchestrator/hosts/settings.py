@@ -163,7 +163,7 @@ class HostSettings:
     root: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a host or a user that is none, a password mode without a password, and bad data paths."""
+        """Refuse an invalid host or user, a password mode without a password, and bad data paths."""
         try:
             require_address(self.node, self.address)
             if self.user is not None:

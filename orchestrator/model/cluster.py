@@ -111,7 +111,7 @@ class Node:
     plugins: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an address that is none; raises `UntrustedValue`."""
+        """Refuse an invalid address; raises `UntrustedValue`."""
         require_address(self.name, self.address)
 
     @property

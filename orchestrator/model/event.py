@@ -88,7 +88,7 @@ class RunStarted:
     event: Literal["run_started"] = "run_started"
 
     def __post_init__(self) -> None:
-        """Refuse an address that is none; raises `UntrustedValue`."""
+        """Refuse an invalid address; raises `UntrustedValue`."""
         for node, known in self.addresses.items():
             require_address(node, known)
 

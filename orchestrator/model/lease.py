@@ -25,7 +25,7 @@ class NodeInHand:
     owed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse an address that is none; raises `UntrustedValue`."""
+        """Refuse an invalid address; raises `UntrustedValue`."""
         require_address(self.node, self.address)
 
 

@@ -141,7 +141,7 @@ class Ledger:
         """The last known addresses of the hosts in the ledger: some nodes may have left the cluster.
 
         Raises:
-            JournalError: the ledger cannot be read, or an address in it is none.
+            JournalError: the ledger cannot be read, or an address in it is invalid.
         """
         row = tables.tunings.c
         query = select(row.node, row.address).where(row.cluster == self._cluster).order_by(row.id)

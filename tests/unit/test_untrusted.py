@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.untrusted import UntrustedValue, one_line, parsed, unit, visible
+from orchestrator.untrusted import UntrustedValue, one_line, unit, visible
+from orchestrator.untrusted_json import parsed
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -35,7 +35,7 @@ from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import Malformed, given, items, mapping, reading, text, within
 from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.lease_record import decode, encode
-from orchestrator.untrusted import parsed
+from orchestrator.untrusted_json import parsed
 
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"

@@ -36,7 +36,8 @@ from elasticsearch.serializer import OrjsonSerializer
 from orchestrator.bounded_http import AnswerLimit, Bounds, bounded, exchange
 from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch.access import Limits
-from orchestrator.untrusted import one_line, parsed
+from orchestrator.untrusted import one_line
+from orchestrator.untrusted_json import parsed
 
 SAID_PRODUCT: Final = "x-said-product"
 _PRODUCT_HEADER: Final = "x-elastic-product"

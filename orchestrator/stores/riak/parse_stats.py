@@ -11,7 +11,7 @@ from orchestrator.model.reading import Reading
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.output import Malformed, reading
 from orchestrator.stores.riak.terms import counts_by_node, node_name
-from orchestrator.untrusted import parsed
+from orchestrator.untrusted_json import parsed
 
 _SCHEDULERS: Final = re.compile(r"\[smp:(\d{1,4}):(\d{1,4})\]")
 _LARGEST_RING: Final = 65_536

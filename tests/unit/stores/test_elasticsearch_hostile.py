@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator import untrusted
+from orchestrator import untrusted_json
 from orchestrator.model.action import Flush, Refused
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Unknown
@@ -169,13 +169,13 @@ def test_the_size_of_an_answer_is_limited_by_its_kind(server: ScriptedServer) ->
 
 def test_json_has_a_largest_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value of three bytes takes up to two hundred in memory."""
-    monkeypatch.setattr(untrusted, "_MOST_VALUES", 20)
-    assert len(untrusted.parsed(b"[" + b"{}," * 8 + b"{}]")) == 9
+    monkeypatch.setattr(untrusted_json, "_MOST_VALUES", 20)
+    assert len(untrusted_json.parsed(b"[" + b"{}," * 8 + b"{}]")) == 9
     for many in (b"[" + b"{}," * 30 + b"{}]", b"[" * 60 + b"]" * 60, b"[" + b"1," * 60 + b"1]"):
         with pytest.raises(ValueError, match="more than 20 values"):
-            untrusted.parsed(many)
+            untrusted_json.parsed(many)
 
 
 def test_a_character_that_deletes_is_visible() -> None:
     """JSON allows it as it is."""
-    assert untrusted.parsed(b'"a\x7f"') == "a\\x7f"
+    assert untrusted_json.parsed(b'"a\x7f"') == "a\\x7f"

@@ -50,7 +50,7 @@ class Hop:
     proxy_command: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a host or a user that is none, such as a HostName of the SSH configuration."""
+        """Refuse an invalid host or user, such as a HostName of the SSH configuration."""
         address(self.host)
         account(self.user)
 
