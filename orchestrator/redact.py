@@ -20,6 +20,9 @@ SHORTEST_SECRET: Final = 4
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
 """What no encoding changes, apart from base 64 and hexadecimal."""
 
+_ENTITIES: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+"""Of HTML: a proxy's page about an error may repeat a header."""
+
 # No pattern begins with a run of characters: a search would read the run again from each of its characters.
 _PATTERNS: Final = (
     # Authorization: Basic dXNlcjpwYXNz  |  authorization=ApiKey …  |  "Authorization": "Bearer …"
@@ -141,7 +144,12 @@ def _character(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass").hex()
     in_json = "".join(rf"\\{{1,3}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     in_url = "".join(f"%{byte:02x}" for byte in char.encode(errors="replace"))
-    ways = [f"(?i:{in_json}|{in_url})", rf"\\{{0,3}}{re.escape(char)}"]  # the longest first: `%25` has a `%`
+    named = "".join(f"|{name}" for name, meant in _ENTITIES.items() if meant == char)
+    in_html = f"&(?:#0*{ord(char)}|#x0*{ord(char):x}{named});"
+    ways = [
+        f"(?i:{in_json}|{in_url}|{in_html})",
+        rf"\\{{0,3}}{re.escape(char)}",
+    ]  # the longest first: `%25` has a `%`
     short = json.dumps(char)[2:-1]
     if len(short) == 1:  # \n of a line break; a quote is above
         ways.append(rf"\\{{1,3}}{re.escape(short)}")

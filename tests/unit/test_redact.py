@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from html import escape
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -31,6 +32,9 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base 64 without its end": lambda secret: b64encode(secret.encode()).decode().rstrip("="),
     "base 64 for URLs": lambda secret: urlsafe_b64encode(secret.encode()).decode(),
     "base 64 in a URL": lambda secret: quote(b64encode(secret.encode()).decode(), safe=""),
+    "HTML": escape,
+    "HTML by numbers": lambda secret: re.sub(r"[^A-Za-z0-9]", lambda m: f"&#{ord(m[0])};", secret),
+    "HTML of base 64": lambda secret: b64encode(secret.encode()).decode().replace("+", "&#43;"),
     "hexadecimal": lambda secret: secret.encode().hex(),
     "HEXADECIMAL": lambda secret: secret.encode().hex().upper(),
 }
