@@ -182,3 +182,12 @@ def test_a_long_name_or_an_imported_test_would_be_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["TODO", "FIXME", "NotImplementedError", "mock.patch"])
 def test_nothing_is_left_for_later(word: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in MODULES if word in path.read_text()] == []
+
+
+def test_no_page_and_no_module_has_the_marks_of_a_merge() -> None:
+    folders = [ROOT / name for name in ("orchestrator", "docs", "tests", "playbooks", "configs")]
+    files = [*ROOT.glob("*.*"), *(file for folder in folders for file in folder.rglob("*.*"))]
+    texts = [file for file in files if file.suffix in {".md", ".py", ".yml", ".toml", ".json", ".sh"}]
+    assert len(texts) > 800
+    marked = [file for file in texts if re.search(r"^(<<<<<<<|>>>>>>>) ", file.read_text(), re.MULTILINE)]
+    assert marked == []
