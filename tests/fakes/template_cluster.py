@@ -23,7 +23,7 @@ class TemplateCluster:
 
     Attributes:
         kept: the templates of each form, by name.
-        without_components: it has no component templates, as before 7.8.
+        without_components: it has no component templates, as before 7.8; `no_handler` is its answer then.
         sent: what came in.
     """
 
@@ -31,6 +31,7 @@ class TemplateCluster:
         default_factory=lambda: {LEGACY_TEMPLATE: {}, COMPONENT_TEMPLATE: {}}
     )
     without_components: bool = False
+    no_handler: tuple[int, Any] = (405, {"error": "Incorrect HTTP method for uri [/_component_template]"})
     sent: list[Request] = field(default_factory=list)
 
     def serve(self, request: Request) -> Answer | Fault:
@@ -41,7 +42,7 @@ class TemplateCluster:
         _, form, name = request.path.split("/")
         kept = self.kept[form]
         if form == COMPONENT_TEMPLATE and self.without_components:
-            return self._answer(405, {"error": f"Incorrect HTTP method for uri [{request.target}]"}, request)
+            return self._answer(*self.no_handler, request)
         if request.method == "GET":
             return self._listed(
                 form, {each: body for each, body in kept.items() if fnmatch(each, name)}, request

@@ -391,7 +391,7 @@ def node_settings() -> Request:
 
 def leases(dialect: Dialect, form: str, prefix: str, patience: Seconds) -> Request:
     """The lease records of one form. Small: not the whole metadata. Unfiltered: an error is seen as one."""
-    accept = frozenset({404} if form == dialect.lease_forms[0] else {400, 404, 405})  # none; no handler
+    accept = frozenset({404} if form == dialect.lease_forms[0] else {400, 404, 405, 500})  # none; no handler
     return get(f"/{form}/{prefix}*", params={dialect.master_timeout: seconds(patience)}, accept=accept)
 
 

@@ -277,7 +277,9 @@ def _taken(epoch: int) -> Refused:
 def _records(outcome: Answer, form: str) -> Iterator[_Kept]:
     """The records in an answer to `calls.leases`. A node without the form has no handler for its path."""
     error = outcome.body.get("error") if isinstance(outcome.body, dict) else None
-    if isinstance(error, str) and "for uri" in error:  # 405 on 6.8 and 7.5, 400 on others
+    said = error.get("reason") if isinstance(error, dict) else error
+    # 405 of a node of 6.8 or 7.5, 400 of others; 500 of a later node whose master is one of 7.5.
+    if isinstance(said, str) and ("for uri" in said or said.startswith("No handler for action")):
         return
     if form == LEGACY_TEMPLATE:
         for name, value in mapping(outcome.body, "the answer").items():

@@ -91,8 +91,16 @@ def test_a_heartbeat_keeps_the_form_of_its_record(cluster: TemplateCluster, form
     ] == [1, 0]
 
 
-def test_a_server_without_component_templates_has_none(cluster: TemplateCluster) -> None:
+@pytest.mark.parametrize("by_master", [False, True])
+def test_a_server_without_component_templates_has_none(
+    cluster: TemplateCluster,
+    by_master: bool,  # noqa: FBT001  (whether a later node passes on what its master of 7.5 answers)
+) -> None:
     cluster.without_components = True
+    if by_master:
+        reason = "No handler for action [cluster:admin/component_template/get]"
+        error = {"type": "illegal_state_exception", "reason": reason}
+        cluster.no_handler = 500, {"error": error, "status": 500}
     assert lease(cluster, OLD).create(FIRST) == Done()
     assert lease(cluster, OLD).write(replace(FIRST, heartbeat=1)) == Done()
     assert isinstance(lease(cluster, NEW).read(), Unknown), "9.1 has them: this answer is an error"
