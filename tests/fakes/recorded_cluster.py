@@ -100,20 +100,36 @@ class RecordedCluster(ScriptedServer):
     def __init__(self, version: str) -> None:
         super().__init__()
         self.version, self.planted = version, None
+        self.leases: dict[str, Any] = {}
         self.answers = _Answers(self._answer)
 
     planted: Planted | None
 
     def _answer(self, asked: Asked, wire: Wire) -> None:
+        if asked.path.startswith("/_component_template/"):
+            return self._lease(asked, wire)
         name = next((name for path, name in _RECORDINGS if re.fullmatch(path, asked.path)), None)
         if asked.method != "GET" or name is None:
-            none = {"component_templates": []} if asked.path.startswith("/_component_template/") else {}
-            return reply({"acknowledged": True} if asked.method != "GET" else none)(asked, wire)
+            return reply({"acknowledged": True} if asked.method != "GET" else {})(asked, wire)
         body = recorded(self.version, name)
+        if name == "names" and self.leases:
+            kept = {"component_template": {"component_template": self.leases}}
+            body = {**body, "metadata": {**body["metadata"], **kept}}
         if self.planted is not None and self.planted.recording == name:
             body = spoilt(body, self.planted.field, self.planted.text)
         headers = {} if self.version.startswith("opensearch") else None
         return reply(body, headers=headers)(asked, wire)
+
+    def _lease(self, asked: Asked, wire: Wire) -> None:
+        name = asked.path.rpartition("/")[2]
+        if asked.method == "PUT":
+            self.leases[name] = asked.json
+        elif asked.method == "DELETE":
+            self.leases.pop(name, None)
+        else:
+            listed = [{"name": each, "component_template": kept} for each, kept in self.leases.items()]
+            return reply({"component_templates": listed})(asked, wire)
+        return reply({"acknowledged": True})(asked, wire)
 
 
 class _Answers(dict[str, list[Answerer]]):
