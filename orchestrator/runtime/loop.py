@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine import silence
+from orchestrator.engine import refusals, silence
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.silence import Heard
@@ -236,6 +236,7 @@ class Loop:
 
     def turn(self, observation: Observation) -> None:
         """One decision and its actions."""
+        self._heed_refusals(refusals.of_reading(self.state, observation.cluster, self._ports.clock.now()))
         decision = decide(self.state, observation, self._ports.clock.now())
         self._last = decision
         if not self._commit(decision):
@@ -263,6 +264,10 @@ class Loop:
             request, by = self._asked()
             self._write([Requested(request=request, by=by)])
         self._heed_lease(self._ports.lease.view())
+
+    def _heed_refusals(self, news: Sequence[Event]) -> None:
+        if news:
+            self._write(news)
 
     def _heed_lease(self, lease: LeaseView) -> None:
         successor = lease.successor
@@ -387,7 +392,9 @@ class Loop:
         if not sent:
             return
         try:
-            self._write(self._executor.perform(sent))
+            outcomes = self._executor.perform(sent)
+            self._write(outcomes)
+            self._heed_refusals(refusals.of_outcomes(self.state, outcomes, self._ports.clock.now()))
         except VerbDefect as defect:
             self._write(defect.outcomes)
             if isinstance(defect.__cause__, Exception):

@@ -121,7 +121,7 @@ def status_object(
         "waiting_since": stamp(wait.since) if wait else None,
         "waiting_until": stamp(wait.until) if wait and wait.until is not None else None,
         "holds": [hold_object(hold) for hold in state.in_phase.holds],
-        **({"silent": [one.as_object() for one in wait.silent]} if wait and wait.silent else {}),
+        **(wait.trouble_objects if wait else {}),
         "request": state.process.request.name.lower(),
         "standing_down": down.reason if (down := state.process.standing_down) else None,
         "not_put_back": list(not_put_back(state)),
@@ -195,7 +195,7 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
     limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
     return [
         f"  waits for {wait.awaited}: {duration(now - wait.since)}, since {stamp_seconds(wait.since)}{limit}",
-        *(f"    {one.sentence}" for one in wait.silent),
+        *(f"    {said}" for said in wait.troubles),
         *(f"    held by {hold_sentence(hold)}" for hold in wait.holds),
     ]
 

@@ -82,6 +82,7 @@ class Summary:
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.
         start_failures: why nodes did not start.
+        refused: whether the cluster refused its credentials at the end.
         state: the state database, as after `--state`; empty for the usual place.
     """
 
@@ -112,6 +113,7 @@ class Summary:
     target: str = ""
     not_upgraded: tuple[NodeName, ...] = ()
     start_failures: tuple[StartFailed, ...] = ()
+    refused: bool = False
     state: str = ""
 
 
@@ -156,6 +158,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         predicted=state.begun.forecast.in_all if state.begun.forecast and not state.begun.indices else None,
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
         state=state.process.state,
+        refused=state.process.refused is not None,
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         start_failures=tuple(node.start_failed for node in state.nodes.values() if node.start_failed),
         no_longer_absent=tuple(
@@ -297,9 +300,9 @@ def summary_lines(end: Summary) -> list[str]:
     elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
-    step = advice(run, failed=end.failed, left=bool(end.left), state=end.state)
+    step = advice(run, failed=end.failed, left=bool(end.left), refused=end.refused, state=end.state)
     if end.left or (end.failed and end.repairs):
-        purpose = "repair: " if step.restores else f"{step.first}continue: "
+        purpose = f"{step.first}{'repair' if step.restores else 'continue'}: "
         lines.append(f"  {there or purpose}{step.command}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
