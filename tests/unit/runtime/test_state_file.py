@@ -326,9 +326,7 @@ def test_a_full_disk_stops_the_writer_and_not_the_reader(small_disk: Path, entry
     store.close()
 
 
-def test_a_full_disk_takes_the_mark_of_a_run_and_loses_it_with_the_next_commit(
-    small_disk: Path, entry: Entry
-) -> None:
+def test_a_full_disk_takes_the_mark_of_a_run(small_disk: Path, entry: Entry) -> None:
     store = open_store(f"sqlite:///{small_disk}/state.db", {}, access=Access.WRITE)
     journal = store.create_run(entry())
     journal.append((NOT_BEGUN,), 1.0)
@@ -348,9 +346,7 @@ def test_a_full_disk_takes_the_mark_of_a_run_and_loses_it_with_the_next_commit(
     store.close()
 
 
-def test_a_mark_is_in_the_folder_of_the_state_whatever_the_run_is_called(
-    tmp_path: Path, store: StateStore
-) -> None:
+def test_a_mark_stays_in_the_folder_of_the_state(tmp_path: Path, store: StateStore) -> None:
     (tmp_path / "state.db-unwritten-").mkdir()
     for run in ("/../../x", "..", "x" * 5000):
         store.mark_unwritten(run)
