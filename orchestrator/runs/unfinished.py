@@ -253,6 +253,8 @@ def _attempt(
     """The next attempt at a run, which begins with this event."""
     lease, taken = held
     run, after = past.entry.run, len(past.records)
+    if not written:
+        store.mark_unwritten(run)
     return Attempt(
         connection=connection,
         lease=lease,
