@@ -233,6 +233,12 @@ class SecretResolver:
         self.learn(value)
         return Secret(value, origin=str(reference))
 
+    def path(self, reference: SecretReference) -> Path | None:
+        """The file of a `file:` reference; None for any other."""
+        if reference.scheme is not Scheme.FILE:
+            return None
+        return expand(reference.argument, folder=self.folder, home=self.home)
+
     def _fetch(self, reference: SecretReference) -> str:
         match reference.scheme:
             case Scheme.ENV:

@@ -263,6 +263,7 @@ class Hold:
         subjects: the first five of them.
         also: predicates that are not met for the same reason and have no hold of their own.
         reasons: the evidence of each of `subjects`; empty where that of the first is enough.
+        ways: with what another run passes it, such as a flag, where this run's policy does not let it clear.
     """
 
     predicate: str
@@ -272,6 +273,7 @@ class Hold:
     subjects: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
 
 

@@ -33,6 +33,11 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported(Unknown):
+    """A reading that this server cannot give, such as of an API that it does not have; no change helps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Garbled(Unknown):
     """A read value that is not valid, and stays so until a person changes it.
 

@@ -238,6 +238,11 @@ class FilePorts:
         """Overrides in the file that match none of these nodes."""
         return self.file.overrides_without_node(nodes)
 
+    def dead_endpoints(self) -> Sequence[str]:
+        """What is wrong with each endpoint that does not answer, if there are several. Asks each of them."""
+        several = len(self.file.spec.endpoints) > 1
+        return [wrong for wrong in self.cluster.endpoints().values() if wrong] if several else []
+
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
         """The hosts of these nodes and of all nodes of earlier calls."""
         self._data = {**(data_paths or {}), **self._data}
@@ -297,6 +302,11 @@ class FilePorts:
         ask = partial(asker, secrets=self._secret, run=run_here, redact=self.redact.without_known)
         self._gates = Gates([ask(self._at_home(gate)) for gate in gates], redact=self.redact)
         return self._gates
+
+    def secret_files(self, references: Iterable[SecretReference]) -> Sequence[Path]:
+        """The files that hold these secrets or those of the cluster file, each once."""
+        named = (self.resolver.path(one) for one in (*self.file.secret_references(), *references))
+        return tuple(dict.fromkeys(path for path in (*named, self.file.private_key()) if path is not None))
 
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
         """See that these secrets, and the sudo passwords of the file, are there before anything is begun.

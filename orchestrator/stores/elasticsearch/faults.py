@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import urllib3
 from elastic_transport import ConnectionTimeout, SerializationError, TlsError
@@ -92,6 +93,27 @@ class Fault:
 
 def transport_fault(error: Exception, *, url: str) -> Fault:
     """The fault for a request without a complete answer."""
+    fault = _without_answer(error, url=url)
+    return fault if fault.passes else replace(fault, reason=_of_transport_port(fault.reason, url))
+
+
+_NO_HTTP: Final = "This is not an HTTP port"
+"""The whole answer of a transport port without TLS to a request (recorded on 8.19)."""
+_TRANSPORT_PORTS: Final = range(9300, 9401)
+"""`transport.port` by default. With TLS such a port ends the handshake, or asks for a node's certificate."""
+
+
+def _of_transport_port(reason: str, url: str) -> str:
+    """The reason why a request failed; where the endpoint is a transport port, it says so."""
+    port = urlsplit(url).port or 0
+    if _NO_HTTP in reason:
+        return f"{url} is a node's transport port: name its HTTP port, usually 9200"
+    if port in _TRANSPORT_PORTS:
+        return f"{url}: {port} is the transport port of most nodes, is it {port - 100}? If not: {reason}"
+    return reason
+
+
+def _without_answer(error: Exception, *, url: str) -> Fault:
     cause = error.__cause__ or error
     if isinstance(error, SerializationError):
         reason = (
