@@ -29,7 +29,7 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.untrusted import one_line
-from orchestrator.view.action_words import action_sentence
+from orchestrator.view.action_words import action_sentence, tuned_words
 from orchestrator.view.host_words import host_sentence
 from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
 from orchestrator.view.text import counted, duration, listed, setting, size
@@ -342,7 +342,7 @@ def _meeting(event: _Meeting) -> str:
         case ev.Rescued(shards=shards):
             return f"rescue: started at once, no started copy is left of {listed(shards, 5)}"
         case TuningApplied(node=node, tunable=tunable, found=found, wanted=wanted):
-            return f"{node}: {tunable} is {one_line(wanted)}, read back; it was {one_line(found)}"
+            return f"{node}: {tuned_words(tunable, found, wanted)}, read back"
         case TuningMissed(node=node, tunable=tunable, why=why, on_failure=on_failure):
             what = f"{tunable} not set" if tunable else "not tuned"
             return f"{node}: {what} ({on_failure.value}): {one_line(why)}"

@@ -102,7 +102,7 @@ def tell(making: Making, context: Context) -> None:
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
     failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
-    code = ExitCode.FAILED if failed else verdict_on(now)
+    code = ExitCode.FAILED if failed else verdict_on(now, made=True)
     if context.output.for_people:
         context.say(f"failed: {', '.join(name for name in failed)}" if failed else sentence(now))
     done = sum(1 for one in made if not one.failed)
