@@ -24,6 +24,7 @@ from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
@@ -247,6 +248,7 @@ def _finished(
         )
         for number, wave in enumerate(draft.waves)
     )
+    begins = replace(started, planned=tuple(wave.nodes for wave in waves))
     fewest, why = (None, "") if draft.lasting else _fewest(started, view)
     each = [wave.predicted for wave in waves]
     away = [least_away(wave, times, usual) for wave in draft.waves]
@@ -274,6 +276,8 @@ def _finished(
         target_version=started.policy.upgrade.target if started.policy.upgrade else None,
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),
         other_versions=_other_versions(started, view),
+        nodes_selected=len(started.nodes),
+        pauses=bool(waves) and nodes_to_restart(begins) < len(started.nodes),
     )
 
 

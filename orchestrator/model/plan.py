@@ -77,6 +77,8 @@ class Plan:
         predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
         correction: the factor in all likely times, by what earlier predictions were off.
         stored: bytes that each node stores, as far as known.
+        nodes_selected: number of nodes that the run restarts in the end; its waves may have fewer.
+        pauses: the run pauses after these waves (`--pause-after`), and `resume` restarts the other nodes.
     """
 
     cluster: str
@@ -106,6 +108,13 @@ class Plan:
     target_version: str | None = None
     owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     other_versions: Mapping[NodeName, str] = field(default_factory=dict)
+    nodes_selected: int = 0
+    pauses: bool = False
+
+    @property
+    def nodes(self) -> frozenset[NodeName]:
+        """The nodes of its waves."""
+        return frozenset(name for wave in self.waves for name in wave.nodes)
 
     @property
     def forecast(self) -> Forecast:

@@ -14,7 +14,7 @@ from orchestrator.model.plan import Plan, Step
 from orchestrator.model.policy import Kind
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
-from orchestrator.view.text import counted, duration, listed, setting, size, table
+from orchestrator.view.text import counted, duration, listed, nodes_of, setting, size, table
 from orchestrator.view.upgrade_words import versions_after
 
 
@@ -58,13 +58,16 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "predicted_from": plan.predicted_from,
         "owed": {node: list(words) for node, words in plan.owed.items()},
         "other_versions": dict(plan.other_versions),
+        "nodes_to_restart": len(plan.nodes),
+        "nodes_selected": plan.nodes_selected,
         **planned_object(plan),
     }
 
 
 def plan_text(plan: Plan) -> str:
     """The plan for people: first its holds, then the waves, the settings and every exact step."""
-    nodes = sum(len(wave.nodes) for wave in plan.waves)
+    nodes = nodes_of(len(plan.nodes), plan.nodes_selected or len(plan.nodes))
+    pause = ", then a pause" if plan.pauses else ""
     fewest, why = plan.lower_bound_waves, plan.lower_bound_reason
     bound = f" (no plan could have fewer than {fewest}: {why}{_as_few(plan)})" if fewest else ""
     span = prediction_words(plan.predicted)
@@ -72,7 +75,7 @@ def plan_text(plan: Plan) -> str:
     target = f", upgrade to {plan.target_version}" if plan.target_version else ""
     lines = [
         f"Plan for {plan.cluster}: {server}{target}, strategy {plan.strategy.value}",
-        f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
+        f"{nodes} in {counted(len(plan.waves), 'wave')}{pause}{bound}, {span}",
         *([_OVERLAPS] if plan.overlaps else []),
         *([_LOSES_WRITES] if _may_lose_writes(plan) else []),
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
@@ -113,7 +116,7 @@ def _may_lose_writes(plan: Plan) -> bool:
 def _as_few(plan: Plan) -> str:
     """The simpler strategy that needs as few waves, if one does."""
     zones = {wave.zone for wave in plan.waves}
-    if len(plan.waves) == sum(len(wave.nodes) for wave in plan.waves):
+    if len(plan.waves) == len(plan.nodes):
         return "; `--strategy node` needs as few"
     if None not in zones and len(zones) == len(plan.waves):
         return "; `--strategy zone` needs as few"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
@@ -19,7 +20,7 @@ from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
 from orchestrator.view.reporters import Fresh, Sentences, record_line
-from orchestrator.view.text import duration, listed, stamp, stamp_seconds
+from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
 _LEFT_SHOWN = 20
@@ -55,7 +56,7 @@ def status_text(
         f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
         f"  began {_began(state, records, now)}",
         f"  last event {duration(now - last)} ago{_alive(state, alive, suspended)}",
-        f"  nodes: {_nodes(state)}",
+        f"  nodes: {_nodes(state)}{_pause_after(state)}",
     ]
     merges = merges_in_words(state)
     if merges:
@@ -174,6 +175,13 @@ def _alive(state: RunState, alive: bool | None, suspended: int | None) -> str:  
     if suspended is not None:
         return f"; ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
     return "; its process runs" if alive else "; ITS PROCESS IS GONE"
+
+
+def _pause_after(state: RunState) -> str:
+    """The pause of a run that still comes to it; empty otherwise."""
+    count, total = nodes_to_restart(state.begun, paused=state.paused), len(state.nodes)
+    coming = count < total and state.phase is not Phase.ENDED
+    return f"; a pause after {nodes_of(count, total)}" if coming else ""
 
 
 def _nodes(state: RunState) -> str:

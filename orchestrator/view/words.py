@@ -31,7 +31,14 @@ from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.untrusted import one_line
 from orchestrator.view.action_words import action_sentence, tuned_words
 from orchestrator.view.host_words import host_sentence
-from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
+from orchestrator.view.phrases import (
+    OUTCOMES,
+    PURPOSES,
+    hold_sentence,
+    nodes_in_words,
+    product,
+    request_sentence,
+)
 from orchestrator.view.text import counted, duration, listed, setting, size
 from orchestrator.view.upgrade_words import upgrade_sentence
 
@@ -188,7 +195,7 @@ def _frame(event: _Frame) -> str:
         case ev.RunStarted(version=version, policy=policy, nodes=nodes):
             reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
             what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
-            whom = f": {counted(len(nodes), 'node')}: {listed(nodes)}" if nodes else ": no node is restarted"
+            whom = ": " + nodes_in_words(event) if nodes else ": no node is restarted"
             return f"{what_is_begun(event)} ({what}) begins{whom}; by {event.operator}@{event.host}{reason}"
         case ev.RunResumed(operator=operator, host=host, retry_failed=retry_failed, skip=skip):
             retried = "; failed nodes are tried again" if retry_failed else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.model.cluster import NodeName
@@ -57,7 +59,8 @@ def test_a_zone_is_predicted_to_take_as_long_as_its_slowest_node() -> None:
 def test_a_canary_is_planned_to_its_pause_and_is_no_hold(world: World, wanted: Policy, nodes: int) -> None:
     plan = plan_of(world, wanted)
     assert plan.holds == ()
-    assert sum(len(wave.nodes) for wave in plan.waves) == nodes
+    assert (len(plan.nodes), plan.nodes_selected, plan.pauses) == (nodes, len(world.nodes), True)
+    assert not plan_of(world, replace(wanted, pause_after=len(world.nodes))).pauses
     assert plan.steps[-1].action == "restore_settings", "what a pause puts back is planned too"
 
 
