@@ -54,6 +54,22 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueToday:
+    """The value of a setting that is in force before the run.
+
+    Attributes:
+        value: a size as the server writes it (`40mb`); None if nothing sets it and it has no known default.
+        source: the level that sets it: `transient`, `persistent`, `default`, or `file` (configuration of the
+            nodes); empty without a value.
+        times: by how much the run raises it, as a ratio; None if it is no number, or is not raised.
+    """
+
+    value: SettingValue | None = None
+    source: str = ""
+    times: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run would do, and the state of the cluster at planning.
 
@@ -71,6 +87,7 @@ class Plan:
         holds: what would hold the run now.
         lasting: predicates among them that waiting cannot clear: the run ends at once.
         settings_changed: key to (found, wanted); None is "absent".
+        settings_today: the values in force now of the settings that it changes, by key.
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
@@ -110,6 +127,7 @@ class Plan:
     other_versions: Mapping[NodeName, str] = field(default_factory=dict)
     nodes_selected: int = 0
     pauses: bool = False
+    settings_today: Mapping[str, ValueToday] = field(default_factory=dict)
 
     @property
     def nodes(self) -> frozenset[NodeName]:

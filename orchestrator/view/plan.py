@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import is_timer
+from orchestrator.engine.kinds.elasticsearch.settings import (
+    BANDWIDTH,
+    CONCURRENT_RECOVERIES,
+    CONCURRENT_STREAMS,
+    INITIAL_PRIMARIES,
+    REBALANCE,
+)
+from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.kinds.riak.settings import is_timer, limit_key, timer_key
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
+from orchestrator.model.allocation import DISABLING
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import Plan, Step
+from orchestrator.model.plan import Plan, Step, ValueToday
 from orchestrator.model.policy import Kind
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
 from orchestrator.view.text import counted, duration, listed, nodes_of, setting, size, table
@@ -60,6 +72,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "other_versions": dict(plan.other_versions),
         "nodes_to_restart": len(plan.nodes),
         "nodes_selected": plan.nodes_selected,
+        "settings_today": {key: asdict(today) for key, today in plan.settings_today.items()},
         **planned_object(plan),
     }
 
@@ -155,15 +168,38 @@ def _waves(plan: Plan) -> list[str]:
 
 
 def _settings(plan: Plan) -> list[str]:
-    rows = [
-        (f"  {key}", setting(found), setting(wanted))
-        for key, (found, wanted) in sorted(plan.settings_changed.items())
-    ]
+    said = {key: _changed(plan, key) for key in sorted(plan.settings_changed)}
     timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
-        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values:",
-        *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
+        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values at the end:",
+        *(f"  {listed(keys, 3)}: {change}" for change, keys in by_same_reason(said).items()),
     ]
+
+
+def _changed(plan: Plan, key: str) -> str:
+    """A setting's value now and during the run, and why: `40mb (default) -> 100mb, 2.5 times, so that …`."""
+    found, wanted = plan.settings_changed[key]
+    today = plan.settings_today.get(key, ValueToday(value=found))
+    source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
+    value = "not set" if today.value is None else setting(today.value)
+    times = "" if today.times is None else f", {today.times:.3g} times"
+    why = next((f", {why}" for begins, why in _REASONS.items() if key.startswith(begins)), "")
+    return f"{value}{source} -> {'not set' if wanted is None else setting(wanted)}{times}{why}"
+
+
+_SOURCES: Final = {"default": "default", "transient": "transient", "file": "from the nodes' configuration"}
+
+_FASTER: Final = "so that copies come back faster"
+
+_REASONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(DISABLING, "so that copies of stopped nodes are not built elsewhere"),
+    **dict.fromkeys((INITIAL_PRIMARIES, CONCURRENT_RECOVERIES, CONCURRENT_STREAMS, BANDWIDTH), _FASTER),
+    REBALANCE: "so that no other copies move meanwhile",
+    ML_UPGRADE_MODE: "so that machine learning jobs do not fail at every stop",
+    limit_key(NodeName("")): "so that handoff ends sooner",
+    timer_key(NodeName("")): "so that handoff begins sooner",
+}
+"""Why a run changes a setting, by its key or the beginning of it."""
 
 
 _FORCED: Final = action_name(ForceHandoff())

@@ -122,6 +122,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "other_versions",
         "nodes_to_restart",
         "nodes_selected",
+        "settings_today",
     ]
     assert plan["event"] == "plan"
     assert plan["lower_bound_waves"] is None
