@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.engine.left_over import by_what_is_left
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import ProcessState, RunState
@@ -18,7 +19,14 @@ from orchestrator.view.advice import advice
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
-from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
+from orchestrator.view.progress import (
+    left_to_do,
+    merges_in_words,
+    not_put_back,
+    not_restored,
+    still_recovering,
+    wait_of,
+)
 from orchestrator.view.reporters import Fresh, Sentences, record_line
 from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
@@ -66,7 +74,8 @@ def status_text(
         lines.append(f"  wave {state.wave.number}: {inside}")
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
-    lines += [f"  {line}" for line in start_failures(state)]
+    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+    lines += [f"  {line}" for line in start_failures(failed)]
     lines += _waiting(state, now, alive)
     if state.phase is not Phase.ENDED:  # then the message has it
         lines += _asked(state.process)
@@ -74,9 +83,10 @@ def status_text(
         lines.append(f"  {one_line(state.message, 1000)}")
     left = () if restored else not_put_back(state)
     lines.append(_not_restored(len(left), alive, restored=restored))
-    lines += [f"    {item}" for item in left[:_LEFT_SHOWN]]
-    if len(left) > _LEFT_SHOWN:
-        lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
+    items = by_what_is_left(not_restored(state)) if left else ()
+    lines += [f"    {item}" for item in items[:_LEFT_SHOWN]]
+    if len(items) > _LEFT_SHOWN:
+        lines.append(f"    and {len(items) - _LEFT_SHOWN} more")
     lines += _advice(state, left, alive)
     if suspended is not None and state.phase is not Phase.ENDED:
         lines.append(f"  to continue it: kill -CONT {suspended}")

@@ -200,8 +200,8 @@ def test_a_refused_tunable_is_named_and_the_others_are_set(hosts: ValuedHosts, l
     where = scene_of(hosts)
     assert tune(where, ledger) is ExitCode.FAILED
     assert hosts.values[ES1] == WANTED | {path_of(ZONE): "1"}
-    assert "FAILED  es1  vm.zone_reclaim_mode: sudo says no" in said(where)
-    assert said(where).endswith("failed: es1 vm.zone_reclaim_mode, es2 vm.zone_reclaim_mode\n")
+    assert "FAILED  es1, es2  vm.zone_reclaim_mode: sudo says no" in said(where)
+    assert said(where).endswith("failed: vm.zone_reclaim_mode (es1, es2)\n")
     # It stands in the ledger, and was never made: the host itself tells.
     assert undo(scene_of(hosts), ledger) is ExitCode.DONE
     assert hosts.values == {ES1: FOUND, ES2: FOUND}
@@ -212,7 +212,7 @@ def test_unknown_is_never_fine(hosts: ValuedHosts, ledger: Ledger) -> None:
     hosts.unreadable = {ZONE}
     where = scene_of(hosts)
     assert tune(where, ledger) is ExitCode.HELD
-    assert "es1, vm.zone_reclaim_mode: may not be read" in noted(where)
+    assert "es1, es2: vm.zone_reclaim_mode: may not be read" in noted(where)
     assert "UNKNOWN: may not be read" in said(where)
     assert said(where).endswith("unknown: es1, es2\n")
 

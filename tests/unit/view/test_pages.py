@@ -253,7 +253,7 @@ def test_a_run_is_compared_with_earlier_ones_like_it(samples: Any, subtests: pyt
     assert len(trend([one])) == 1
 
 
-def test_a_canary_is_not_measured_by_the_prediction_of_its_first_nodes(samples: Any) -> None:
+def test_a_canary_is_not_measured_by_a_partial_prediction(samples: Any) -> None:
     run = replace(
         run_of(samples, 1, [("es1", 100.0)]), predicted=Prediction(low=1.0, likely=320.0, high=900.0)
     )
