@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    ActionSent,
+    Record,
+    RestoreBegun,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StandingDown,
+    StoodStill,
+)
+from orchestrator.model.host_event import AccessGranted, AccessRefused
 from orchestrator.simulation.mishaps import Mishap, What
 from orchestrator.simulation.node_mishaps import HostAnswersLate
 from orchestrator.simulation.program_mishaps import CredentialsRefused
@@ -48,3 +61,50 @@ def _mishap(dice: Random, names: Sequence[NodeName]) -> Mishap:
     return Mishap(
         what=what, verb=dice.choice(_VERBS), nth=dice.randint(1, 4), after=dice.choice((0.0, 0.05, 2.0, 9.0))
     )
+
+
+NAMED_SECONDS = 60.0
+"""Within this time a refusal of every call is named: a run that waits for copies reads every 15 s."""
+_SLACK_SECONDS = 120.0
+"""A decision may come this much later than its limit: readings of hosts that hang follow each other."""
+
+
+def broken_rule(records: Sequence[Record], refused_at: Sequence[float], happened: Counter[str]) -> str | None:
+    """What the journal of an attempt shows against the rules of refused credentials; None if it keeps them.
+
+    Args:
+        records: of the attempt, by the world's time.
+        refused_at: when the cluster began to refuse every call for at least `NAMED_SECONDS`.
+        happened: counts refusals that were named, that passed, and that ended a run.
+    """
+    limit, since, still, login = 0.0, None, 0.0, False
+    named: list[float] = []
+    for record in records:
+        match record.event:
+            case RunStarted(policy=policy):
+                limit = policy.deadlines.refused
+            case AccessRefused(reading=login):
+                since, still = record.at, 0.0
+                named.append(record.at)
+                happened["a refusal is named"] += 1
+            case AccessGranted():
+                since = None
+                happened["a refusal passes in time"] += 1
+            case StandingDown(reason=reason) if since is not None:
+                happened["a refusal ends a run"] += " refused " in reason or " may not " in reason
+                since = None
+            case RunFinished() | RunResumed() | RestoreBegun():
+                since = None
+            case StoodStill(seconds=seconds):
+                still += seconds
+            case ActionSent(action=StopNode(node=node)) if since is not None and login:
+                return f"{node} is stopped while the credentials are refused"
+            case _:
+                if since is not None and record.at - since > limit + still + _SLACK_SECONDS:
+                    return f"the run goes on {record.at - since:.0f} s after its credentials were refused"
+    last = records[-1].at if records else 0.0
+    for at in refused_at:
+        known = any(at - _SLACK_SECONDS <= one <= at + NAMED_SECONDS + still for one in named)
+        if not known and last > at + NAMED_SECONDS + still:
+            return f"the credentials are refused from {at:.0f} on, and nothing says so"
+    return None

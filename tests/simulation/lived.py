@@ -14,7 +14,15 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, StoodDown, WaveStarted
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionSent,
+    Event,
+    PhaseEntered,
+    RunStarted,
+    StoodDown,
+    WaveStarted,
+)
 from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.overlap import Overlapping
@@ -25,8 +33,9 @@ from orchestrator.runtime.taking import LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
-from orchestrator.simulation.program_mishaps import TakenOver
+from orchestrator.simulation.program_mishaps import CredentialsRefused, TakenOver
 from orchestrator.simulation.world import World
+from tests.simulation import at_night
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.play import StuckError, plan_of, play
 
@@ -210,6 +219,7 @@ class AnyLife:
         if deposed and any(ran for _, ran in self._successors):
             return self._succeeded(), True
         self._judge_waves()
+        self._judge_refusals()
         if ended:
             self._judge_end(state, told)
         return state, ended
@@ -421,7 +431,7 @@ class AnyLife:
         for said, name in self._not_as_found():
             if not not_restored or not any(name in line for line in left):
                 raise BrokenError("restoration", f"{said}: {state.outcome}, said to be left: {left}")
-        if not_restored:
+        if not_restored and state.process.refused is None:
             return
         ours = [node.name for node in self.world.nodes.values() if node.stopped_by_us and not node.process]
         failed = self._failed(state)
@@ -430,6 +440,25 @@ class AnyLife:
         startable = [name for name in ours if self._could_be_started(self.world.nodes[name])]
         if startable:
             raise BrokenError("restoration", f"{startable} left down, though a start works")
+
+    def _judge_refusals(self) -> None:
+        """A refusal of the credentials is named, bars every stop, and ends the run at its limit."""
+        simulation, ahead = self.simulation, self.simulation.clock.ahead
+        every = [replace(record, at=record.at - ahead) for record in simulation.journal.records]
+        began = next((one for one in every if isinstance(one.event, RunStarted)), None)
+        here = [one for one in every if one.at >= self.attempt_began and one is not began]
+        refused = [
+            at
+            for at, what in simulation.fate.befell
+            if isinstance(what, CredentialsRefused)
+            and not what.writes
+            and what.seconds > at_night.NAMED_SECONDS
+            and at >= self.attempt_began
+        ]
+        records = [*([began] if began else []), *here]
+        wrong = at_night.broken_rule(records, refused, simulation.fate.happened)
+        if wrong is not None:
+            raise BrokenError("refused", wrong)
 
     def _failed(self, state: RunState) -> list[NodeName]:
         """Nodes that were named as failed, by this run or by one of another machine that stopped them last.

@@ -51,6 +51,9 @@ EVERY_MISHAP: Final[frozenset[str]] = frozenset(
         "the program is killed",
         "another machine takes over",
         "a machine has another clock",
+        "a refusal is named",
+        "a refusal passes in time",
+        "a refusal ends a run",
         "two processes at a time",
     }
 )
