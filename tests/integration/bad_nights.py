@@ -113,7 +113,7 @@ class Typed:
         self.end()
 
     def end(self, seconds: float = 900.0) -> int:
-        """Wait for its end and its last line; the exit code. Fails if it takes longer than so many seconds."""
+        """Wait for its end and its last line; the exit code. Fails if that takes longer."""
         assert wait_until(lambda: self._process.poll() is not None, seconds=seconds), (
             f"not ended after {seconds:.0f} s:\n{self.text}"
         )
@@ -123,7 +123,7 @@ class Typed:
 
 def advised(text: str, verb: str) -> list[str]:
     """The words of the one command with this verb that a text advises, as typed behind the program's name."""
-    found = {each.strip(" .,;`'") for each in re.findall(rf"orchestrate ({verb} [^\n`;]*)", text)}
+    found = {each.strip(" .,;") for each in re.findall(rf"orchestrate ({verb} [^\n`;]*)", text)}
     assert len(found) == 1, f"not one command to {verb} but {sorted(found)}:\n{text}"
     return shlex.split(found.pop())
 
@@ -183,6 +183,26 @@ def misspelt(cluster: HostCluster, name: str) -> Iterator[None]:
         yield
     finally:
         put(cluster, name, CONFIGURATION, right)
+
+
+@contextmanager
+def readable_journal(cluster: HostCluster, name: str) -> Iterator[None]:
+    """The program's account may read the journal of the host, until the block ends."""
+    cluster.exec(name, "usermod", "--append", "--groups", "systemd-journal", cluster.ssh_user)
+    try:
+        yield
+    finally:
+        cluster.exec(name, "gpasswd", "--delete", cluster.ssh_user, "systemd-journal")
+
+
+@contextmanager
+def usual_logs(cluster: HostCluster, name: str) -> Iterator[None]:
+    """Logs that everybody may read are where packages of the server have them, until the block ends."""
+    cluster.exec(name, "ln", "-s", "/var/log/node", "/var/log/elasticsearch")
+    try:
+        yield
+    finally:
+        cluster.exec(name, "rm", "/var/log/elasticsearch")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,9 @@ from tests.integration.bad_nights import (
     killed_at_stop,
     left,
     misspelt,
+    readable_journal,
     rotation,
+    usual_logs,
 )
 from tests.integration.faults import changed, first, prepared
 from tests.integration.hostlab.hosts import HostCluster, wait_until
@@ -44,7 +47,7 @@ FLAVOUR = "8.19.0"
 pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(2400)]
 PLAIN = ("--yes", "--output", "plain")
 SILENT_SECONDS = 75.0
-REFUSAL = r"refused user orchestrator \(40[13]\)"
+REFUSAL = r"refused user orchestrator \(401"
 NOTHING = "nothing"
 
 
@@ -124,8 +127,9 @@ def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
     assert night.left() == NOTHING
 
 
+@pytest.mark.parametrize("late", [0.0, 20.0])
 def test_a_password_that_is_rotated_in_its_file_costs_a_run_nothing(
-    night: Night, rotated: Rotation, tmp_path: Path, show_mishap: ShowMishap
+    night: Night, rotated: Rotation, tmp_path: Path, late: float, show_mishap: ShowMishap
 ) -> None:
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
@@ -134,11 +138,22 @@ def test_a_password_that_is_rotated_in_its_file_costs_a_run_nothing(
     unset = replace(night.operator, password="not-used")  # noqa: S106  (the file has it)
     with Typed(unset, "restart", "--cluster", str(file), *PLAIN) as run:
         run.wait_for(night.stopped)
-        secret.write_text(rotated.password, encoding="utf-8")
+        if not late:
+            secret.write_text(rotated.password, encoding="utf-8")
         mishap = rotated.change()
+        if late:
+            time.sleep(late)  # the cluster has the new password before the file has it
+            secret.write_text(rotated.password, encoding="utf-8")
         code = run.end()
     seconds, text = named(run.find(REFUSAL, since=mishap), mishap)
-    show_mishap(Mishap(what="2a password rotated in its file", seconds=seconds, line=text, left=night.left()))
+    show_mishap(
+        Mishap(
+            what=f"2a password rotated, in its file {late:.0f} s later",
+            seconds=seconds,
+            line=text,
+            left=night.left(),
+        )
+    )
     assert code == 0, run.text
     assert night.restarted() == set(night.cluster.names), run.text
     assert night.left() == NOTHING
@@ -222,20 +237,11 @@ def test_restore_with_a_refused_password_of_a_run_that_changed_nothing(
 def test_a_unit_that_does_not_start_shows_why_and_is_retried_after_the_repair(
     night: Night, show_mishap: ShowMishap
 ) -> None:
-    file = night.operator.write()
-    with misspelt(night.cluster, night.victim):
-        with Typed(night.operator, "restart", "--cluster", str(file), *PLAIN) as run:
-            mishap = run.wait_for(f"{night.victim}: start the service - accepted").at
-            code = run.end()
-        line = run.find(re.escape(TYPO), since=mishap)
-        seconds, text = named(line, mishap)
-        show_mishap(Mishap(what="4 unit does not start", seconds=seconds, line=text, left=night.left()))
-        assert code == 4, run.text
-        assert line is not None, run.text
-        assert left(night.cluster, night.was) == f"{night.victim} is down"
-        retry = advised(run.text, "resume")
-        assert retry[2:3] == ["--retry-failed"], run.text
-        assert "orchestrate restore" not in run.text
+    with misspelt(night.cluster, night.victim), readable_journal(night.cluster, night.victim):
+        failed = fails_to_start(night, TYPO, "its account reads the journal", show_mishap)
+        retry = advised(failed, "resume")
+        assert retry[2:3] == ["--retry-failed"], failed
+        assert "orchestrate restore" not in failed
         shown = night.operator.orchestrate("status", "--output", "plain").stdout
         assert TYPO in shown
         assert advised(shown, "resume") == retry
@@ -246,6 +252,38 @@ def test_a_unit_that_does_not_start_shows_why_and_is_retried_after_the_repair(
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     assert night.restarted() == set(night.cluster.names)
     assert night.left() == NOTHING
+
+
+def test_of_a_unit_that_does_not_start_the_servers_own_log_is_shown(
+    night: Night, show_mishap: ShowMishap
+) -> None:
+    with misspelt(night.cluster, night.victim), usual_logs(night.cluster, night.victim):
+        failed = fails_to_start(night, TYPO, "its account reads the server's log", show_mishap)
+    assert "/var/log/elasticsearch/lab.log:" in failed
+
+
+def test_of_a_unit_that_does_not_start_the_status_that_everybody_sees_is_shown(
+    night: Night, show_mishap: ShowMishap
+) -> None:
+    with misspelt(night.cluster, night.victim):
+        fails_to_start(night, r"\| .*code=exited, status=1", "its account reads no log", show_mishap)
+
+
+def fails_to_start(night: Night, shown: str, reader: str, show_mishap: ShowMishap) -> str:
+    """What a run printed whose node did not start; it shows the reason, and only that node is down."""
+    file = night.operator.write()
+    with Typed(night.operator, "restart", "--cluster", str(file), *PLAIN) as run:
+        mishap = run.wait_for(f"{night.victim}: start the service - accepted").at
+        code = run.end()
+    line = run.find(shown, since=mishap)
+    seconds, text = named(line, mishap)
+    show_mishap(
+        Mishap(what=f"4 unit does not start, {reader}", seconds=seconds, line=text, left=night.left())
+    )
+    assert code == 4, run.text
+    assert line is not None, run.text
+    assert night.left() == f"{night.victim} is down"
+    return run.text
 
 
 def test_a_host_that_falls_silent_in_a_wave_is_named_and_heals(night: Night, show_mishap: ShowMishap) -> None:
