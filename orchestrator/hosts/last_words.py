@@ -77,11 +77,22 @@ class LastWords:
         line = script.shell(script.limited(script.sections(asked), _LIMIT_SECONDS))
         outcome = connection.run(line, timeout=settings.limits.command)
         answers = script.read_sections(outcome.stdout) if isinstance(outcome, CommandResult) else {}
-        texts = [printed, *(answers[name].text for name, _ in asked if name in answers)]
-        said = tuple(dict.fromkeys(line for text in texts for line in last_lines(text, self._redact)))
+        parts = [last_lines(printed, self._redact)]
+        for name, _ in asked:
+            if name in answers:
+                end = _named_log if name == _SERVER_LOG else last_lines
+                parts.append(end(answers[name].text, self._redact))
+        said = tuple(dict.fromkeys(line for part in parts for line in part))
         with self._lock:
             self._known[settings.node] = mark, said
         return said
+
+
+def _named_log(text: str, redact: Redactor) -> tuple[str, ...]:
+    """The name of a log, which is the first line of a text, and its last lines."""
+    name, _, log = text.partition("\n")
+    end = last_lines(log, redact)[1 - SOURCE_LINES :]
+    return (*last_lines(name, redact), *end) if end else ()
 
 
 def newest_log(*folders: str) -> str:

@@ -160,6 +160,17 @@ def test_a_real_shell_answers_every_part(manager: Manager) -> None:
     assert parts == [*(name for name, _ in MANAGERS[manager].last_words(settings(manager))), "server-log"]
 
 
+def test_a_long_log_is_named_as_a_short_one_is() -> None:
+    """A host may have several servers; the name comes before many lines, of which the last are shown."""
+    name = "/var/log/elasticsearch/prod.log:"
+    for many in (1, 60):
+        host = Host(**{"server-log": "\n".join([name, *(f"line {number}" for number in range(many))])})
+        said = read(host)
+        assert said[0] == name
+        assert said[1:] == tuple(f"line {number}" for number in range(many))[1 - SOURCE_LINES :]
+    assert read(Host(**{"server-log": f"{name}\n"})) == (), "an empty log says nothing"
+
+
 @pytest.mark.parametrize("shell", [("dash",), ("busybox", "sh")])
 def test_the_newest_log_is_found_behind_a_link_and_named(tmp_path: Path, shell: tuple[str, ...]) -> None:
     """Operators move logs to a larger disk, and leave a link."""
