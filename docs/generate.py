@@ -81,6 +81,10 @@ subject; the journal records it. If waiting cannot clear a hold ("passes with ti
 changed nothing ends at once with exit code 3. The run waits for the other holds, and for what a busy cluster
 did not answer (429, 502 to 504, no answer in time), at most `deadlines.hold`.
 
+A run keeps its policy, also after `resume`. Where nothing in the cluster or on its hosts clears a hold, such
+as on a server that cannot list its deprecations, the hold says with what flag or key another run passes it
+(`ways`).
+
 With `--strategy zone`, a predicate about the wave first makes the wave smaller
 ([zones](../explanation/zones.md)). If it is not met for a single node, the run holds.
 

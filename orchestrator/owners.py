@@ -171,6 +171,30 @@ def why_not(path: Path, *, beside: Sequence[str] | None = None) -> str | None:
     return next((visible(why) for why in found if why is not None), None)
 
 
+def who_reads(path: Path) -> str | None:
+    """Who else can read a file with a secret, and the command that repairs it; None for its owner alone.
+
+    By the mode alone, as ssh judges a key. A group may read it if no other account is in it, or if it shares
+    the folder: one of that group with setgid, as by `chmod 2750`.
+
+    Args:
+        path: the file; a link is followed. What is missing or closed to us is None as well.
+    """
+    try:
+        found, folder = path.stat(), path.resolve().parent.stat()
+    except OSError:
+        return None
+    shared = folder.st_gid == found.st_gid and bool(folder.st_mode & stat.S_ISGID)
+    by_group = found.st_mode & stat.S_IRGRP and not shared and not _is_private(found.st_gid, found.st_uid)
+    everyone = found.st_mode & stat.S_IROTH
+    if not by_group and not everyone:
+        return None
+    who = "every account" if everyone else _group(found.st_gid)
+    sudo = "sudo " if os.geteuid() not in (0, found.st_uid) else ""
+    change = "go-rwx" if by_group else "o-rwx"
+    return visible(f"{who} can read {path}: `{sudo}chmod {change} {shlex.quote(str(path))}`")
+
+
 def _distrust(verdict: Verdict) -> str | None:
     if not verdict.problems:
         return None

@@ -226,6 +226,11 @@ class ClusterFile:
             found += [auth.basic.password] if auth.basic else []
         return tuple(dict.fromkeys((*found, *self.sudo_passwords())))
 
+    def private_key(self) -> Path | None:
+        """The file with the private key of our own certificate; None without a certificate."""
+        written = self.spec.tls.client_key or self.spec.tls.client_cert
+        return self.local_path(written) if written else None
+
     def sudo_passwords(self) -> tuple[SecretReference, ...]:
         """The references to sudo passwords: they are used on the hosts, long after the command has begun."""
         sudoers = [self.spec.hosts.sudo, *(over.sudo for over in self.spec.hosts.overrides.values())]

@@ -23,6 +23,9 @@ class LimitsSpec(Spec):
     stop: Duration = Field(default=600.0, description="Longest wait for a service to stop.")
     start: Duration = Field(default=600.0, description="Longest wait for a service to start.")
     rejoin: Duration = Field(default=600.0, description="Longest wait for a started node to join.")
+    refused: Duration = Field(
+        default=120.0, description="Longest wait for a cluster that refuses the credentials of the run."
+    )
     recover: Duration = Field(
         default=8 * 3600.0, description="Longest wait for the copies that were there before the wave."
     )

@@ -326,6 +326,7 @@ def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
         stop=spec.stop,
         start=spec.start,
         rejoin=spec.rejoin,
+        refused=spec.refused,
         recover=spec.recover,
         withheld=usual if withheld is None else withheld,
         hold=spec.hold,

@@ -233,6 +233,12 @@ class SecretResolver:
         self.learn(value)
         return Secret(value, origin=str(reference))
 
+    def path(self, reference: SecretReference) -> Path | None:
+        """The file of a `file:` reference; None for any other."""
+        if reference.scheme is not Scheme.FILE:
+            return None
+        return expand(reference.argument, folder=self.folder, home=self.home)
+
     def _fetch(self, reference: SecretReference) -> str:
         match reference.scheme:
             case Scheme.ENV:
@@ -287,6 +293,43 @@ class SecretResolver:
         if value is None:
             raise _fail(reference, f"the key ring holds nothing for service {service}, user {user}")
         return value
+
+
+class Source:
+    """The source of a secret that may change while the program runs.
+
+    Args:
+        resolver: reads it.
+        reference: not of an environment variable: those of a running program cannot change.
+        header: as for `SecretResolver.resolve`.
+    """
+
+    def __init__(self, resolver: SecretResolver, reference: SecretReference, *, header: bool = False) -> None:
+        self._resolver, self._reference, self._header = resolver, reference, header
+        self._mark = self._seen()
+
+    def touched(self) -> bool:
+        """Whether its file has changed since it was last read; False for a source that is no file."""
+        return self._seen() != self._mark
+
+    def read(self) -> str | None:
+        """The present value; None if it cannot be read."""
+        self._mark = self._seen()
+        try:
+            return self._resolver.resolve(self._reference, header=self._header).reveal()
+        except ConfigError:
+            return None
+
+    def _seen(self) -> tuple[int, ...] | None:
+        if self._reference.scheme is not Scheme.FILE:
+            return None
+        resolver = self._resolver
+        path = expand(self._reference.argument, folder=resolver.folder, home=resolver.home)
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def expand(path: str, *, folder: Path, home: Path) -> Path:

@@ -23,6 +23,7 @@ from orchestrator.engine.state import (
     PhaseState,
     ProcessState,
     RecoveringWave,
+    RefusedAccess,
     RunState,
     Silence,
     Unrestored,
@@ -52,7 +53,14 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
-from orchestrator.model.host_event import Answered, FellSilent, HostEvent, StartFailed
+from orchestrator.model.host_event import (
+    AccessGranted,
+    AccessRefused,
+    Answered,
+    FellSilent,
+    HostEvent,
+    StartFailed,
+)
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
@@ -156,7 +164,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
             return _members_missed(state, event, at)
-        case StartFailed() | FellSilent() | Answered():
+        case StartFailed() | FellSilent() | Answered() | AccessRefused() | AccessGranted():
             return _of_host(state, event, at)
         case ev.RedExcused(count=count):
             since = state.process.excused_since if state.process.excused_since is not None else at
@@ -256,6 +264,11 @@ def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> Ru
 def _of_host(state: RunState, event: HostEvent, at: Instant) -> RunState:
     if isinstance(event, StartFailed):
         return with_node(state, event.node, start_failed=event)
+    if isinstance(event, AccessRefused):
+        refused = RefusedAccess(refusal=event.refusal, since=at, reading=event.reading)
+        return replace(state, process=replace(state.process, refused=refused))
+    if isinstance(event, AccessGranted):
+        return replace(state, process=replace(state.process, refused=None))
     names = event.nodes or (CLUSTER,)
     silent = {name: one for name, one in state.process.silent.items() if name not in names}
     match event:
@@ -324,6 +337,7 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
         },
         excused_since=perhaps(process.excused_since),
         called_off_since=perhaps(process.called_off_since),
+        refused=process.refused and replace(process.refused, since=later(process.refused.since)),
     )
     here = replace(
         here,

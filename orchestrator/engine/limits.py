@@ -76,6 +76,12 @@ def withheld(state: RunState) -> Limit | None:
     return None if since is None else Limit(since=since, seconds=_deadlines(state).withheld)
 
 
+def refused(state: RunState) -> Limit | None:
+    """Credentials that the cluster refuses; None while it accepts them."""
+    found = state.process.refused
+    return None if found is None else Limit(since=found.since, seconds=_deadlines(state).refused)
+
+
 def failing(state: RunState, action: Action) -> Limit | None:
     """A verb that fails and is sent again; None while it does not fail."""
     since = state.failing_since(action)
@@ -302,6 +308,9 @@ _TIMEOUT: Final = Counted(said="`--timeout`", limits=lambda state: (timeout(stat
 _WITHHELD: Final = Counted(
     said="`withheld` while allocation is disabled", limits=lambda state: (withheld(state),)
 )
+_REFUSED: Final = Counted(
+    said="`refused` for credentials that the cluster refuses", limits=lambda state: (refused(state),)
+)
 _HOLD: Final = Counted(said="`hold` for predicates", limits=_unless_merging(hold))
 _GATE: Final = Counted(said="`gate` for gates", limits=_unless_merging(gate))
 _CALLED_OFF: Final = Counted(
@@ -323,17 +332,17 @@ _STANDING_DOWN: Final = Counted(said="then `rejoin` to restore settings", limits
 _LOST_STOP: Final = Counted(said=f"{LOST_STOP_SECONDS:.0f} s after a lost stop, at most `stop`", limits=_ends)
 
 IN_PHASE: Final[Mapping[Phase, tuple[Counted, ...]]] = {
-    Phase.PREPARING: (_HOLD, _TIMEOUT),
-    Phase.MERGING: (_MERGE, _HOLD, _GATE, _TIMEOUT),
-    Phase.MERGED: (_SETTLING, _TIMEOUT),
-    Phase.GATED: (_HOLD, _GATE, _CALLED_OFF, _DOUBT, _TIMEOUT),
-    Phase.WITHHELD: (_WITHHELD, _TIMEOUT),
-    Phase.DOWN: (_NODES, _WITHHELD, _TIMEOUT),
-    Phase.REJOINED: (_REJOIN, _BACK, _WITHHELD, _TIMEOUT),
-    Phase.REASSIGNED: (_RECOVERY, _RESTORING, _BACK, _WITHHELD, _TIMEOUT),
-    Phase.SETTLED: (_SEEN_AGAIN, _TIMEOUT),
-    Phase.FINISHING: (_RESTORING, _LOST_STOP),
-    Phase.STANDING_DOWN: (_STARTED, _STANDING_DOWN, _LOST_STOP),
+    Phase.PREPARING: (_HOLD, _REFUSED, _TIMEOUT),
+    Phase.MERGING: (_MERGE, _HOLD, _GATE, _REFUSED, _TIMEOUT),
+    Phase.MERGED: (_SETTLING, _REFUSED, _TIMEOUT),
+    Phase.GATED: (_HOLD, _GATE, _CALLED_OFF, _DOUBT, _REFUSED, _TIMEOUT),
+    Phase.WITHHELD: (_WITHHELD, _REFUSED, _TIMEOUT),
+    Phase.DOWN: (_NODES, _WITHHELD, _REFUSED, _TIMEOUT),
+    Phase.REJOINED: (_REJOIN, _BACK, _WITHHELD, _REFUSED, _TIMEOUT),
+    Phase.REASSIGNED: (_RECOVERY, _RESTORING, _BACK, _WITHHELD, _REFUSED, _TIMEOUT),
+    Phase.SETTLED: (_SEEN_AGAIN, _REFUSED, _TIMEOUT),
+    Phase.FINISHING: (_RESTORING, _LOST_STOP, _REFUSED),
+    Phase.STANDING_DOWN: (_STARTED, _STANDING_DOWN, _LOST_STOP, _REFUSED),
     Phase.ENDED: (),
 }
 """The limits that may count in each phase of a run, the most usual first."""

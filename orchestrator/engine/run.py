@@ -159,7 +159,8 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
     )
     process, here = state.process, state.in_phase
     limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)
-    counts = names or missed or here.failing or any(since is not None for since in limits)
+    waits = names or missed or here.failing or process.refused is not None
+    counts = waits or any(since is not None for since in limits)
     return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if counts else ()
 
 
@@ -232,6 +233,9 @@ def _urgent(situation: Situation) -> Decision | None:
     if timeout is not None and timeout.is_over(now):
         reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merges_left}"
         return stand_down(state, reason, Outcome.HELD)
+    refused = _refused_too_long(situation)
+    if refused is not None:
+        return stand_down(state, refused, Outcome.FAILED)
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
@@ -751,7 +755,7 @@ def reassigned(situation: Situation) -> Decision:
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    late = limits.restoring(situation.state).is_over(situation.now)
+    late = limits.restoring(situation.state).is_over(situation.now) or _refused_too_long(situation)
     if late and not restoring.at_once:
         return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
     return restoring
@@ -878,6 +882,8 @@ def standing_down(situation: Situation) -> Decision:
     back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
     if back:
         return note(*back)
+    if _refused_too_long(situation) is not None and not _unstarted(situation):
+        return _undo(situation, late=True) or _lost_stop_awaited(situation) or _end(situation)
     awaited = _awaited(situation)
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
     overdue = _withheld_too_long(situation) is not None
@@ -948,6 +954,21 @@ def _withheld_too_long(situation: Situation) -> Seconds | None:
     return situation.now - limit.since if limit is not None and limit.is_over(situation.now) else None
 
 
+def _refused_too_long(situation: Situation) -> str | None:
+    """The refusal of the credentials because of which nothing can be restored; None before its limit."""
+    found, limit = situation.state.process.refused, limits.refused(situation.state)
+    if found is None or limit is None or not limit.is_over(situation.now):
+        return None
+    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s"
+
+
+def _unstarted(situation: Situation) -> list[NodeName]:
+    """Nodes whose service is not seen to run: a start needs no answer of the cluster."""
+    state, hosts = situation.state, situation.hosts
+    down = (node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node))
+    return [name for name in down if name not in hosts or hosts[name].service is not ServiceState.RUNNING]
+
+
 _EXIT: Final = {
     Outcome.DONE: ExitCode.DONE,
     Outcome.RESTORED: ExitCode.DONE,
@@ -1014,7 +1035,13 @@ def _left(situation: Situation) -> tuple[str, ...]:
     exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
     added = state.unrestored.replicas.values()
     replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
-    nodes = [f"node {node.name} is {node.phase.value}" for node in state.nodes_in(*GOING_UP_OR_DOWN)]
+    down = _unstarted(situation)
+    nodes = [
+        f"node {node.name} is {node.phase.value}"
+        if node.name in down
+        else f"node {node.name} was started, and was not seen in the cluster"
+        for node in state.nodes_in(*GOING_UP_OR_DOWN)
+    ]
     return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
 
 

@@ -16,7 +16,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant, Refusal, Seconds
 from orchestrator.model.replacing import replace
 from orchestrator.next_command import next_command
 
@@ -53,6 +53,20 @@ class Silence:
     since: Instant
     why: str = ""
     took: Seconds | None = None
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class RefusedAccess:
+    """Credentials that the cluster refuses.
+
+    Attributes:
+        since: when that was first seen.
+        reading: whether the cluster cannot be read because of it.
+    """
+
+    refusal: Refusal
+    since: Instant
+    reading: bool
 
 
 CLUSTER: Final = NodeName("")
@@ -127,6 +141,7 @@ class ProcessState:
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
         silent: nodes whose hosts do not answer, or slowly; CLUSTER is the cluster.
+        refused: credentials that the cluster refuses; None while it accepts them.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
         excused_since: since when red shards are excused for a moment; None while none is.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
@@ -145,6 +160,7 @@ class ProcessState:
     probes: int = 0
     absent: Mapping[NodeName, Absence] = field(default_factory=dict)
     silent: Mapping[NodeName, Silence] = field(default_factory=dict)
+    refused: RefusedAccess | None = None
     called_off_since: Instant | None = None
     excused_since: Instant | None = None
     retries: int = 0

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.policy import Hook
+from orchestrator.model.reading import Refusal
 from orchestrator.model.tuning import Change
 from orchestrator.model.upgrade import InstallStep
 
@@ -315,10 +316,12 @@ class Refused:
         passes: the same verb may be accepted a little later: too many requests, no elected master, no
             connection. False where a person has to change something first (rights, a wrong value), or where
             the cause is unknown.
+        refusal: the credentials that were not accepted.
     """
 
     reason: str
     passes: bool = False
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

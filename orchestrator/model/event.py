@@ -37,7 +37,7 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.prediction import Forecast
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant, Refusal, Seconds
 from orchestrator.model.tuning_event import TuningEvent
 from orchestrator.model.turn import HooksOf, Work
 from orchestrator.model.upgrade_event import UpgradeEvent
@@ -241,6 +241,7 @@ class ActionFailed:
     Attributes:
         unsent: it was never sent to the cluster or to a host: the lease or its record did not allow it.
         passes: the same action may be accepted a little later.
+        refusal: the credentials that were not accepted.
     """
 
     action: Action
@@ -248,6 +249,7 @@ class ActionFailed:
     in_doubt: bool
     unsent: bool = False
     passes: bool = False
+    refusal: Refusal | None = None
     event: Literal["action_failed"] = "action_failed"
 
 
@@ -261,6 +263,7 @@ class Hold:
         subjects: the first five of them.
         also: predicates that are not met for the same reason and have no hold of their own.
         reasons: the evidence of each of `subjects`; empty where that of the first is enough.
+        ways: with what another run passes it, such as a flag, where this run's policy does not let it clear.
     """
 
     predicate: str
@@ -270,6 +273,7 @@ class Hold:
     subjects: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
 
 

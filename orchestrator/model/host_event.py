@@ -1,4 +1,4 @@
-"""Events about what hosts say of a start that failed, and about hosts and clusters that do not answer."""
+"""Events about failed starts, about hosts and clusters that do not answer, and about refused credentials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Refusal, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +56,29 @@ class Answered:
     event: Literal["answered"] = "answered"
 
 
-HostEvent: TypeAlias = StartFailed | FellSilent | Answered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRefused:
+    """The cluster refuses the credentials of the run, or a request that the run needs.
+
+    Attributes:
+        reading: the cluster could not be read; False if something could not be restored.
+    """
+
+    refusal: Refusal
+    reading: bool
+    event: Literal["access_refused"] = "access_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessGranted:
+    """The cluster accepts the credentials again.
+
+    Attributes:
+        seconds: how long it refused them.
+    """
+
+    seconds: Seconds
+    event: Literal["access_granted"] = "access_granted"
+
+
+HostEvent: TypeAlias = StartFailed | FellSilent | Answered | AccessRefused | AccessGranted

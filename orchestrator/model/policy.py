@@ -76,6 +76,7 @@ class Deadlines:
     gate: Seconds = 4 * 3600.0
     reboot: Seconds = 1800.0
     install: Seconds = 3600.0
+    refused: Seconds = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,11 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported(Unknown):
+    """A reading that this server cannot give, such as of an API that it does not have; no change helps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Garbled(Unknown):
     """A read value that is not valid, and stays so until a person changes it.
 
@@ -41,6 +46,47 @@ class Garbled(Unknown):
     """
 
     remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Credentials that a cluster does not accept (401), or that lack a right (403).
+
+    Attributes:
+        endpoint: URL of the node that refused them.
+        credentials: their kind and user, for people: `user ops`.
+        source: the reference of the secret, such as `env:ES_PASSWORD`; empty if there is none.
+        status: of HTTP.
+        call: the request that lacks a right: method and path. Empty if the login itself was refused.
+        lasting: the source cannot change while the program runs.
+    """
+
+    endpoint: str
+    credentials: str
+    source: str = ""
+    status: int = 401
+    call: str = ""
+    lasting: bool = False
+
+    @property
+    def of_login(self) -> bool:
+        """Whether the login was refused, and not one request."""
+        return not self.call
+
+    @property
+    def sentence(self) -> str:
+        """Who refuses whom, and where the secret comes from."""
+        where = f"; secret from {self.source}" if self.source else ""
+        if self.call:
+            return f"{self.credentials} may not {self.call} ({self.status}{where}) at {self.endpoint}"
+        return f"{self.endpoint} refused {self.credentials} ({self.status}{where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unauthorized(Unknown):
+    """A reading that was refused for its credentials: waiting helps only if somebody changes something."""
+
+    refusal: Refusal
 
 
 T = TypeVar("T")

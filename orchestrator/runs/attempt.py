@@ -18,6 +18,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.signals import strongest
 from orchestrator.view.progress import ListeningCluster
+from orchestrator.view.text import counted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,6 +109,8 @@ def drive(attempt: Attempt) -> RunState:
             loop.run()
         finally:
             attempt.state = loop.state
+            if loop.unwritten:
+                process.warn(_unwritten(attempt.state, loop.unwritten))
             if attempt.state.phase is Phase.ENDED:
                 _let_go(attempt, process)
     attempt.then(attempt.state)
@@ -131,6 +134,15 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
     for record in records:
         attempt.state = evolve(attempt.state, record)
     return records
+
+
+def _unwritten(state: RunState, events: int) -> str:
+    """The warning that the journal ends too early, with the command that compares it with the cluster."""
+    status = state.command("status")
+    return (
+        f"the last {counted(events, 'event')} of run {state.run} are not in its journal: the state could not "
+        f"be written; `{status}` reads the cluster instead"
+    )
 
 
 def _let_go(attempt: Attempt, process: Process) -> None:

@@ -22,8 +22,9 @@ from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
+from orchestrator.runs.access import access_of
 from orchestrator.runs.file_hosts import host_settings
-from orchestrator.runs.from_file import Files, access_of
+from orchestrator.runs.from_file import Files
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import published_places
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient

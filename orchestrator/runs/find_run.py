@@ -100,6 +100,8 @@ def _candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None
 
 def state_in_words(entry: RunEntry) -> str:
     """The state of a run, for people."""
+    if entry.unwritten:
+        return "its last events could not be written"
     return entry.outcome.value if entry.outcome else "under way or killed"
 
 

@@ -31,6 +31,7 @@ from orchestrator.model.resolution import Resolution
 from orchestrator.model.tuning import TuningProfile
 from orchestrator.ports import Clock, LeasePort
 from orchestrator.redact import Redactor
+from orchestrator.runs.access import access_of, renewal_of
 from orchestrator.runs.connection import (
     Connection,
     DataPaths,
@@ -56,7 +57,6 @@ from orchestrator.runtime.database import named_state
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
-from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
@@ -167,7 +167,9 @@ class FilePorts:
         """One client for cluster and lease."""
         if self._shared is None:
             access = access_of(self.file, spec, self.resolver)
-            self._shared = ElasticsearchClient(access, clock=self._clock, redact=self.redact)
+            self._shared = ElasticsearchClient(
+                access, clock=self._clock, redact=self.redact, renewal=renewal_of(spec, access, self.resolver)
+            )
         return self._shared
 
     @property
@@ -236,6 +238,11 @@ class FilePorts:
         """Overrides in the file that match none of these nodes."""
         return self.file.overrides_without_node(nodes)
 
+    def dead_endpoints(self) -> Sequence[str]:
+        """What is wrong with each endpoint that does not answer, if there are several. Asks each of them."""
+        several = len(self.file.spec.endpoints) > 1
+        return [wrong for wrong in self.cluster.endpoints().values() if wrong] if several else []
+
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
         """The hosts of these nodes and of all nodes of earlier calls."""
         self._data = {**(data_paths or {}), **self._data}
@@ -296,6 +303,11 @@ class FilePorts:
         self._gates = Gates([ask(self._at_home(gate)) for gate in gates], redact=self.redact)
         return self._gates
 
+    def secret_files(self, references: Iterable[SecretReference]) -> Sequence[Path]:
+        """The files that hold these secrets or those of the cluster file, each once."""
+        named = (self.resolver.path(one) for one in (*self.file.secret_references(), *references))
+        return tuple(dict.fromkeys(path for path in (*named, self.file.private_key()) if path is not None))
+
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
         """See that these secrets, and the sudo passwords of the file, are there before anything is begun.
 
@@ -325,26 +337,6 @@ class FilePorts:
                 port.close()
         if "cluster" in self.__dict__:
             self.cluster.close()
-
-
-def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:
-    """How the cluster of a file is reached; raises ConfigError where a file or a secret is missing."""
-    file.check_files()
-    auth, tls = spec.auth, spec.tls
-    key, basic = (auth.api_key, auth.basic) if auth else (None, None)
-    return Access(
-        endpoints=tuple(spec.endpoints),
-        api_key=resolver.resolve(key, header=True).reveal() if key else None,
-        username=basic.username if basic else None,
-        password=resolver.resolve(basic.password).reveal() if basic else None,
-        ca=str(file.local_path(tls.ca)) if tls.ca else None,
-        verify=tls.verify,
-        client_cert=str(file.local_path(tls.client_cert)) if tls.client_cert else None,
-        client_key=str(file.local_path(tls.client_key)) if tls.client_key else None,
-        fingerprint=tls.fingerprint,
-        product=spec.product,
-        version=spec.version,
-    )
 
 
 def connection_to(ports: FilePorts, files: Files, process: Process, state: str | None) -> Connection:

@@ -226,6 +226,7 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     """
     connection.ports.require_secrets(source.secrets)
     prepared, settings = _prepared(connection, source, restarts=restarts)
+    _warn_of_endpoints(connection)
     if restarts:
         require_zones(prepared.view, settings, prepared.started.policy, connection.ports.source)
         require_names(prepared.started.policy, prepared.started.nodes)
@@ -248,10 +249,17 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
     require_names(saved.policy, saved.nodes)
     prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
+    _warn_of_endpoints(connection)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:
         raise _mismatch(view.name, saved.differs_from(now))
     return prepared, now
+
+
+def _warn_of_endpoints(connection: Connection) -> None:
+    """Warn of endpoints that do not answer: a run has fewer left while nodes are down."""
+    for wrong in connection.ports.dead_endpoints():
+        connection.process.warn(f"{wrong}; the other endpoints are used")
 
 
 def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:

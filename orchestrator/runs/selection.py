@@ -62,10 +62,16 @@ def require_same(ports: ClusterPorts, run: str, started: RunStarted) -> None:
     Raises:
         UsageError: the file names another cluster, or another one answers at its endpoints.
     """
+    require_answers_as(ports, ports.cluster.observe({Look.CLUSTER}).cluster, run, started)
+
+
+def require_answers_as(
+    ports: ClusterPorts, read: Reading[ClusterView], run: str, started: RunStarted
+) -> None:
+    """The same by a reading that was done already; raises what `require_same` raises."""
     began = f"run {run} began on cluster {started.cluster!r}"
     if ports.name != started.cluster:
         raise UsageError(f"{ports.source}: `name` is {ports.name!r}, and {began}; correct `name`")
-    read = ports.cluster.observe({Look.CLUSTER}).cluster
     if isinstance(read, Unknown) or read.master is None:
         return
     if read.name != started.cluster:

@@ -281,6 +281,10 @@ class SimulatedPorts:
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
         """There are none."""
 
+    def dead_endpoints(self) -> Sequence[str]:
+        """A simulation has no endpoints."""
+        return ()
+
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
         """There is no file that could name others."""
         del nodes

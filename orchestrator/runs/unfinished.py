@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
+from orchestrator.errors import ConfigError, ExitCode, JournalError, NotRestored, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RestoreBegun, RunResumed
 from orchestrator.model.observation import Look
@@ -28,8 +28,9 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import LeaseGarbled, LeaseUnreachable, Taken
+from orchestrator.runtime.taking import LeaseGarbled, LeaseRefused, LeaseUnreachable, Taken
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
+from orchestrator.view.progress import unrestored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,8 @@ def resumption(
     event = RunResumed(
         operator=operator, host=host, retry_failed=retry_failed, skip=left_out, state=store.state
     )
-    held = _lease(connection, store, past, event)
+    with _refused_to("resume", past):
+        held = _lease(connection, store, past, event)
     if isinstance(held, RunState):
         return held
     return _attempt(connection, store, past, held, event)
@@ -232,7 +234,8 @@ def restoration(
         require_agreed(connection, store, past, to_restore)
     process = connection.process
     event = RestoreBegun(operator=process.operator, host=process.host, state=store.state)
-    held = _lease_for_restore(connection, store, past, event, written=written)
+    with _refused_to("restore", past):
+        held = _lease_for_restore(connection, store, past, event, written=written)
     if isinstance(held, RunState):
         return held
     return _attempt(connection, store, past, held, event, written=written)
@@ -250,6 +253,8 @@ def _attempt(
     """The next attempt at a run, which begins with this event."""
     lease, taken = held
     run, after = past.entry.run, len(past.records)
+    if not written:
+        store.mark_unwritten(run)
     return Attempt(
         connection=connection,
         lease=lease,
@@ -289,6 +294,28 @@ def _lease(
     return take_up(run, connection, store, started, written=written)
 
 
+@contextmanager
+def _refused_to(verb: str, past: PastRun) -> Iterator[None]:
+    """Name what stays unrestored when the cluster refuses the credentials.
+
+    Raises:
+        NotRestored: the run has changed settings, or nodes of it were started and not seen to be back.
+    """
+    try:
+        yield
+    except LeaseRefused as refused:
+        nodes = [f"node {name}: started over SSH, not seen in the cluster" for name in refused.started]
+        left = [*unrestored(past.state), *nodes, *(f"node {name}: down" for name in refused.down)]
+        if not left:
+            raise
+        again = past.state.command(verb)
+        raise NotRestored(
+            str(refused),
+            *(f"  NOT RESTORED: {line}" for line in left),
+            f"once the credentials are accepted: {again}",
+        ) from refused
+
+
 def _lease_for_restore(
     connection: Connection, store: StateStore, past: PastRun, event: RestoreBegun, *, written: bool
 ) -> tuple[Lease, Taken] | RunState:
@@ -297,8 +324,8 @@ def _lease_for_restore(
     try:
         return _lease(connection, store, past, event, written=written)
     except LeaseUnreachable as error:
-        if started.policy.lease is not LeasePlace.CLUSTER:
-            raise  # it was the lease in the state, and there is no other
+        if started.policy.lease is not LeasePlace.CLUSTER or isinstance(error, LeaseRefused):
+            raise  # it was the lease in the state, and there is no other; or nothing could be restored
         connection.process.warn(f"{error}: continuing with the lease in the state alone")
         return take_up(run, connection, store, started, in_cluster=False, written=written)
 

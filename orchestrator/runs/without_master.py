@@ -21,17 +21,17 @@ from orchestrator.errors import LeaseError
 from orchestrator.model.action import StartNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Record, RestoreBegun, RunResumed
-from orchestrator.model.observation import LeaseView
+from orchestrator.model.observation import HostView, LeaseView, ServiceState
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Kind
-from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.ports import LeasePort
-from orchestrator.runs.connection import Connection
+from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
+from orchestrator.ports import HostPort, LeasePort
+from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.takeover import acquire, lease_of, release
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import StateStore
-from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted
+from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable, WatchInterrupted
 
 _STARTS: Final = 3
 """How often each start is sent: a host may be out of reach at first, and a node may fail once."""
@@ -97,6 +97,7 @@ def bring_master_back(
 
     Raises:
         LeaseUnreachable: no master was elected in time; only starts were sent.
+        LeaseRefused: the cluster refuses the credentials; only starts were sent.
         WatchInterrupted: a request to stop came during the wait; only starts were sent.
         LeaseError: a live process has the lease in the state; nothing was sent.
     """
@@ -109,8 +110,10 @@ def bring_master_back(
         lease.leave()  # its record lists changes of another run: the next run with the lease restores them
         return False
     names = ", ".join(nodes)
+    refused = isinstance(unread, Unauthorized)
+    why = "can be taken" if refused else f"can be taken without {_NEEDED[begun.policy.kind]}"
     process.warn(
-        f"no lease can be taken without {_NEEDED[begun.policy.kind]} ({unread.reason}): starting {names}, "
+        f"no lease {why} ({unread.reason}): starting {names}, "
         f"which run {state.run} stopped and did not start again"
     )
     with process.background.keep(lease):
@@ -130,6 +133,8 @@ def _start_until_elected(
     limits = begun.policy.deadlines
     seconds, names = limits.start + limits.rejoin, ", ".join(nodes)
     since, why = process.now, ""
+    unread: Unknown | None = None
+    down: tuple[NodeName, ...] = ()
     for number in range(1, _STARTS + 1):
         held = lease.confirm()  # the machine may have been suspended
         if isinstance(held, LeaseView) and held.successor is not None:
@@ -142,10 +147,18 @@ def _start_until_elected(
         ]
         for line in failed:
             process.warn(line)
-        unread = _unread(connection, _NEEDED[begun.policy.kind], until=since + seconds * number / _STARTS)
+        until = since + seconds * number / _STARTS
+        unread = _unread(connection, _NEEDED[begun.policy.kind], until=until)
         if unread is None:
             return
-        why = "; ".join((unread, *failed))
+        if isinstance(unread, Unauthorized):
+            down = _not_running(process, hosts, nodes, until=until)
+            if not down:
+                break
+        why = "; ".join((unread.reason, *failed))
+    if isinstance(unread, Unauthorized):
+        started = tuple(node for node in nodes if node not in down)
+        raise LeaseRefused(unread.refusal.sentence, unread.refusal, started=started, down=tuple(down))
     raise LeaseUnreachable(
         f"{_MISSING[begun.policy.kind]} within {seconds:.0f} s after the start of {names} ({why}). "
         f"{_ADVICE[begun.policy.kind]}; then run `{state.command('resume')}` again. Nothing else was "
@@ -153,16 +166,40 @@ def _start_until_elected(
     )
 
 
-def _unread(connection: Connection, needed: str, *, until: Instant) -> str | None:
-    """Wait until the lease in the cluster can be read; the last reason why not, None once it can."""
+def _not_running(
+    process: Process, hosts: HostPort, nodes: Sequence[NodeName], *, until: Instant
+) -> tuple[NodeName, ...]:
+    """Wait until the services of these nodes run; those of which it is not seen, each with a warning."""
+    while True:
+        read = hosts.observe(nodes, rights=False)
+        down = {node: host for node, host in read.items() if not _is(host, ServiceState.RUNNING)}
+        if not down or process.now >= until or any(_is(host, ServiceState.FAILED) for host in down.values()):
+            break
+        process.clock.wait(min(process.terms.poll, until - process.now))
+    for node, host in down.items():
+        process.warn(f"{node}: {host.reason if isinstance(host, Unknown) else host.detail}")
+        for line in () if isinstance(host, Unknown) else host.said:
+            process.tell(f"  | {line}")
+    return tuple(down)
+
+
+def _is(host: Reading[HostView], service: ServiceState) -> bool:
+    return not isinstance(host, Unknown) and host.service is service
+
+
+def _unread(connection: Connection, needed: str, *, until: Instant) -> Unknown | None:
+    """Wait until the lease in the cluster can be read; the last reading that failed, None once it can.
+
+    A refusal of the credentials ends the wait: a node has answered.
+    """
     process, next_message = connection.process, connection.process.now
     with process.requests.during(lambda: None) as asked:
         while isinstance(unread := connection.ports.lease.read(), Unknown):
             if asked()[0] is not Request.NONE:
                 raise WatchInterrupted(f"interrupted while waiting for {needed}; only starts were sent")
             now = process.now
-            if now >= until:
-                return unread.reason
+            if now >= until or isinstance(unread, Unauthorized):
+                return unread
             if now >= next_message:
                 next_message = now + _NEWS_SECONDS
                 process.tell(f"waiting for {needed}: {unread.reason}")

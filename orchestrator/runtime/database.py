@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
@@ -219,6 +219,15 @@ def telling(where: str, doing: str) -> Iterator[None]:
     except (SQLAlchemyError, OSError) as error:
         kind = StateUnwritable if {_code(error), _full_code(error)} & _UNWRITABLE else JournalError
         raise kind(f"{where}: {doing} failed: {explain(error)}") from error
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The state file; None for a database server, and for a database in memory."""
+    url = engine.url
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return None
+    given = url.database.removeprefix("file:")
+    return Path(given if given == url.database else unquote(given))
 
 
 def place_of(engine: Engine) -> str:

@@ -134,8 +134,8 @@ def outcome(action: Action, result: ActionResult) -> ActionConfirmed | ActionFai
     match result:
         case Done(output=output):
             return ActionConfirmed(action=action, output=output)
-        case Refused(reason=reason, passes=passes):
-            return ActionFailed(action=action, reason=reason, in_doubt=False, passes=passes)
+        case Refused(reason=reason, passes=passes, refusal=refusal):
+            return ActionFailed(action=action, reason=reason, in_doubt=False, passes=passes, refusal=refusal)
         case InDoubt(reason=reason):
             return ActionFailed(action=action, reason=reason, in_doubt=True)
         case _:

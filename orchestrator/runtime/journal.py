@@ -31,6 +31,7 @@ from orchestrator.runtime.database import CommitInDoubt, committing, place_of, t
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
 from orchestrator.runtime.order import heir, holders
+from orchestrator.runtime.unwritten import UnwrittenMark
 
 _LOOKS: Final = 3
 """Attempts at one step. The second checks a commit in doubt; the third checks a late commit."""
@@ -88,7 +89,7 @@ class SqlJournal:
         state: str = "",
     ) -> None:
         self._engine, self._run, self._state = engine, run, state
-        self._where = place_of(engine)
+        self._where, self._mark = place_of(engine), UnwrittenMark(engine, run)
         self._lock = Lock()
         self._process = process or str(current_process())
         self._asked: tuple[Request, str] = (Request.NONE, "")
@@ -113,7 +114,8 @@ class SqlJournal:
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         """Commit all of them in one durable transaction.
 
-        Events whose commit was in doubt come first in the next call, unchanged.
+        Events whose commit was in doubt come first in the next call, unchanged. While events of a run that
+        has begun cannot be written, the run has a mark (`UnwrittenMark`).
 
         Raises:
             DeposedError: another process resumed or restored this run. Nothing is written, now or later.
@@ -124,17 +126,30 @@ class SqlJournal:
         if not events:
             return ()
         with self._lock:
-            doubt: JournalError | None = None
-            for _ in range(_LOOKS):
-                try:
-                    return self._appended(events, at)
-                except CommitInDoubt as error:
-                    doubt = error  # again, over a new connection: the rows already exist, or are written now
-                except DeposedError:
-                    raise
-                except JournalError as error:
-                    raise (doubt or error) from error
-            raise doubt or JournalError(f"{self._where}: nothing was written")
+            try:
+                records = self._tried(events, at)
+            except DeposedError:
+                raise
+            except JournalError:
+                if self._begun:
+                    self._mark.set()
+                raise
+            self._mark.clear()
+            return records
+
+    def _tried(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        """Commit them, and look again while the commit is in doubt. Raises what `append` raises."""
+        doubt: JournalError | None = None
+        for _ in range(_LOOKS):
+            try:
+                return self._appended(events, at)
+            except CommitInDoubt as error:
+                doubt = error  # again, over a new connection: the rows already exist, or are written now
+            except DeposedError:
+                raise
+            except JournalError as error:
+                raise (doubt or error) from error
+        raise doubt or JournalError(f"{self._where}: nothing was written")
 
     def _appended(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         records = self._records(events, at)

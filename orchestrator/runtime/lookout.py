@@ -23,7 +23,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unauthorized, Unknown
 from orchestrator.model.tuning import HostTuning
 from orchestrator.model.upgrade import HostReadiness
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, HostPort, LeaseKeeper
@@ -169,12 +169,12 @@ class Lookout:
         return found
 
     def _heard(self, asked: Asked, read: ClusterReadings, hosts: _Hosts) -> Mapping[NodeName, Heard]:
-        """Who answered this reading. A host that answers with what is not understood has answered."""
+        """Who answered this reading. An answer that is not understood is one, and a refusal is one too."""
         found: dict[NodeName, Heard] = {}
         for name, (since, took) in sorted(asked.ended.items()):  # not by who answered first
             part = read.cluster if name == CLUSTER else hosts.get(name, NOT_READ)
-            silent = isinstance(part, Unknown) and part is not NOT_READ and (name == CLUSTER or part.passes)
-            if isinstance(part, Unknown) and silent:
+            unread = isinstance(part, Unknown) and part is not NOT_READ and not isinstance(part, Unauthorized)
+            if isinstance(part, Unknown) and unread and (name == CLUSTER or part.passes):
                 first = self._unheard.setdefault(name, since)
                 found[name] = Heard(since=first, why=part.reason.removeprefix(f"host of {name}: "))
             else:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine import silence
+from orchestrator.engine import refusals, silence
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.silence import Heard
@@ -64,7 +64,7 @@ _DEFECTS_BORNE: Final = 3
 _DEFECT_PAUSE: Final[Seconds] = 2.0
 """Between a defect and the next try: its cause may pass."""
 _DOUBT_TRIES: Final = 5
-"""How often the journal is tried after a commit in doubt, `_DEFECT_PAUSE` apart, before a stand-down."""
+"""How often the journal is tried after a commit in doubt or at the end of a run, `_DEFECT_PAUSE` apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,7 @@ class Loop:
                 defects.append(defect)
                 if not self._ended():
                     sent |= self._survive(defect, again=len(defects) > 1)
+        self._catch_up()
         if defects:
             defects[0].add_note(self._note_of_defect(sent))
         if self.state.outcome is not None:
@@ -149,6 +150,11 @@ class Loop:
         if defects:
             raise defects[0]
         return self.state
+
+    @property
+    def unwritten(self) -> int:
+        """Number of events that could not be written into the journal."""
+        return len(self._unwritten)
 
     def _ended(self) -> bool:
         return self.state.phase is Phase.ENDED
@@ -236,6 +242,7 @@ class Loop:
 
     def turn(self, observation: Observation) -> None:
         """One decision and its actions."""
+        self._heed_refusals(refusals.of_reading(self.state, observation.cluster, self._ports.clock.now()))
         decision = decide(self.state, observation, self._ports.clock.now())
         self._last = decision
         if not self._commit(decision):
@@ -263,6 +270,10 @@ class Loop:
             request, by = self._asked()
             self._write([Requested(request=request, by=by)])
         self._heed_lease(self._ports.lease.view())
+
+    def _heed_refusals(self, news: Sequence[Event]) -> None:
+        if news:
+            self._write(news)
 
     def _heed_lease(self, lease: LeaseView) -> None:
         successor = lease.successor
@@ -310,9 +321,14 @@ class Loop:
     def _settle(self, decision: Decision, doubt: CommitInDoubt) -> bool:
         """After a commit in doubt: keep its events, send no actions. Returns whether the journal works."""
         self._write([unsent(action, str(doubt)) for action in decision.actions])
+        return self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """Wait a little for the journal to take the events that it did not take. Returns whether it did."""
+        until = self._ports.clock.now() + _DOUBT_TRIES * _DEFECT_PAUSE  # one try of a locked file takes long
         for _ in range(_DOUBT_TRIES):
-            if not self._unwritten:
-                return True
+            if not self._unwritten or self._ports.clock.now() >= until:
+                break
             self._ports.clock.wait(_DEFECT_PAUSE)
             self._write([])
         return not self._unwritten
@@ -387,7 +403,9 @@ class Loop:
         if not sent:
             return
         try:
-            self._write(self._executor.perform(sent))
+            outcomes = self._executor.perform(sent)
+            self._write(outcomes)
+            self._heed_refusals(refusals.of_outcomes(self.state, outcomes, self._ports.clock.now()))
         except VerbDefect as defect:
             self._write(defect.outcomes)
             if isinstance(defect.__cause__, Exception):

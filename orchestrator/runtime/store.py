@@ -36,6 +36,7 @@ from orchestrator.runtime.merges import merges_query, past_merges
 from orchestrator.runtime.order import Holder, heir, holders, latest
 from orchestrator.runtime.sqllease import SqlLease
 from orchestrator.runtime.state_file import FILE, SHARED_FOLDER, VARIABLE
+from orchestrator.runtime.unwritten import UnwrittenMark
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
 """Outcomes after which nothing is pending; any other run can be resumed."""
@@ -59,6 +60,7 @@ class RunEntry:
             while it runs, or if it was killed.
         ordinal: number of its last lease in this state; 0 for a run of an earlier version.
         heir: the run that took over its pending changes; None if it has none, or they are still its own.
+        unwritten: whether its last events could not be written. Its journal ends before them.
     """
 
     run: str
@@ -74,6 +76,7 @@ class RunEntry:
     ended: Instant | None = None
     ordinal: int = 0
     heir: str | None = None
+    unwritten: bool = False
 
     @property
     def unfinished(self) -> bool:
@@ -155,7 +158,7 @@ class StateStore:
             taken = holders(connection)
         last = latest(taken)
         try:
-            entries = [_entry(row, taken, last.get(row["id"])) for row in rows]
+            entries = [self._entry(row, taken, last.get(row["id"])) for row in rows]
         except ValueError as error:
             raise JournalError(f"{self.where} holds a run that cannot be read: {error}") from error
         entries.sort(key=lambda entry: -entry.ordinal)  # stable: equal ones stay as dated
@@ -227,6 +230,7 @@ class StateStore:
         with telling(self.where, f"closing run {run}"), writing(self._engine) as connection:
             row = update(tables.runs).where(tables.runs.c.id == run)
             connection.execute(row.values(outcome=outcome.value, ended=at))
+        UnwrittenMark(self._engine, run).clear()
 
     def lease(self, cluster: str) -> LeasePort:
         """The lease on a cluster in this database. `cluster` is its uuid, or its name if it has none."""
@@ -236,21 +240,29 @@ class StateStore:
         """The tuning ledger of the hosts of the cluster with this name."""
         return Ledger(self._engine, cluster)
 
+    def is_unwritten(self, run: str) -> bool:
+        """Whether it is known that events of a run could not be written; see `UnwrittenMark`."""
+        return UnwrittenMark(self._engine, run).is_set()
+
+    def mark_unwritten(self, run: str) -> None:
+        """Note that events of a run cannot be written, as far as that is possible."""
+        UnwrittenMark(self._engine, run).set()
+
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
 
-
-def _entry(row: RowMapping, taken: Sequence[Holder], last: Holder | None) -> RunEntry:
-    """A row of the table of runs, with what the leases say about it."""
-    outcome = Outcome(row["outcome"]) if row["outcome"] is not None else None
-    return RunEntry(
-        run=row["id"],
-        outcome=outcome,
-        ordinal=last.ordinal if last else 0,
-        heir=heir(row["id"], taken) if outcome in OWING else None,
-        **{key: value for key, value in row.items() if key not in {"id", "outcome"}},
-    )
+    def _entry(self, row: RowMapping, taken: Sequence[Holder], last: Holder | None) -> RunEntry:
+        """A row of the table of runs, with what the leases say about it."""
+        outcome = Outcome(row["outcome"]) if row["outcome"] is not None else None
+        return RunEntry(
+            run=row["id"],
+            outcome=outcome,
+            ordinal=last.ordinal if last else 0,
+            heir=heir(row["id"], taken) if outcome in OWING else None,
+            unwritten=outcome is None and self.is_unwritten(row["id"]),
+            **{key: value for key, value in row.items() if key not in {"id", "outcome"}},
+        )
 
 
 def _settled(entry: RunEntry, entries: Sequence[RunEntry]) -> RunEntry:
@@ -258,9 +270,9 @@ def _settled(entry: RunEntry, entries: Sequence[RunEntry]) -> RunEntry:
     last = entry
     while last.heir is not None:
         last = next((one for one in entries if one.run == last.heir), replace(last, heir=None))
-    return (
-        replace(entry, outcome=Outcome.RESTORED) if last is not entry and last.outcome in FINISHED else entry
-    )
+    if last is entry or last.outcome not in FINISHED:
+        return entry
+    return replace(entry, outcome=Outcome.RESTORED, unwritten=False)
 
 
 def open_store(

@@ -14,8 +14,9 @@ from typing import ClassVar, assert_never
 
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Garbled, Instant, Seconds, Unknown
+from orchestrator.model.reading import Garbled, Instant, Refusal, Seconds, Unauthorized, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, LeasePort
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
@@ -25,6 +26,28 @@ class LeaseUnreachable(LeaseError):  # noqa: N818  (named for the event, like it
     """The lease can be neither read nor taken: no connection or no rights. Nothing was changed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.HELD
+
+
+class LeaseRefused(LeaseUnreachable):
+    """The cluster refuses the credentials: waiting does not help. The cluster was not changed.
+
+    Attributes:
+        refusal: which, by whom, and their source.
+        started: nodes that were started over SSH meanwhile; `down`: those that did not start.
+    """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+
+    def __init__(
+        self,
+        message: str,
+        refusal: Refusal,
+        *,
+        started: tuple[NodeName, ...] = (),
+        down: tuple[NodeName, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.refusal, self.started, self.down = refusal, started, down
 
 
 class LeaseGarbled(LeaseUnreachable):
@@ -255,6 +278,10 @@ class _Taking:
                 f"the lease in {self._place.name} cannot be read: {trouble.reason}; nothing was changed. "
                 f"What to do: {trouble.remedy}"
             )
+        if isinstance(trouble, Unauthorized):
+            where, refusal = self._place.name, trouble.refusal
+            message = f"the lease in {where} cannot be read: {refusal.sentence}; nothing was changed"
+            raise LeaseRefused(message, refusal)
         now = self._clock.now()
         if self._trouble_since is None:
             self._trouble_since = now
@@ -271,7 +298,8 @@ def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Wat
 
     Raises:
         LeaseError: a live run holds it: who, since when, from where.
-        LeaseUnreachable: it could not be read or written for `terms.patience`; at once if it is garbled.
+        LeaseUnreachable: it could not be read or written for `terms.patience`; at once if it is garbled, or
+            if the cluster refuses the credentials (`LeaseRefused`).
         WatchInterrupted: the caller stopped waiting.
     """
     return _Taking(place, claim, clock, terms, watcher).take()

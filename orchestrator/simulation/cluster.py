@@ -31,7 +31,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Refusal, Seconds, Unauthorized, Unknown
 from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
@@ -58,7 +58,10 @@ _TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 5.0
 """How long the real adapter waits for a merge that is no task."""
 
-_UNAUTHORIZED: Final = "401 security_exception: unable to authenticate user"
+LOGIN_REFUSED: Final = Refusal(
+    endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", lasting=True
+)
+RIGHT_TAKEN: Final = replace(LOGIN_REFUSED, status=403, call="PUT /_cluster/settings")
 
 _WRITES: Final = (ProbeSettings, WriteSettings)
 
@@ -89,7 +92,11 @@ class SimulatedCluster:
         if began < max(fate.unreadable_until, fate.unauthorized_until):
             refused = began >= fate.unreadable_until
             self.world.agenda.advance(_WRITE_SECONDS if refused else 1.0)
-            gone = Unknown(reason=_UNAUTHORIZED if refused else "no endpoint answers (connection refused)")
+            gone = (
+                Unauthorized(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
+                if refused
+                else Unknown(reason="no endpoint answers (connection refused)")
+            )
             return _parts(
                 ClusterReadings(
                     cluster=gone, settings=gone, health=gone, recoveries=gone, activity=gone, disks=gone
@@ -152,7 +159,9 @@ class SimulatedCluster:
         trip = self.fate.sent(action)
         self.world.agenda.advance(_WRITE_SECONDS)
         if self.world.agenda.now < self.fate.unauthorized_until:
-            return Refused(reason=_UNAUTHORIZED)
+            return Refused(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
+        if self.world.agenda.now < self.fate.unwritable_until and isinstance(action, _WRITES):
+            return Refused(reason=RIGHT_TAKEN.sentence, refusal=RIGHT_TAKEN)
         refused = self._refusal(action)
         if refused is not None:
             return Refused(reason=refused)

@@ -47,6 +47,7 @@ class Fate:
             indices that are merged.
         stale_until: reads are answered with `frozen` before this moment, those of indices with `frozen_bulk`.
         unauthorized_until: every call of the cluster is answered with 401 before this moment.
+        unwritable_until: every change of settings is answered with 403 before this moment.
         disagree_until: every second reading is `frozen` before this moment; `other_endpoint`: the next one
             is.
         disk_full_until: the journal cannot be written before this moment, for the reason `journal_says`;
@@ -77,6 +78,7 @@ class Fate:
         self.frozen: ClusterReadings | None = None
         self.frozen_bulk: Reading[BulkView] = NOT_READ
         self.unauthorized_until: Instant = 0.0
+        self.unwritable_until: Instant = 0.0
         self.disagree_until: Instant = 0.0
         self.other_endpoint = False
         self.disk_full_until: Instant = 0.0
@@ -179,6 +181,7 @@ class Fate:
                 | node_mishaps.RebootHangs()
                 | node_mishaps.HostRefuses()
                 | node_mishaps.PeersUnreachable()
+                | node_mishaps.HostAnswersLate()
             ):
                 node_changes.befall(world, what)
             case (
@@ -229,8 +232,9 @@ class Fate:
                 self.request = max(self.request, request)
             case mishaps.DiskFull() | program_mishaps.JournalFails():
                 self._befall_journal(what)
-            case program_mishaps.Unauthorized(seconds=seconds):
-                self.unauthorized_until = now + seconds
+            case program_mishaps.CredentialsRefused(seconds=seconds, writes=writes):
+                self.unwritable_until = now + seconds
+                self.unauthorized_until = self.unauthorized_until if writes else now + seconds
             case program_mishaps.EndpointsDisagree(seconds=seconds):
                 self.disagree_until, self.frozen = now + seconds, views.kept(world)
             case program_mishaps.TakenOver():

@@ -75,7 +75,8 @@ class SimulatedHosts:
             )
             for node in wanted
         }
-        self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
+        late = (node.answer_takes for node in wanted if self.world.agenda.now < node.late_until)
+        self.world.agenda.advance(max(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS, *late, 0.0))
         return read
 
     def tuning(

@@ -42,6 +42,9 @@ def befall(world: World, what: OfNodes) -> None:
                 each.refuses_until, each.key_changed = now + seconds, key
         case node_mishaps.PeersUnreachable(seconds=seconds):
             node.apart_from_peers_until = now + seconds
+        case node_mishaps.HostAnswersLate(seconds=seconds, takes=takes):
+            for each in machines.of_one(world, node):
+                each.late_until, each.answer_takes = now + seconds, takes
         case _:
             assert_never(what)
 

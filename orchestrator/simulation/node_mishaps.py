@@ -102,6 +102,15 @@ class PeersUnreachable:
     seconds: Seconds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswersLate:
+    """For a while each reading of a host takes this long, and is answered."""
+
+    node: NodeName
+    seconds: Seconds
+    takes: Seconds
+
+
 OfNodes: TypeAlias = (
     NodeFlaps
     | NodePauses
@@ -112,4 +121,5 @@ OfNodes: TypeAlias = (
     | RebootHangs
     | HostRefuses
     | PeersUnreachable
+    | HostAnswersLate
 )

@@ -94,6 +94,7 @@ class SimNode(Part):
         starts_at_boot: its service starts when its machine boots.
         rises_after: seconds from a stop until something else starts the service again; None = never.
         unreachable_until: its host does not answer before this moment.
+        late_until: each reading of its host takes `answer_takes` before this moment.
         hangs_until: SSH to its host hangs before this moment; `hangs_and_does`: commands are carried out
             anyway.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
@@ -144,6 +145,8 @@ class SimNode(Part):
     unreachable_until: Instant = 0.0
     hangs_until: Instant = 0.0
     hangs_and_does: bool = True
+    late_until: Instant = 0.0
+    answer_takes: Seconds = 0.0
     stopped_by_us: bool = False
     stopped_late: Instant | None = None
     host_read: Instant = -math.inf

@@ -20,10 +20,15 @@ class JournalFails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unauthorized:
-    """The cluster answers every call with 401 for a while."""
+class CredentialsRefused:
+    """The cluster refuses the program's credentials for a while.
+
+    Attributes:
+        writes: settings can no longer be written (403), and all else can; False refuses every call (401).
+    """
 
     seconds: Seconds
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,4 +51,4 @@ class TakenOver:
     restarts: bool = False
 
 
-OfItsSurroundings: TypeAlias = JournalFails | Unauthorized | EndpointsDisagree | TakenOver
+OfItsSurroundings: TypeAlias = JournalFails | CredentialsRefused | EndpointsDisagree | TakenOver

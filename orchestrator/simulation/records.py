@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unauthorized, Unknown
 from orchestrator.model.watch import Watch
-from orchestrator.simulation.cluster import SimulatedCluster
+from orchestrator.simulation.cluster import LOGIN_REFUSED, SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.parts import SimOwner
@@ -133,6 +133,8 @@ class SimulatedLeasePort(MemoryLeasePort):
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch. A cluster without a master does not answer."""
+        if self.refused:
+            return Unauthorized(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
         if self.silent or self.world.master is None:
             return Unknown(reason="read timed out" if self.silent else "503 master_not_discovered")
         return self.stands
@@ -147,6 +149,8 @@ class SimulatedLeasePort(MemoryLeasePort):
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch. The program's ownership can then no longer be read."""
+        if self.refused:
+            return Refused(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
         if self.silent:
             return InDoubt(reason="read timed out")
         if self.claim == self.world.owner.epoch:
@@ -162,6 +166,8 @@ class SimulatedLeasePort(MemoryLeasePort):
         return True
 
     def _put(self, record: LeaseRecord) -> ActionResult:
+        if self.refused:
+            return Refused(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
         if self.silent:
             return InDoubt(reason="read timed out")
         if self.world.master is None:
@@ -171,6 +177,11 @@ class SimulatedLeasePort(MemoryLeasePort):
     def _in_hand(self) -> list[NodeName]:
         stands = self.stands
         return [each.node for each in stands.in_hand] if stands else []
+
+    @property
+    def refused(self) -> bool:
+        """Whether the cluster refuses the credentials of this program now."""
+        return self.world.agenda.now < self.fate.unauthorized_until
 
     @property
     def silent(self) -> bool:

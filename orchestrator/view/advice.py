@@ -24,7 +24,9 @@ class Advice:
     restores: bool = False
 
 
-def advice(run: str, *, failed: Collection[NodeName], left: bool, state: str = "") -> Advice:
+def advice(
+    run: str, *, failed: Collection[NodeName], left: bool, refused: bool = False, state: str = ""
+) -> Advice:
     """The next command for a run that has ended or was killed.
 
     A node that failed fails again until a person repairs it. Then a retry starts it and restores the rest.
@@ -33,11 +35,13 @@ def advice(run: str, *, failed: Collection[NodeName], left: bool, state: str = "
         run: its id.
         failed: nodes that did not start, stop or rejoin.
         left: whether anything that it changed is not restored.
+        refused: whether the cluster refused its credentials at the end.
         state: the state database, as after `--state`; empty for the usual place.
     """
     if failed:
         retry = next_command("resume", run, "--retry-failed", state=state)
         return Advice(command=retry, first=f"repair {listed(failed)}, then ")
     if left:
-        return Advice(command=next_command("restore", run, state=state), restores=True)
+        first = "have the credentials accepted, then " if refused else ""
+        return Advice(command=next_command("restore", run, state=state), first=first, restores=True)
     return Advice(command=next_command("resume", run, state=state))

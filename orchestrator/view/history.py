@@ -15,7 +15,7 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import prediction_object
-from orchestrator.view.text import counted, duration, stamp, stamp_seconds, table
+from orchestrator.view.text import counted, duration, listed, stamp, stamp_seconds, table
 
 _COLUMNS = 6
 """Maximum of runs side by side in the table of nodes."""
@@ -38,6 +38,7 @@ class PastRun:
         to_merge: number of indices to merge; None for a restart only.
         predicted: for the whole run when it began; None for an older build's run, or with merges.
         target: the version of an upgrade; None for a restart.
+        unwritten: whether its last events could not be written, so that its outcome is unknown.
     """
 
     run: str
@@ -56,6 +57,7 @@ class PastRun:
     to_merge: int | None = None
     predicted: Prediction | None = None
     target: str | None = None
+    unwritten: bool = False
 
     @property
     def a_node(self) -> Seconds | None:
@@ -63,12 +65,15 @@ class PastRun:
         return median(self.node_seconds.values()) if self.node_seconds else None
 
 
-def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastRun | None:
+def past_run(
+    records: Sequence[Record], outcome: Outcome | None = None, *, unwritten: bool = False
+) -> PastRun | None:
     """A summary of a run's journal; None if the run never began.
 
     Args:
         records: the journal.
         outcome: outcome of a run without an end in its journal, since another run restored its settings.
+        unwritten: whether its last events could not be written.
     """
     begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None or not isinstance(begun.event, RunStarted):
@@ -85,6 +90,7 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         seconds=seconds_of(records),
         predicted=None if forecast is None or begun.event.indices else forecast.in_all,
         outcome=ended.outcome if ended else outcome,
+        unwritten=unwritten,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
         restarted=len({one.event.node for one in records if isinstance(one.event, NodeRecovered)}),
@@ -110,6 +116,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             **({} if one.predicted is None else {"predicted_seconds": prediction_object(one.predicted)}),
             "outcome": one.outcome.value if one.outcome else None,
             "exit_code": one.exit_code,
+            **({"unwritten": True} if one.unwritten else {}),
             "nodes_selected": one.selected,
             "nodes_restarted": one.restarted,
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
@@ -133,7 +140,7 @@ def history_text(runs: Sequence[PastRun]) -> str:
     sections = []
     for cluster in sorted({one.cluster for one in runs}):
         own = [one for one in runs if one.cluster == cluster]
-        parts = [cluster, *_runs(own), "", *_per_node(own), *trend(own)]
+        parts = [cluster, *_runs(own), "", *_unknown(own), *_per_node(own), *trend(own)]
         sections.append("\n".join(map(visible, parts)))
     return "\n\n".join(sections) + "\n"
 
@@ -149,7 +156,7 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
             duration(one.a_node) if one.a_node is not None else "-",
             duration(one.seconds),
             _predicted(one),
-            one.outcome.value if one.outcome else "unfinished",
+            one.outcome.value if one.outcome else "unknown" if one.unwritten else "unfinished",
             one_line("; ".join(part for part in (_upgrade(one), _merges(one), one.reason) if part), 60),
         )
         for one in runs
@@ -167,6 +174,13 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
         "REASON",
     )
     return table(head, rows, numbers=(4, 5, 6, 7))
+
+
+def _unknown(runs: Sequence[PastRun]) -> list[str]:
+    """Why outcomes are unknown."""
+    names = [one.run for one in runs if one.unwritten]
+    why = "outcome unknown, the state could not be written; `status` reads the cluster"
+    return [f"{why}: {listed(names)}", ""] if names else []
 
 
 def _predicted(one: PastRun) -> str:

@@ -10,8 +10,15 @@ from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import CLUSTER, RunState, Silence
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.host_event import Answered, FellSilent, HostEvent, StartFailed
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.host_event import (
+    AccessGranted,
+    AccessRefused,
+    Answered,
+    FellSilent,
+    HostEvent,
+    StartFailed,
+)
+from orchestrator.model.reading import Instant, Refusal, Seconds
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import duration, listed
 
@@ -56,6 +63,50 @@ class Silent:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessLost:
+    """Credentials that the cluster refuses.
+
+    Attributes:
+        seconds: for how long.
+    """
+
+    refusal: Refusal
+    seconds: Seconds
+
+    @property
+    def sentence(self) -> str:
+        """Who refuses which credentials, for how long, and whether they can change while the program runs."""
+        return f"{self.refusal.sentence} for {duration(self.seconds)}; {_may_change(self.refusal)}"
+
+    def as_object(self) -> dict[str, object]:
+        """The same for JSON."""
+        found = self.refusal
+        return {
+            "endpoint": found.endpoint,
+            "credentials": found.credentials,
+            "source": found.source,
+            "status": found.status,
+            "call": found.call,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def access_lost(state: RunState, now: Instant) -> AccessLost | None:
+    """The credentials that the cluster refuses; None while it accepts them."""
+    found = state.process.refused
+    return None if found is None else AccessLost(refusal=found.refusal, seconds=max(0.0, now - found.since))
+
+
+def _may_change(refusal: Refusal) -> str:
+    """What a person can do while the run waits."""
+    if not refusal.of_login:
+        return "give the right back"
+    if refusal.lasting or not refusal.source:
+        return "this program cannot get another secret: have this one accepted again, or end the run"
+    return f"write the new secret to {refusal.source}: it is read again"
+
+
 def silences(state: RunState, now: Instant) -> tuple[Silent, ...]:
     """Whose answer the run waits for longer than usual; hosts with the same reason together.
 
@@ -89,6 +140,10 @@ def host_sentence(event: HostEvent) -> str:
         case Answered(nodes=nodes, seconds=seconds):
             verb = "answers" if len(nodes) <= 1 else "answer"
             return f"{_who(nodes)} {verb} again, within {duration(seconds)}"
+        case AccessRefused(refusal=refusal):
+            return f"{refusal.sentence}; {_may_change(refusal)}"
+        case AccessGranted(seconds=seconds):
+            return f"the cluster accepts the credentials again, after {duration(seconds)}"
         case _:
             assert_never(event)
 

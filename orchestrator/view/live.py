@@ -50,7 +50,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
-from orchestrator.model.host_event import FellSilent, StartFailed
+from orchestrator.model.host_event import AccessRefused, FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind
@@ -122,7 +122,7 @@ def tone(event: Event) -> str:
             return "bold red" if left else "yellow"
         case Hold() | GateClosed() | StandingDown() | Requested():
             return "yellow"
-        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent():
+        case TuningMissed() | MergeWarned() | NotHastened() | FellSilent() | AccessRefused():
             return "yellow"
         case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"

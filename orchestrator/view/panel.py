@@ -330,7 +330,7 @@ def _waiting(screen: Screen, room: _Room) -> list[_Row]:
     if wait.until is not None:
         text.append(f", limit in {duration(wait.until - screen.now)}", style="dim")
     rows: list[_Row] = [("Waiting", text)]
-    rows += [("", Text(one.sentence, style="bold yellow")) for one in wait.silent[: room.holds]]
+    rows += [("", Text(said, style="bold yellow")) for said in wait.troubles[: room.holds]]
     for place, hold in enumerate(wait.holds[: room.holds]):
         line = Text.assemble((hold.predicate, "bold yellow"), f" ({one_line(hold.subject, 60)}): ")
         line.append(one_line(hold.evidence, 200))

@@ -145,11 +145,17 @@ def hold_object(hold: Hold) -> dict[str, object]:
         "subjects": list(hold.subjects),
         "also": list(hold.also),
         "reasons": list(hold.reasons),
+        "ways": list(hold.ways),
     }
 
 
 def hold_sentence(hold: Hold) -> str:
-    """A hold for people: the predicate's public name, its subject, the evidence."""
+    """A hold for people: the predicate's public name, its subject, the evidence, and a way past it."""
+    ways = f"; another run passes it with {', '.join(hold.ways)}" if hold.ways else ""
+    return f"{_evidence_of(hold)}{one_line(ways, _EVIDENCE)}"
+
+
+def _evidence_of(hold: Hold) -> str:
     # Evidence ends with the remedy, so it is cut later than other foreign text.
     reasons = by_reason(hold)
     if len(reasons) > 1:

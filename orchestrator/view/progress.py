@@ -19,7 +19,7 @@ from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.turn import VERSION
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
-from orchestrator.view.host_words import Silent, silences
+from orchestrator.view.host_words import AccessLost, Silent, access_lost, silences
 from orchestrator.view.phrases import awaited
 from orchestrator.view.text import counted, duration, listed, setting
 
@@ -37,6 +37,7 @@ class Wait:
         since: start of the wait.
         until: when the limit is reached and the run stands down; None without a limit.
         silent: who does not answer a reading, or slowly: the wait may be longer because of that.
+        refused: credentials that the cluster refuses.
     """
 
     awaited: str
@@ -44,6 +45,23 @@ class Wait:
     since: Instant
     until: Instant | None
     silent: tuple[Silent, ...] = ()
+    refused: AccessLost | None = None
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why the wait may be longer than usual, a sentence each."""
+        refused = () if self.refused is None else (self.refused.sentence,)
+        return (*refused, *(one.sentence for one in self.silent))
+
+    @property
+    def trouble_objects(self) -> dict[str, object]:
+        """The same for JSON; only the kinds that there are."""
+        found: dict[str, object] = {}
+        if self.silent:
+            found["silent"] = [one.as_object() for one in self.silent]
+        if self.refused is not None:
+            found["refused"] = self.refused.as_object()
+        return found
 
 
 def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | None:
@@ -63,7 +81,14 @@ def wait_of(state: RunState, decision: Decision | None, now: Instant) -> Wait | 
     # The engine names every node of a wave; the phase has a short form. Holds are shown with their evidence.
     short = said and len(said) <= _SHORT and not holds and state.phase is not Phase.DOWN
     what = said if short else awaited(state)
-    return Wait(awaited=what, holds=holds, since=since, until=until, silent=silences(state, now))
+    return Wait(
+        awaited=what,
+        holds=holds,
+        since=since,
+        until=until,
+        silent=silences(state, now),
+        refused=access_lost(state, now),
+    )
 
 
 def _holding_since(state: RunState) -> Instant:

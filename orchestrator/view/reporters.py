@@ -161,7 +161,7 @@ def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
     where = f"wave {state.wave.number}, {state.phase.value}" if state.wave else state.phase.value
     held = f"; {holds_in_words(wait.holds)}" if wait.holds else ""
     head = f"{at} waiting ({where}) for {wait.awaited}: {duration(now - wait.since)} so far{left}{held}"
-    below = [one.sentence for one in wait.silent]
+    below = [*wait.troubles]
     below += [f"held by {hold_sentence(hold)}" for hold in wait.holds]
     return [head, *(f"{at}   {line}" for line in below)]
 
@@ -240,7 +240,7 @@ def waiting_object(state: RunState, wait: Wait, now: Instant) -> dict[str, objec
         "seconds": round(max(0.0, now - wait.since), 3),
         "seconds_at_most": None if wait.until is None else round(max(0.0, wait.until - now), 3),
         "holds": [hold_object(hold) for hold in wait.holds],
-        **({"silent": [one.as_object() for one in wait.silent]} if wait.silent else {}),
+        **wait.trouble_objects,
     }
 
 

@@ -1,6 +1,7 @@
 """`orchestrate status`: the progress of a run, its wait and the reason, and all that is not restored.
 
-It reads only the journal, so it works while the run writes, and after the run was killed.
+It needs only the journal, so it works while the run writes, and after the run was killed. If the cluster was
+read too (`cluster_now`), it shows which changes were restored after the last record.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.advice import advice
+from orchestrator.view.cluster_now import ClusterNow, restoring_lines
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
@@ -36,6 +38,7 @@ def status_text(
     alive: bool | None = None,
     suspended: int | None = None,
     restored: bool = False,
+    cluster: ClusterNow | None = None,
 ) -> str:
     """The status of a run, for people.
 
@@ -46,6 +49,7 @@ def status_text(
         alive: whether its process runs; None if unknown.
         suspended: the pid of its process if it is suspended; None otherwise.
         restored: whether another run has restored its changes, which its own journal does not show.
+        cluster: its changes compared with the cluster; None if they were not.
     """
     fresh, sentences = Fresh(), Sentences(state.begun.policy.kind)
     lines_of = [(record_line(one, sentences), fresh(one.event)) for one in records]
@@ -72,11 +76,16 @@ def status_text(
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
     left = () if restored else not_put_back(state)
-    lines.append(_not_restored(len(left), alive, restored=restored))
-    lines += [f"    {item}" for item in left[:_LEFT_SHOWN]]
+    first = _not_restored(len(left), alive, restored=restored)
+    first, *items = restoring_lines(state, cluster) if left and cluster else (first, *left)
+    lines.append(f"  {first}")
+    lines += [f"    {item}" for item in items[:_LEFT_SHOWN]]
     if len(left) > _LEFT_SHOWN:
         lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
-    lines += _advice(state, left, alive)
+    if left and cluster is not None and cluster.all_restored:
+        lines += [*_advice(state, (), alive), f"  to close the run: {state.command('restore')}"]
+    else:
+        lines += _advice(state, left, alive)
     if suspended is not None and state.phase is not Phase.ENDED:
         lines.append(f"  to continue it: kill -CONT {suspended}")
         lines.append(f"  to have it stand down: kill {suspended}; kill -CONT {suspended}")
@@ -86,7 +95,12 @@ def status_text(
 
 
 def status_object(
-    state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
+    state: RunState,
+    records: Sequence[Record],
+    *,
+    now: Instant,
+    alive: bool | None = None,
+    cluster: ClusterNow | None = None,
 ) -> dict[str, object]:
     """The status as an object for `--output json`, which begins with `ts` and `run`."""
     wait = wait_of(state, None, now)
@@ -121,10 +135,11 @@ def status_object(
         "waiting_since": stamp(wait.since) if wait else None,
         "waiting_until": stamp(wait.until) if wait and wait.until is not None else None,
         "holds": [hold_object(hold) for hold in state.in_phase.holds],
-        **({"silent": [one.as_object() for one in wait.silent]} if wait and wait.silent else {}),
+        **(wait.trouble_objects if wait else {}),
         "request": state.process.request.name.lower(),
         "standing_down": down.reason if (down := state.process.standing_down) else None,
         "not_put_back": list(not_put_back(state)),
+        **({} if cluster is None else {"unwritten": cluster.unwritten, "cluster_now": cluster.as_object()}),
         "last_sequence": records[-1].sequence if records else None,
         "last_event_at": stamp(records[-1].at) if records else None,
         "message": state.message,
@@ -195,7 +210,7 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
     limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
     return [
         f"  waits for {wait.awaited}: {duration(now - wait.since)}, since {stamp_seconds(wait.since)}{limit}",
-        *(f"    {one.sentence}" for one in wait.silent),
+        *(f"    {said}" for said in wait.troubles),
         *(f"    held by {hold_sentence(hold)}" for hold in wait.holds),
     ]
 
@@ -203,9 +218,9 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
 def _not_restored(number: int, alive: bool | None, *, restored: bool) -> str:  # noqa: FBT001  (as above)
     """Only the journal is read: a restore with another state file is not in it."""
     if restored:
-        return "  not restored: nothing; another run has restored what it changed"
+        return "not restored: nothing; another run has restored what it changed"
     unseen = " (a restore from another state database is not shown)" if number and alive is False else ""
-    return f"  not restored: {number or 'nothing'}{unseen}"
+    return f"not restored: {number or 'nothing'}{unseen}"
 
 
 def _advice(state: RunState, left: Sequence[str], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)

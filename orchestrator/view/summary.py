@@ -34,7 +34,6 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import VERSION
-from orchestrator.next_command import next_command
 from orchestrator.view.advice import advice
 from orchestrator.view.host_words import host_sentence, said_lines
 from orchestrator.view.merge_summary import (
@@ -82,6 +81,7 @@ class Summary:
         target: the version that an upgrade installs; empty for any other run.
         not_upgraded: nodes that still need it, or a step of it.
         start_failures: why nodes did not start.
+        refused: whether the cluster refused its credentials at the end.
         state: the state database, as after `--state`; empty for the usual place.
     """
 
@@ -112,6 +112,7 @@ class Summary:
     target: str = ""
     not_upgraded: tuple[NodeName, ...] = ()
     start_failures: tuple[StartFailed, ...] = ()
+    refused: bool = False
     state: str = ""
 
 
@@ -156,6 +157,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         predicted=state.begun.forecast.in_all if state.begun.forecast and not state.begun.indices else None,
         target=state.begun.policy.upgrade.target if state.begun.policy.upgrade else "",
         state=state.process.state,
+        refused=state.process.refused is not None,
         not_upgraded=tuple(node.name for node in state.nodes.values() if VERSION in node.owed),
         start_failures=tuple(node.start_failed for node in state.nodes.values() if node.start_failed),
         no_longer_absent=tuple(
@@ -297,17 +299,19 @@ def summary_lines(end: Summary) -> list[str]:
     elif end.message and not (end.holds and end.message.startswith("held by ")):  # the holds already have it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
-    step = advice(run, failed=end.failed, left=bool(end.left), state=end.state)
+    step = advice(run, failed=end.failed, left=bool(end.left), refused=end.refused, state=end.state)
     if end.left or (end.failed and end.repairs):
-        purpose = "repair: " if step.restores else f"{step.first}continue: "
+        purpose = f"{step.first}{'repair' if step.restores else 'continue'}: "
         lines.append(f"  {there or purpose}{step.command}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
-        first = "correct what holds it, then " if end.outcome is Outcome.HELD and end.holds else ""
+        held = end.outcome is Outcome.HELD and end.holds
+        first = "correct what holds it, then " if held else ""
         first = step.first or ("repair the cause, then " if end.outcome is Outcome.FAILED else first)
-        if end.target and any(hold.predicate in _OF_THE_TARGET for hold in end.holds):
-            lines.append(f"  another version is another run: {next_command('upgrade')}, with another --to")
+        if held and not end.failed and any(hold.ways for hold in end.holds):
+            lines.append("  this run keeps its policy: begin another run, with what the hold names")
         else:
             lines.append(f"  {there or f'{first}continue: '}{step.command}")
+            lines += [f"  {_KEEPS}"] if held else []
     return lines
 
 
@@ -318,8 +322,8 @@ def _forecast(end: Summary) -> list[str]:
     return [f"  predicted: {prediction_words(end.predicted)}"]
 
 
-_OF_THE_TARGET: Final = frozenset({"no_node_is_newer", "upgrade_path_is_supported"})
-"""Predicates that only another version can meet: a run keeps its own, so that it cannot be resumed."""
+_KEEPS: Final = "it keeps its policy: a change of the playbook, of `expect` or of an option needs another run"
+"""After the command that continues a held run: not everything that a hold names can be changed in it."""
 
 
 def _merges_left(end: Summary) -> bool:

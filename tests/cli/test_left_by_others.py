@@ -22,9 +22,8 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace, Policy
-from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
-from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.store import StateStore
 from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import entry
@@ -46,14 +45,6 @@ def cluster() -> Iterator[SmallCluster]:
     with SmallCluster() as server:
         server.settings["persistent"][SPEED] = "100mb"
         yield server
-
-
-@pytest.fixture
-def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    opened = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    yield opened
-    opened.close()
 
 
 def _ended(store: StateStore, file: str, lease: LeasePlace, *, uuid: str = "uuid") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -24,14 +24,6 @@ from tests.cli.runs import entry
 
 RUN, OTHER = "20261121-0413-x7k2", "20261122-0413-y8l3"
 REQUESTS = {"pause": Request.PAUSE, "stop": Request.STOP}
-
-
-@pytest.fixture
-def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    opened = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    yield opened
-    opened.close()
 
 
 def begin(store: StateStore, name: str, cluster: str = "lab", outcome: Outcome | None = None) -> None:

@@ -12,6 +12,7 @@ from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from tests.cli.console import Console
 from tests.cli.small_cluster import NODES, SmallCluster
+from tests.fakes.scripted_http import reply
 
 STEPS: list[dict[str, Any]] = [
     {"run": "install --version {version}"},
@@ -163,6 +164,38 @@ def test_a_plan_says_that_waiting_does_not_help(
     said = capsys.readouterr().out
     assert "Waiting cannot clear no_node_is_newer: a run ends at once, with code 3.\n" in said
     assert "No waves: the run ends before the first.\n" in said
+
+
+def test_a_server_without_deprecations_is_no_dead_end(
+    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was to be corrected, and then resumed: neither could be done."""
+    cluster.versions = dict.fromkeys(NODES, "8.19.0")
+    cluster.on("/_migration/deprecations", reply({"error": "no handler found for uri"}, status=400))
+    words = ["upgrade", "--cluster", files.cluster, "--to", "9.1.0", "--yes"]
+    assert run(words) == ExitCode.HELD
+    said = capsys.readouterr().out
+    flag = "--disable-predicate no_critical_deprecations=deprecations"
+    assert f"read its list of breaking changes instead; another run passes it with {flag}\n" in said
+    assert "this run keeps its policy: begin another run, with what the hold names\n" in said
+    assert "orchestrate resume" not in said
+    assert run(["plan", *words[1:-1]]) == ExitCode.HELD
+    assert flag in capsys.readouterr().out
+    assert run(["plan", *words[1:-1], *flag.split()]) == ExitCode.DONE
+
+
+def test_what_a_person_can_correct_is_still_resumed(
+    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A deprecation can be corrected, and the run continues; its policy stays."""
+    listed = {"level": "critical", "message": "node.x is gone", "url": ""}
+    found = {"cluster_settings": [listed], "node_settings": [], "index_settings": {}}
+    cluster.on("/_migration/deprecations", reply(found))
+    assert run(["upgrade", "--cluster", files.cluster, "--to", "9.1.0", "--yes"]) == ExitCode.HELD
+    said = capsys.readouterr().out
+    assert "correct what holds it, then continue: orchestrate resume " in said
+    assert "needs another run\n" in said
+    assert "--disable-predicate" not in said
 
 
 def test_a_saved_plan_keeps_the_upgrade(

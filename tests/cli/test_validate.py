@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from orchestrator.cli.program import run
-from orchestrator.cli.work.validate import Check, lease_checks, pace_checks, ring_checks
+from orchestrator.cli.work.validate import Check, expected_checks, lease_checks, pace_checks, ring_checks
+from orchestrator.config.cluster import load_cluster
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.from_file import FilePorts, Files
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
-from tests.fakes.scripted_http import reply
+from tests.fakes.scripted_http import ScriptedServer, cut, reply
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of, riak_nodes
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
@@ -181,3 +189,129 @@ def test_the_folder_of_the_lease_is_tried_on_each_host(
         (folder / "leases").mkdir()
         assert run(["validate", "--cluster", str(file), "--playbook", str(book)]) == ExitCode.DONE
     assert list((folder / "leases").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "bad", "says"),
+    [
+        ({"expect": {"nodes": 3}}, [], "3 nodes, at least 3 expected"),
+        ({"expect": {"nodes": 2}}, [], "3 nodes, at least 2 expected"),
+        (
+            {"expect": {"nodes": 5}},
+            ["expect"],
+            "3 nodes are there and `expect.nodes` is 5, so a run would wait",
+        ),
+        ({"product": "elasticsearch", "version": "8.19.0"}, ["version"], "es3 below `version: 8.19.0`"),
+        ({"product": "elasticsearch", "version": "8.18.0"}, [], "no node is below 8.18.0"),
+    ],
+)
+def test_what_the_file_expects_is_compared_with_the_cluster(
+    console: Console, capsys: pytest.CaptureFixture[str], keys: dict[str, Any], bad: list[str], says: str
+) -> None:
+    """A run waited an hour for nodes that are not there; one node behind no endpoint was not looked at."""
+    with SmallCluster() as server:
+        server.upgrade("es3", "8.18.0")
+        file = server.write_file(console.folder, **keys)
+        code = run(["validate", "--cluster", file])
+    said = capsys.readouterr().out
+    assert [point for mark, _, point in marks(said) if mark == "BAD"] == bad, said
+    assert code == (ExitCode.HELD if bad else ExitCode.DONE)
+    assert says in said
+
+
+def test_a_ring_is_compared_with_its_file_too(console: Console) -> None:
+    path = console.folder / "ring.yml"
+    with staged(RIAK_COMMANDS[0]) as stage:
+        view = stage.cluster.observe({Look.CLUSTER}).cluster
+    assert not isinstance(view, Unknown), view
+    for nodes, good in ((len(NAMES), True), (len(NAMES) + 1, False)):
+        path.write_text(f"kind: riak\nname: ring\nendpoints: ['http://r:1']\nexpect: {{nodes: {nodes}}}\n")
+        (check,) = expected_checks(load_cluster(path, home=console.home).spec, view)
+        assert (check.point, check.good) == ("expect", good)
+
+
+def test_the_private_key_of_our_certificate_is_a_secret(console: Console) -> None:
+    """In a file of its own, or with the certificate."""
+    for tls, name in (({"client_cert": "c", "client_key": "k"}, "k"), ({"client_cert": "c"}, "c")):
+        text = {"kind": "elasticsearch", "name": "lab", "endpoints": ["https://es1:9200"], "tls": tls}
+        (path := console.folder / "lab.yml").write_text(json.dumps(text))
+        files = Files(environment={}, home=console.home, warn=lambda _said: None)
+        ports = FilePorts(load_cluster(path, home=console.home), files, SystemClock())
+        assert ports.secret_files(()) == (console.folder / name,)
+
+
+def secret(console: Console, name: str, mode: int) -> str:
+    """A reference to a secret in a file with this mode."""
+    path = console.folder / name
+    path.write_text("secret\n")
+    path.chmod(mode)
+    return f"file:{path}"
+
+
+@pytest.mark.parametrize(
+    ("mode", "change"), [(0o600, None), (0o400, None), (0o644, "chmod o-rwx"), (0o604, "chmod o-rwx")]
+)
+def test_a_secret_that_others_can_read_is_named_with_its_repair(
+    console: Console, capsys: pytest.CaptureFixture[str], mode: int, change: str | None
+) -> None:
+    reference = secret(console, "pw", mode)
+    path = reference.removeprefix("file:")
+    os.chown(path, os.geteuid(), os.getegid())
+    with SmallCluster() as server:
+        file = server.write_file(console.folder, auth={"basic": {"username": "ann", "password": reference}})
+        code = run(["validate", "--cluster", file])
+    said = capsys.readouterr().out
+    if change is None:
+        assert (code, f"no other account can read {path}" in said) == (ExitCode.DONE, True), said
+    else:
+        assert code == ExitCode.HELD
+        assert f"every account can read {path}: `{change} {path}`" in said.replace("go-rwx", "o-rwx")
+
+
+def test_every_kind_of_secret_file_is_looked_at(
+    console: Console, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API key, sudo password and the secret of a gate, of a path relative to the file that names it."""
+    monkeypatch.setenv("ES_KEY", "aWQ6a2V5")
+    for name in ("sudo", "gate"):
+        secret(console, name, 0o644)
+    book = console.folder / "book.yml"
+    gate = {"http_json": {"url": "http://127.0.0.1:1/x", "bearer": "file:gate", "path": "a", "equals": 1}}
+    book.write_text(json.dumps({"kind": "elasticsearch", "gates": [gate]}))
+    with SmallCluster() as server:
+        hosts = {"sudo": {"password": "file:sudo"}}
+        auth = {"api_key": "env:ES_KEY"}
+        file = server.write_file(console.folder, auth=auth, hosts=hosts)
+        run(["validate", "--cluster", file, "--playbook", str(book)])
+    said = capsys.readouterr().out
+    found = [line.split()[-1].strip("`") for line in said.splitlines() if " secret " in line]
+    assert [Path(one).name for one in found] == ["sudo", "gate"], said
+
+
+@pytest.mark.parametrize("words", [["plan"], ["restart", "--dry-run"]])
+def test_a_dead_endpoint_among_several_is_warned_of(
+    console: Console, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """While nodes are down, a run has only the others."""
+    with SmallCluster() as server:
+        urls = ["http://127.0.0.1:1", server.url]
+        file = server.write_file(console.folder, endpoints=urls)
+        run([*words, "--cluster", file])
+        said = capsys.readouterr()
+        assert "warning: http://127.0.0.1:1 takes no connections: " in said.err
+        assert said.err.count("the other endpoints are used") == 1
+        run([*words, "--cluster", server.write_file(console.folder)])
+    assert "endpoints" not in capsys.readouterr().err
+
+
+def test_a_transport_port_among_the_endpoints_is_named(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SmallCluster() as server, ScriptedServer() as transport:
+        transport.on("/_nodes/_local/http", cut(b"This is not an HTTP port"))
+        file = server.write_file(console.folder, endpoints=[server.url, transport.url])
+        run(["validate", "--cluster", file])
+        named = f"{transport.url} is a node's transport port: name its HTTP port, usually 9200"
+        assert named in capsys.readouterr().out
+        run(["plan", "--cluster", file])
+        assert named in capsys.readouterr().err

@@ -27,7 +27,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import gated, managed, merged, nights, safe_sets, tuned, upgrading
+from tests.simulation import at_night, gated, managed, merged, nights, safe_sets, tuned, upgrading
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -85,6 +85,7 @@ class Drawn:
         pauses: seconds after each attempt until somebody takes it up.
         afterwards: who does, attempt by attempt.
         reads: in which order the world is read: on a real run either may come first.
+        skew: seconds by which the clocks of other machines are ahead of that of the first.
     """
 
     seed: int
@@ -96,6 +97,7 @@ class Drawn:
     pauses: tuple[float, ...]
     afterwards: tuple[Afterwards, ...]
     reads: Order
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,7 @@ def _chance(seed: int) -> Chance:
     tune, tune_trips = tuned.by_chance(seed)
     upgrade, upgrade_trips = upgrading.by_chance(seed)
     gates = gated.by_chance(seed)
+    night = at_night.by_chance(seed, names)
     wanted = _policy(dice, drawn)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
@@ -185,6 +188,7 @@ def _chance(seed: int) -> Chance:
             *(merging.plan if merging else ()),
             *gates.plan,
             *managed.by_chance(seed, names),
+            *night.plan,
         ),
         trips=(
             *(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
@@ -197,6 +201,7 @@ def _chance(seed: int) -> Chance:
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
         reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
         task_list=merging is None or merging.task_list,
+        skew=night.skew,
     )
 
 

@@ -390,9 +390,11 @@ class AnyLife:
     def _begin_elsewhere(self) -> RunState:
         """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
         self.past.append(self.simulation)
+        self.simulation.fate.clock_ahead += self.means.skew
         self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
         self._all.append(self.simulation)
         self.simulation.fate.happened["another machine takes over"] += 1
+        self.simulation.fate.happened["a machine has another clock"] += self.means.skew != 0.0
         self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
         # Begun anew again and again, a run of many nodes never ends within a `--timeout` that spans a few:
         # whoever begins after the first sets none.

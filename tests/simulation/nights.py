@@ -179,7 +179,7 @@ def _worse(dice: Random, node: NodeName, zones: tuple[str, ...]) -> What:
         node_mishaps.NodePauses(node=node, seconds=400.0, host=dice.random() < 0.5),
         index_mishaps.RecoveriesStall(seconds=dice.choice((120.0, 1500.0))),
         mishaps.AllocationsFail(index=dice.choice(_INDICES), times=5),
-        program_mishaps.Unauthorized(seconds=dice.choice((10.0, 900.0))),
+        program_mishaps.CredentialsRefused(seconds=dice.choice((10.0, 900.0))),
         journal,
         program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
         program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),

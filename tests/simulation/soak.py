@@ -35,7 +35,7 @@ from orchestrator.simulation.mishaps import (
     What,
 )
 from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, RebootHangs
-from orchestrator.simulation.program_mishaps import EndpointsDisagree, Unauthorized
+from orchestrator.simulation.program_mishaps import CredentialsRefused, EndpointsDisagree
 from orchestrator.simulation.riak_mishaps import OfRiak
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
@@ -50,6 +50,7 @@ EVERY_MISHAP: Final[frozenset[str]] = frozenset(
         *(f"verb {how.value}" for how in How),
         "the program is killed",
         "another machine takes over",
+        "a machine has another clock",
         "two processes at a time",
     }
 )
@@ -59,7 +60,7 @@ _ON_INDICES_ALONE: Final = (
     SegmentsUnreadable,
     StaleReadings,
     EndpointsDisagree,
-    Unauthorized,
+    CredentialsRefused,
 )
 _ON_RINGS_TOO: Final = (DiesAgain, HostRefuses, RebootHangs, SettingMeddled, SettingsRefused, GateShut)
 

@@ -45,7 +45,12 @@ from orchestrator.simulation.mishaps import (
     What,
 )
 from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses, ReturnsChanged
-from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
+from orchestrator.simulation.program_mishaps import (
+    CredentialsRefused,
+    EndpointsDisagree,
+    JournalFails,
+    TakenOver,
+)
 from orchestrator.simulation.world import World
 from tests.simulation import tuned
 from tests.simulation.chance import chance
@@ -390,7 +395,7 @@ def test_a_call_that_fails_once_ends_no_run(subtests: pytest.Subtests) -> None:
     "what",
     [
         LeaseUnrefreshed(seconds=50.0),
-        Unauthorized(seconds=20.0),
+        CredentialsRefused(seconds=20.0),
         EndpointsDisagree(seconds=60.0),
     ],
     ids=str,

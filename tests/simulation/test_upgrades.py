@@ -173,7 +173,8 @@ def test_a_run_that_no_repair_helps_is_not_to_be_resumed() -> None:
     assert state.outcome is Outcome.HELD
     said = _last_lines(simulation, state)
     assert "held by no_node_is_newer" in said
-    assert "another version is another run: orchestrate upgrade" in said
+    assert "another run passes it with another `--to`" in said
+    assert "begin another run, with what the hold names" in said
     assert "orchestrate resume" not in said
 
 

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.owners import Entry, Problem, Verdict, _distrust, _is_private, entries_of, judge, verdict_on
+from orchestrator.owners import (
+    Entry,
+    Problem,
+    Verdict,
+    _distrust,
+    _is_private,
+    entries_of,
+    judge,
+    verdict_on,
+    who_reads,
+)
 
 ROOT, ANN, EVE = 0, 1000, 65534
 STAFF, OPERATORS = 50, 900
@@ -179,3 +189,31 @@ def test_a_group_of_other_accounts_too_is_not_private() -> None:
     for account in pwd.getpwall():
         shared = [one for one in pwd.getpwall() if one.pw_gid == account.pw_gid]
         assert len(shared) == 1 or not _is_private(account.pw_gid, account.pw_uid)
+
+
+@pytest.mark.parametrize(
+    ("mode", "folder_mode", "group", "said"),
+    [
+        (0o600, 0o755, STAFF, None),
+        (0o640, 0o755, STAFF, "group staff (gid 50) can read {path}: `chmod go-rwx {path}`"),
+        (0o640, 0o2750, STAFF, None),
+        (0o640, 0o2750, OPERATORS, "gid 900 can read {path}: `chmod go-rwx {path}`"),
+        (0o644, 0o2750, STAFF, "every account can read {path}: `chmod o-rwx {path}`"),
+        (0o644, 0o700, STAFF, "every account can read {path}: `chmod go-rwx {path}`"),
+        (0o622, 0o755, STAFF, None),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another group")
+def test_who_reads_a_secret(
+    tmp_path: Path, mode: int, folder_mode: int, group: int, said: str | None
+) -> None:
+    (shared := tmp_path / "s").mkdir()
+    os.chown(shared, 0, STAFF)
+    shared.chmod(folder_mode)
+    (path := shared / "pw").write_text("x")
+    os.chown(path, 0, group)
+    path.chmod(mode)
+    (link := tmp_path / "link").symlink_to(path)
+    for way in (path, link):
+        assert who_reads(way) == (None if said is None else said.format(path=way))
+    assert who_reads(tmp_path / "absent") is None

@@ -58,7 +58,8 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "found a problem, or `tune` found a value that is not as wanted; these changed no node."
         ),
         (
-            "After a run: correct what the hold names, then `orchestrate resume RUN`. After `plan`, "
+            "After a run: correct what the hold names, then `orchestrate resume RUN`; or begin another run, "
+            "with the flag or key that the hold names. After `plan`, "
             "`validate`, `diagnose` or `tune`: correct what it lists, then run the command again."
         ),
     ),

@@ -1,17 +1,30 @@
-"""Progress of a run, and times of past runs: read from the journal alone, even while the run writes it."""
+"""Progress of a run, and times of past runs: read from the journal, even while the run writes it.
+
+The journal of a run that no process continues is certain only until its last record: the cluster is read too.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, UsageError
+from orchestrator.errors import ConfigError, ExitCode, UsageError
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.runs.cluster_now import read_now
+from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.find_run import Wanted, find_run, histories
+from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.recorded import PastRun
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.view.cluster_now import ClusterNow, compare
 from orchestrator.view.history import history_object, history_text, past_run
+from orchestrator.view.progress import not_put_back
 from orchestrator.view.status import status_object, status_text
 
 _WATCH_SECONDS = 1.0
@@ -27,16 +40,16 @@ def show_status(
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
-        last, going = _show(store, entry, context, after=-1, clear=False)
+        last, going = _show(store, entry, context, cluster, after=-1, clear=False)
         redraws = output is Output.TEXT and context.out.isatty()
         while watch and going:
             context.clock.wait(_WATCH_SECONDS)
-            last, going = _show(store, entry, context, after=last, clear=redraws)
+            last, going = _show(store, entry, context, cluster, after=last, clear=redraws)
     return int(context.end(ExitCode.DONE, run=entry.run))
 
 
 def _show(
-    store: StateStore, entry: RunEntry, context: Context, *, after: int, clear: bool
+    store: StateStore, entry: RunEntry, context: Context, cluster: str | None, *, after: int, clear: bool
 ) -> tuple[int, bool]:
     """Show the run if it has events after `after`. Returns its last event, and whether it continues."""
     records = store.replay(entry.run)
@@ -46,16 +59,54 @@ def _show(
     gone = provably_gone(entry.process)
     restored = entry.outcome is Outcome.RESTORED and state.outcome is not Outcome.RESTORED
     alive = False if gone else (provably_alive(entry.process) or None)
-    if records[-1].sequence != after or clear:
+    if records[-1].sequence != after or clear or gone:
+        past = PastRun(entry=entry, started=state.begun, records=records, state=state, shared=store.shared)
+        unwritten = store.is_unwritten(entry.run)
+        certain = not (gone or unwritten or state.phase is Phase.ENDED)
+        found = None if certain or restored else _cluster_now(past, cluster, context, unwritten=unwritten)
         context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
-            context.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
+            context.say_json(
+                status_object(state, records, now=now, alive=alive, cluster=found), run=entry.run
+            )
         else:
             suspended = suspended_pid(entry.process)
-            text = status_text(state, records, now=now, alive=alive, suspended=suspended, restored=restored)
+            text = status_text(
+                state,
+                records,
+                now=now,
+                alive=alive,
+                suspended=suspended,
+                restored=restored,
+                cluster=found,
+            )
             context.say(*text.splitlines())
         context.out.flush()
     return records[-1].sequence, state.phase is not Phase.ENDED and not gone
+
+
+def _cluster_now(
+    past: PastRun, cluster: str | None, context: Context, *, unwritten: bool
+) -> ClusterNow | None:
+    """The changes that the journal lists, compared with the cluster; None if it lists none."""
+    if not not_put_back(past.state):
+        return None
+    read = read_now(past, _reach(past, cluster, context))
+    at, ended = context.clock.now(), past.records[-1].at
+    return compare(past.state, read, at=at, ended=ended, unwritten=unwritten)
+
+
+def _reach(past: PastRun, cluster: str | None, context: Context) -> Callable[[], ClusterPorts]:
+    """How the cluster of a run is reached: by the file that was named, else by the file of the run."""
+
+    def reach() -> ClusterPorts:
+        name = cluster or past.cluster_file
+        if not name:
+            raise ConfigError("the run has no cluster file; name it with --cluster")
+        files = replace(context.files, warn=lambda _warning: None)  # the run has printed the warnings
+        return FilePorts(files.cluster(name), files, SystemClock())
+
+    return reach
 
 
 def show_history(cluster: str | None, *, output: Output, state: str | None) -> int:
@@ -68,7 +119,11 @@ def show_history(cluster: str | None, *, output: Output, state: str | None) -> i
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.READ) as store:
         past = histories(store, cluster=name)
-        runs = [found for entry, records in past if (found := past_run(records, entry.outcome))]
+        runs = [
+            found
+            for entry, records in past
+            if (found := past_run(records, entry.outcome, unwritten=entry.unwritten))
+        ]
         if not runs:
             find_run(store, Wanted.SHOW, cluster=name)  # none to show is an error, as for `status`
     if context.output is Output.JSON:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
-from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
+from orchestrator.config.cluster import AnyClusterSpec, ClusterSpec, RiakClusterSpec
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
@@ -18,17 +19,19 @@ from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
+from orchestrator.owners import who_reads
 from orchestrator.ports import ClusterPort, ClusterReadings, LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
-from orchestrator.view.text import counted
+from orchestrator.view.text import counted, listed
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
 
@@ -62,10 +65,11 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
         gates = gates_in(book.spec.gates, folder)
+        secrets = ports.secret_files(secrets_in(book.spec.gates, folder))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files)
         checks = _checks(ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens)
-        for check in chain((sound,), checks, _gates(ports, gates)):
+        for check in chain((sound,), _secrets(secrets), checks, _gates(ports, gates)):
             bad += check.good is False
             _say(check, context)
     finally:
@@ -75,6 +79,13 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
             f"{counted(bad, 'check')} failed: correct this before a restart" if bad else "all checks passed"
         )
     return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
+
+
+def _secrets(files: Sequence[Path]) -> Iterator[Check]:
+    for path in (path for path in files if path.is_file()):  # what is missing is reported where it is read
+        wrong = who_reads(path)
+        message = wrong or f"no other account can read {path}"
+        yield Check(subject="config", point="secret", good=wrong is None, message=message)
 
 
 def _checks(
@@ -91,6 +102,7 @@ def _checks(
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    yield from expected_checks(ports.file.spec, view)
     yield from _endpoints(ports)
     yield from _parts(read, view)
     addresses = {node.name: node.address for node in view.nodes}
@@ -108,6 +120,24 @@ def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
         return require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
     except UsageError as error:
         return str(error)
+
+
+def expected_checks(spec: AnyClusterSpec, view: ClusterView) -> Iterator[Check]:
+    """Compare the cluster with what its file expects. Its name is a part of the identity."""
+    there, wanted = len(view.members), spec.expect.nodes
+    if wanted is not None:
+        wrong = (
+            f"{there} nodes are there and `expect.nodes` is {wanted}, so a run would wait and then be held"
+        )
+        message = f"{wrong}: start those that are missing, or correct the number"
+        good = there >= wanted
+        message = f"{there} nodes, at least {wanted} expected" if good else message
+        yield Check(subject="cluster", point="expect", good=good, message=message)
+    lowest = spec.version if isinstance(spec, ClusterSpec) else None
+    if lowest is not None:
+        older = sorted(node.name for node in view.nodes if numbers(node.version) < numbers(lowest))
+        message = f"{listed(older)} below `version: {lowest}`" if older else f"no node is below {lowest}"
+        yield Check(subject="cluster", point="version", good=not older, message=message)
 
 
 def _endpoints(ports: FilePorts) -> Iterator[Check]:

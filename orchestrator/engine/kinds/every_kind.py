@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
 from orchestrator.engine.largest_safe import Bound
 from orchestrator.engine.machines import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
@@ -44,6 +44,10 @@ _GONE: Final = (
     "is gone for good, end this run with `{stop}` and begin another"
 )
 
+_TOO_FEW: Final = (
+    "start those that are missing, or correct `expect.nodes` in the cluster file and begin another run"
+)
+
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
 """States of a service whose node the master may still list, but only for a short time."""
 
@@ -63,7 +67,7 @@ def on_cluster(of_cluster: Check) -> Callable[[Question], Iterator[Finding]]:
     def check(question: Question) -> Iterator[Finding]:
         view = question.observation.cluster
         if isinstance(view, Unknown):
-            yield "cluster state", view.reason
+            yield "cluster state", view
         else:
             yield from of_cluster(question, view)
 
@@ -79,7 +83,7 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
         for part in parts:
             read = getattr(seen, part)
             if isinstance(read, Unknown):
-                yield _PARTS[part], read.reason
+                yield _PARTS[part], read
         if not isinstance(seen.cluster, Unknown) and seen.cluster.master is None:
             yield "master", "the cluster has no elected master"
         if seen.at < state.process.acted_at:
@@ -103,7 +107,7 @@ def lease_is_held(question: Question) -> Iterator[Finding]:
     """The run holds the lease. A lost or unreadable lease holds the next stop; a removed one ends the run."""
     lease = question.observation.lease
     if isinstance(lease, Unknown):
-        yield "lease", lease.reason
+        yield "lease", lease
     elif not lease.held:
         yield "lease", lease.holder
     elif question.state.process.lease_lost is not None:
@@ -143,7 +147,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
         yield f"node {node.name}", f"failed in this run: {node.failure}"
     expected = question.policy.expect_nodes
     if expected is not None and len(present) + len(question.state.done_without - present.keys()) < expected:
-        yield "nodes", f"{len(present)} present, {expected} expected"
+        yield "nodes", f"{len(present)} present, {expected} expected: {_TOO_FEW}"
 
 
 @for_the_same_objects
@@ -183,7 +187,10 @@ def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Findin
     present = [members[name] for name in question.wave.nodes if name in members]
     zones = {node.zone(attribute) or f"none ({node.name})" for node in present}
     if len(zones) > 1:
-        yield "wave", f"its nodes are in zones {', '.join(sorted(zones))}"
+        yield "wave", ByPolicy(evidence=f"its nodes are in zones {', '.join(sorted(zones))}")
+
+
+_MORE_AWAY: Final = "a higher `max_unavailable` in the playbook"
 
 
 def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -195,7 +202,9 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
     allowed, wave = question.policy.max_unavailable, question.wave
     away: set[NodeName] = _away(question, view) | set(wave.nodes)
     if allowed is not None and len(away) > allowed:
-        yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
+        too_many = f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
+        by_itself = len(wave.nodes) > allowed
+        yield "wave", ByPolicy(evidence=too_many, way=_MORE_AWAY) if by_itself else too_many
     one_machine = allowed is None and question.policy.strategy is Strategy.NODE
     if one_machine and not away <= set(wave.machine(wave.nodes[0])):
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), one machine allowed"
@@ -237,6 +246,12 @@ def budget_bounds(policy: Policy, view: ClusterView) -> Iterator[Bound]:
         yield Bound(name=name, counts=dict.fromkeys(members, 1), most=most)
 
 
+_AT_WORK: Final = (
+    "the run waits for its end. If it never ends, begin another run with `configuration_management: ignore` "
+    "in the playbook"
+)
+
+
 def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:
     """No Puppet, Chef, Salt, Ansible, package manager or unattended upgrade is at work on the wave's hosts.
 
@@ -247,7 +262,7 @@ def no_management_run_on_candidates(question: Question) -> Iterator[Finding]:
     for name in question.wave.nodes:
         host = question.observation.host(name)
         if not isinstance(host, Unknown) and host.at_work:
-            yield f"host of {name}", f"{some(list(host.at_work))} is at work there: the run waits for its end"
+            yield f"host of {name}", f"{some(list(host.at_work))} is at work there: {_AT_WORK}"
 
 
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:
@@ -277,7 +292,7 @@ def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
             yield f"host of {name}", why
 
 
-def _not_ready(question: Question, names: Iterable[NodeName]) -> Iterator[tuple[NodeName, str]]:
+def _not_ready(question: Question, names: Iterable[NodeName]) -> Iterator[tuple[NodeName, Evidence]]:
     """The hosts of these nodes that are not ready, each with its problem."""
     reboot = question.policy.reboot
     machines = machines_of(question.state, question.observation) if reboot else None
@@ -287,7 +302,7 @@ def _not_ready(question: Question, names: Iterable[NodeName]) -> Iterator[tuple[
             yield from ((name, why) for why in _taken_along(question, name, machines))
 
 
-def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
+def why_not_ready(question: Question, name: NodeName) -> Iterator[Evidence]:
     """The problem of one host by itself."""
     host = question.observation.host(name)
     if question.unread_pass and name not in question.observation.hosts:
@@ -307,20 +322,22 @@ def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
     if faults:
         yield f"{', and '.join(faults)}: {host.detail}"
     if question.policy.reboot and host.boot_id is None:
-        yield "its boot id cannot be read, so a reboot could not be proven"
+        unproven = "its boot id cannot be read, so a reboot could not be proven"
+        yield ByPolicy(evidence=unproven, way="no `--reboot`")
 
 
-def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[str]:
+def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[ByPolicy]:
     """The nodes that a reboot of a node's host would take down though they are not stopped with it."""
     if not question.policy.goes_by_machine:
         also: frozenset[NodeName] = frozenset()
-        way = "set `hosts.together: reboot`, so that they go together, or restart them without `--reboot`"
+        way = "`hosts.together: reboot` in the cluster file, so that they go together, or no `--reboot`"
     else:
         # Another wave may be asked about here, too: that of a node of which it is not yet the turn.
         in_wave = name in question.wave.nodes
         pending = {node.name for node in question.state.nodes_in(NodePhase.PENDING)}
         also = frozenset(question.wave.nodes if in_wave else pending)
-        way = "they are not in its wave: select all of them, or restart them without `--reboot`"
+        way = "all of them selected, so that they go together, or no `--reboot`"
     sharing: list[str] = [other for other in machines.others(name) if other not in also]
     if sharing:
-        yield f"{some(sharing)} on the same machine would go down with it: {way}"
+        taken = f"{some(sharing)} on the same machine would go down with it"
+        yield ByPolicy(evidence=taken, way=way)

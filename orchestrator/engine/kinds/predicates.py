@@ -7,6 +7,7 @@ reading before its stop, when allocation is disabled already.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +19,7 @@ from orchestrator.model.event import Hold
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.reading import Unknown, Unsupported
 
 _ADDRESS: Final = re.compile(r"\b\d+(?:\.\d+){3}\b|(?<![\w:])[0-9a-f]*(?::[0-9a-f]*){2,7}(?![\w:])")
 SUBJECTS: Final = 5
@@ -43,7 +45,24 @@ class Question:
     unread_pass: bool = False
 
 
-Finding = tuple[str, str]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByPolicy:
+    """Evidence that stays while the run keeps its policy: only another run passes it.
+
+    Attributes:
+        evidence: as of any hold.
+        way: what the other run needs, such as `a higher max_unavailable in the playbook`; empty = only with
+            the predicate disabled for the subject.
+    """
+
+    evidence: str
+    way: str = ""
+
+
+Evidence = str | Unknown | ByPolicy
+"""Evidence of a hold; a reading that failed is evidence, too."""
+
+Finding = tuple[str, Evidence]
 """Subject and evidence of a hold."""
 
 
@@ -108,13 +127,47 @@ def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ..
 
 def _hold(predicate: Predicate, findings: list[Finding]) -> Hold:
     evidence: dict[str, str] = {}
+    ways = dict.fromkeys(way for subject, said in findings if (way := _way(predicate, subject, said)))
     for subject, said in findings:
-        evidence.setdefault(subject, said)
-    return _of_subjects(predicate.name, evidence, len(evidence), own_reasons=predicate.own_reasons)
+        evidence.setdefault(subject, evidence_of(said))
+    return _of_subjects(
+        predicate.name, evidence, len(evidence), own_reasons=predicate.own_reasons, ways=tuple(ways)
+    )
+
+
+def evidence_of(said: Evidence) -> str:
+    """The evidence of a finding, for people."""
+    match said:
+        case Unknown():
+            return said.reason
+        case ByPolicy():
+            return said.evidence
+        case _:
+            return said
+
+
+def _way(predicate: Predicate, subject: str, said: Evidence) -> str:
+    """With what another run passes a finding that no change of cluster and hosts clears; else empty."""
+    if isinstance(said, ByPolicy) and said.way:
+        return said.way
+    if not predicate.may_be_disabled or not isinstance(said, Unsupported | ByPolicy):
+        return ""
+    return disabling(predicate.name, subject)
+
+
+def disabling(name: str, subject: str) -> str:
+    """The flag that disables a predicate for a subject, as it can be typed."""
+    return f"--disable-predicate {shlex.quote(f'{name}={subject}')}"
 
 
 def _of_subjects(
-    name: str, evidence: Mapping[str, str], count: int, *, own_reasons: bool, also: tuple[str, ...] = ()
+    name: str,
+    evidence: Mapping[str, str],
+    count: int,
+    *,
+    own_reasons: bool,
+    also: tuple[str, ...] = (),
+    ways: tuple[str, ...] = (),
 ) -> Hold:
     named = dict(islice(evidence.items(), SUBJECTS))
     subject = next(iter(named))
@@ -126,6 +179,7 @@ def _of_subjects(
         subjects=tuple(named),
         also=also,
         reasons=tuple(named.values()) if own_reasons else (),
+        ways=ways[:SUBJECTS],
     )
 
 
@@ -175,4 +229,5 @@ def _merged(same: list[Hold]) -> Hold:
         len(evidence) + unnamed,
         own_reasons=any(hold.reasons for hold in same),
         also=tuple(dict.fromkeys(name for hold in same for name in hold.also)),
+        ways=tuple(dict.fromkeys(way for hold in same for way in hold.ways)),
     )

@@ -159,7 +159,7 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     """Do it, once."""
     dialect = client.dialect_to_write()
     if isinstance(dialect, Fault):
-        return Refused(reason=dialect.reason, passes=dialect.passes)
+        return dialect.refused()
     if isinstance(action, WriteSettings):
         return _write(client, dialect, action)
     if isinstance(action, RetryFailed) and not dialect.retry_failed:
@@ -246,7 +246,7 @@ def outcome_of(action: IndexAction, outcome: Answer | Fault) -> ActionResult:
             return Done(output=f"index {action.index} is gone")
         if not outcome.nothing_done:
             return InDoubt(reason=outcome.reason)
-        return Refused(reason=outcome.reason, passes=outcome.passes)
+        return outcome.refused()
     body = outcome.body
     match action:
         case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas() | SetIndexSettings():

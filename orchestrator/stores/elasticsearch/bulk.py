@@ -37,7 +37,7 @@ from orchestrator.stores.elasticsearch.resolve import parse_names
 def body_of(client: ElasticsearchClient, request: Request) -> tuple[Any] | Unknown:
     """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
     outcome = client.read(request)
-    return Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else (outcome.body,)
+    return outcome.unknown() if isinstance(outcome, Fault) else (outcome.body,)
 
 
 def merges_of(
@@ -84,7 +84,7 @@ class BulkReader:
             return BulkView(indices={})
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
-            return Unknown(reason=dialect.reason)
+            return dialect.unknown()
         names = self._named(dialect, uuids)
         if isinstance(names, Unknown):
             return names

@@ -22,6 +22,7 @@ from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.connection import Connection, Server
+from orchestrator.stores.elasticsearch.credentials import Credentials, Renewal
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_of
 from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
@@ -45,7 +46,8 @@ class _TryElsewhere(Exception):  # noqa: N818  (an instruction to the retry belo
 class ElasticsearchClient:
     """Requests to one cluster. Safe to share between threads.
 
-    `redact` learns the secrets of `access`, and removes every known secret from all answers.
+    `redact` learns the secrets of `access`, and removes every known secret from all answers. `renewal` is the
+    source of the secret, if it can change while the program runs.
 
     Attributes:
         access: how it is reached.
@@ -60,19 +62,21 @@ class ElasticsearchClient:
     """
 
     def __init__(
-        self, access: Access, *, clock: Clock, limits: Limits | None = None, redact: Redactor | None = None
+        self,
+        access: Access,
+        *,
+        clock: Clock,
+        limits: Limits | None = None,
+        redact: Redactor | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         if not access.endpoints:
             raise ConfigError("needs at least one URL", key="endpoints")
         self.access = access
         self.limits = limits or Limits()
         self._redact = redact or Redactor()
-        for secret in access.secrets:
-            self._redact.learn(secret)
+        self._credentials = Credentials(access, clock=clock, redact=self._redact, renewal=renewal)
         self.traffic = Traffic()
-        self._redact = redact or Redactor()
-        for secret in access.secrets:
-            self._redact.learn(secret)
         self.own_updates = OwnUpdates()
         self.clock = clock
         self._lock = threading.RLock()
@@ -290,7 +294,7 @@ class ElasticsearchClient:
             return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
         outcome = self._connection(endpoint).exchange(request)
         with self._lock:
-            if isinstance(outcome, Fault) and outcome.status is None:
+            if isinstance(outcome, Fault) and (outcome.status is None or outcome.refusal is not None):
                 self._book.went_wrong(endpoint)
             else:
                 self._book.succeeded(endpoint)
@@ -360,6 +364,7 @@ class ElasticsearchClient:
                     limits=self.limits,
                     clock=self.clock,
                     redact=self._redact,
+                    credentials=self._credentials,
                 )
             return self._connections[endpoint]
 

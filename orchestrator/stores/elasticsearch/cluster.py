@@ -9,7 +9,7 @@ from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff,
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Reading, Seconds
 from orchestrator.model.resolution import Resolution
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
@@ -94,9 +94,7 @@ class ElasticsearchCluster:
         In a container they differ from those on the host: `hosts.data` of the cluster file overrides them.
         """
         outcome = self._client.read(calls.data_paths())
-        return (
-            Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else parse_data_paths(outcome.body)
-        )
+        return outcome.unknown() if isinstance(outcome, Fault) else parse_data_paths(outcome.body)
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """Resolve names, globs, aliases and data streams to indices; one call.
@@ -105,10 +103,10 @@ class ElasticsearchCluster:
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
-            return Unknown(reason=dialect.reason)
+            return dialect.unknown()
         outcome = self._client.read(calls.names(dialect, self._client.limits))
         if isinstance(outcome, Fault):
-            return Unknown(reason=outcome.reason)
+            return outcome.unknown()
         return parse_resolution(outcome.body, patterns)
 
     def close(self) -> None:

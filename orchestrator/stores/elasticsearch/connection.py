@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from orchestrator.ports import Clock
 from orchestrator.redact import Redactor
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
+from orchestrator.stores.elasticsearch.credentials import Credentials, Login
 from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
     OPENSEARCH,
@@ -69,6 +69,9 @@ class Server:
 class Connection:
     """The connections to one endpoint. Safe to share between threads.
 
+    Args:
+        credentials: the login, the same for all endpoints.
+
     Raises:
         ConfigError: a certificate or key cannot be used.
     """
@@ -82,20 +85,13 @@ class Connection:
         limits: Limits,
         clock: Clock,
         redact: Redactor,
+        credentials: Credentials,
     ) -> None:
         self.endpoint = endpoint
         self._redact = redact
-        self._credentials = access.credentials
+        self._credentials = credentials
         self._access = access
-        options: dict[str, Any] = {}
-        if access.api_key is not None:
-            options["api_key"] = access.api_key
-        elif access.username is not None:
-            # The client encodes a pair only as ASCII; the servers read UTF-8.
-            pair = f"{access.username}:{access.password or ''}"
-            options["basic_auth"] = b64encode(pair.encode()).decode("ascii")
-        if endpoint.scheme == "https":
-            options |= _tls(access)
+        options = _tls(access) if endpoint.scheme == "https" else {}
         self._client = Elasticsearch(
             [endpoint.url],
             transport_class=PlainTransport,
@@ -142,12 +138,31 @@ class Connection:
         return server if self._access.product is None else replace(server, distribution=self._access.product)
 
     def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
+        """Send the request; again at once if its login was refused and there is another secret now."""
+        while True:
+            login = self._credentials.login()
+            if isinstance(login, Fault):
+                return login
+            outcome = self._sent(request, login)
+            if not isinstance(outcome, Fault):
+                self._credentials.accepted(login)
+                return outcome
+            if outcome.refusal is None:
+                return outcome
+            refused = self._credentials.refused(login, outcome)
+            if refused is not None:
+                return refused
+
+    def _sent(self, request: Request, login: Login) -> tuple[Answer, str] | Fault:
         client = self._client
+        headers = {"authorization": login.header} if login.header else None
         if request.silence is not None:
             client = client.options(request_timeout=request.silence)
         token = ANSWER_BYTES.set(request.answer_bytes)
         try:
-            response = client.perform_request(request.method, request.target, body=request.body)
+            response = client.perform_request(
+                request.method, request.target, headers=headers, body=request.body
+            )
             meta, body = response.meta, response.body
         except ApiError as error:
             meta, body = error.meta, error.body
@@ -161,7 +176,7 @@ class Connection:
                 body,
                 url=self.endpoint.url,
                 call=f"{request.method} {request.path}",
-                credentials=self._credentials,
+                access=self._access,
             )
         if request.reshape is not None:
             try:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import urllib3
 from elastic_transport import ConnectionTimeout, SerializationError, TlsError
 
 from orchestrator.bounded_http import AnswerLimit
+from orchestrator.model.action import Refused
+from orchestrator.model.reading import Refusal, Unauthorized, Unknown
+from orchestrator.stores.elasticsearch.access import Access
 
 ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
 _LONGEST_REASON: Final = 400
@@ -61,6 +65,7 @@ class Fault:
         status: HTTP's, None when there was no answer.
         error_type: the server's name for it, such as `index_not_found_exception`.
         untrusted: the certificate is signed by no authority that is trusted here.
+        refusal: the credentials that were not accepted.
     """
 
     reason: str
@@ -70,10 +75,45 @@ class Fault:
     status: int | None = None
     error_type: str | None = None
     untrusted: bool = False
+    refusal: Refusal | None = None
+
+    def unknown(self, of: str = "") -> Unknown:
+        """The reading that failed with it; `of` goes before the reason."""
+        reason = f"{of}: {self.reason}" if of else self.reason
+        return (
+            Unknown(reason=reason)
+            if self.refusal is None
+            else Unauthorized(reason=reason, refusal=self.refusal)
+        )
+
+    def refused(self) -> Refused:
+        """The action that failed with it, where nothing was done."""
+        return Refused(reason=self.reason, passes=self.passes, refusal=self.refusal)
 
 
 def transport_fault(error: Exception, *, url: str) -> Fault:
     """The fault for a request without a complete answer."""
+    fault = _without_answer(error, url=url)
+    return fault if fault.passes else replace(fault, reason=_of_transport_port(fault.reason, url))
+
+
+_NO_HTTP: Final = "This is not an HTTP port"
+"""The whole answer of a transport port without TLS to a request (recorded on 8.19)."""
+_TRANSPORT_PORTS: Final = range(9300, 9401)
+"""`transport.port` by default. With TLS such a port ends the handshake, or asks for a node's certificate."""
+
+
+def _of_transport_port(reason: str, url: str) -> str:
+    """The reason why a request failed; where the endpoint is a transport port, it says so."""
+    port = urlsplit(url).port or 0
+    if _NO_HTTP in reason:
+        return f"{url} is a node's transport port: name its HTTP port, usually 9200"
+    if port in _TRANSPORT_PORTS:
+        return f"{url}: {port} is the transport port of most nodes, is it {port - 100}? If not: {reason}"
+    return reason
+
+
+def _without_answer(error: Exception, *, url: str) -> Fault:
     cause = error.__cause__ or error
     if isinstance(error, SerializationError):
         reason = (
@@ -160,7 +200,7 @@ def _inmost_tls(cause: BaseException) -> str:
     return _shortened(str(cause))
 
 
-def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str) -> Fault:
+def error_fault(status: int, body: Any, *, url: str, call: str, access: Access) -> Fault:
     """The fault for an error status.
 
     Args:
@@ -168,17 +208,20 @@ def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str
         body: parsed JSON, or text.
         url: the endpoint.
         call: method and path, without the query.
-        credentials: the kind of credentials sent, for people.
+        access: has the credentials that were sent.
     """
     error_type, said = _said(body)
     nothing_done = (
         status in _REFUSING and status not in _MAY_HAVE_BEEN_DONE
     ) or error_type in _NOTHING_DONE_TYPES
+    refusal = None
     match status:
         case HTTPStatus.UNAUTHORIZED:
-            reason = f"{url} refused {credentials} (401): {said}"
+            refusal = _refusal(access, url, status)
+            reason = f"{refusal.sentence}: {said}"
         case HTTPStatus.FORBIDDEN if error_type == "security_exception":
-            reason = f"{credentials} may not {call} (403): {said}; the role that is needed is in {ROLE_PAGE}"
+            refusal = _refusal(access, url, status, call)
+            reason = f"{refusal.sentence}: {said}; the role that is needed is in {ROLE_PAGE}"
         case HTTPStatus.FORBIDDEN:
             reason = f"{call} is forbidden (403): {said}"
         case HTTPStatus.SERVICE_UNAVAILABLE if error_type in _NO_MASTER:
@@ -196,6 +239,18 @@ def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str
         passes=status in _PASSING,
         status=status,
         error_type=error_type,
+        refusal=refusal,
+    )
+
+
+def _refusal(access: Access, url: str, status: int, call: str = "") -> Refusal:
+    return Refusal(
+        endpoint=url,
+        credentials=access.credentials,
+        source=access.source,
+        status=status,
+        call=call,
+        lasting=access.source.startswith("env:"),
     )
 
 

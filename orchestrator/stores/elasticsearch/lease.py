@@ -210,7 +210,7 @@ class ElasticsearchLease:
         """All records of every form."""
         dialect = self._client.dialect_to_write()
         if isinstance(dialect, Fault):
-            return Unknown(reason=dialect.reason)
+            return dialect.unknown()
         kept: list[_Kept] = []
         for form in dialect.lease_forms:
             found = self._in_form(form, dialect)
@@ -222,7 +222,7 @@ class ElasticsearchLease:
     def _in_form(self, form: str, dialect: Dialect) -> Reading[list[_Kept]]:
         outcome = self._client.read(calls.leases(dialect, form, PREFIX, UPDATE_SECONDS))
         if isinstance(outcome, Fault):
-            return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
+            return outcome.unknown("the lease in the cluster could not be read")
         return reading("lease", lambda: list(_records(outcome, form)))
 
     def _put(self, record: LeaseRecord, form: str, *, create: str) -> ActionResult:
@@ -322,7 +322,7 @@ def _named(body: Any) -> Iterator[tuple[int, str]]:
 
 def _result(outcome: Answer | Fault) -> ActionResult:
     if isinstance(outcome, Fault):
-        return Refused(reason=outcome.reason) if outcome.nothing_done else InDoubt(reason=outcome.reason)
+        return outcome.refused() if outcome.nothing_done else InDoubt(reason=outcome.reason)
     acknowledged = isinstance(outcome.body, dict) and outcome.body.get("acknowledged") is True
     if acknowledged or outcome.status == 404:  # noqa: PLR2004  (HTTP's own number; accepted of a removal alone)
         return Done()

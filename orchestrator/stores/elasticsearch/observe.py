@@ -93,7 +93,7 @@ class Observer:
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
-            unknown = Unknown(reason=dialect.reason)
+            unknown = dialect.unknown()
             return ClusterReadings(
                 cluster=unknown if Look.CLUSTER in look else NOT_READ,
                 settings=unknown if Look.SETTINGS in look else NOT_READ,
@@ -133,7 +133,7 @@ class Observer:
     def _body(self, request: Request) -> tuple[Any] | Unknown:
         """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
         outcome = self._client.read(request)
-        return Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else (outcome.body,)
+        return outcome.unknown() if isinstance(outcome, Fault) else (outcome.body,)
 
     def _health(self, dialect: Dialect) -> Reading[HealthView]:
         priority = self._patience.priority
@@ -167,7 +167,7 @@ class Observer:
         body, number = read[0], self._client.own_updates.was_read()
         server = self._client.server()
         if isinstance(server, Fault):
-            return Unknown(reason=server.reason), Unknown(reason=server.reason)
+            return server.unknown(), server.unknown()
         complete = self._meet(body, dialect)
         view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
         if not isinstance(view, Unknown):
@@ -182,7 +182,7 @@ class Observer:
             self._client.only([node.name for node in view.nodes])
             spoken = self._client.dialect()
             if isinstance(spoken, Fault):  # a node of another version has joined
-                view = Unknown(reason=spoken.reason)
+                view = spoken.unknown()
         snapshots = parse_snapshots(body) if with_snapshots else NOT_READ
         match body:
             case {"state_uuid": str(uuid), "master_node": str(elected)} if complete:

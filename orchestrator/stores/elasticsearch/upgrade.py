@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from orchestrator.model.observation import SettingsView
-from orchestrator.model.reading import Instant, Reading, Unknown
+from orchestrator.model.reading import Instant, Reading, Unknown, Unsupported
 from orchestrator.model.upgrade import ML_UPGRADE_MODE, Deprecation, UpgradeView
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
@@ -91,9 +91,9 @@ def _deprecations(client: ElasticsearchClient, dialect: Dialect) -> Reading[tupl
     if not isinstance(outcome, Fault):
         return parse_deprecations(outcome.body)
     if outcome.status in _NO_SUCH_API:
-        return Unknown(
+        return Unsupported(
             reason=f"this server has no `GET /{dialect.deprecations}`, a part of X-Pack, so it cannot "
-            "list what the next major version no longer takes"
+            "list what the next major version no longer takes: read its list of breaking changes instead"
         )
     return _unknown(outcome)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Record
 from orchestrator.model.observation import (
@@ -68,9 +68,16 @@ def holding(asked: Question) -> list[str]:
     return [rule.name for rule in PREDICATES if list(rule.check(asked))]
 
 
-def findings(asked: Question, name: str) -> list[Finding]:
+def findings(asked: Question, name: str) -> list[tuple[str, str]]:
     """What one rule says."""
-    return [finding for rule in PREDICATES if rule.name == name for finding in rule.check(asked)]
+    rules = (rule for rule in PREDICATES if rule.name == name)
+    return [(subject, evidence_of(said)) for rule in rules for subject, said in rule.check(asked)]
+
+
+def ways(asked: Question, name: str) -> tuple[str, ...]:
+    """With what another run passes the hold of one rule."""
+    (hold,) = holds([rule for rule in PREDICATES if rule.name == name], asked)
+    return hold.ways
 
 
 def seeing(asked: Question, **parts: object) -> Question:

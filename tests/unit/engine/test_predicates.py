@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from orchestrator.config.disabling import disabled_predicate
 from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
-from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
+from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
-from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, ZeroReplicas
-from orchestrator.model.reading import Unknown
+from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, Kind, ZeroReplicas
+from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.upgrade import Deprecation
+from orchestrator.runs.selection import predicate_names
 from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.facts import FIT, READY
 from orchestrator.view.phrases import hold_sentence
@@ -39,6 +42,7 @@ from tests.unit.engine.asking import (
     settings_of,
     viewing,
     wanting,
+    ways,
 )
 
 ALLOCATION = "cluster.routing.allocation.enable"
@@ -264,6 +268,93 @@ def test_one_change_and_only_this_rule_refuses(subtests: pytest.Subtests) -> Non
     for name, change in ONLY_IT.items():
         with subtests.test(name=name):
             assert holding(change(question())) == [name]
+
+
+DISABLED = "--disable-predicate"
+WAYS: dict[str, tuple[str, ...]] = {
+    "every_role_keeps_a_member": (f"{DISABLED} 'every_role_keeps_a_member=role ml'",),
+    "capacity_remains": ("a lower `min_capacity` in the playbook",),
+    "one_zone_at_a_time": (f"{DISABLED} one_zone_at_a_time=wave",),
+    "budget_not_exceeded": ("a higher `max_unavailable` in the playbook",),
+    "version_order": (
+        (
+            "an upgrade, so that es2 comes back with the newer version, or "
+            f"{DISABLED} 'version_order=node es2' if hooks of the playbook upgrade it"
+        ),
+    ),
+    "upgrade_path_is_supported": ("another `--to`",),
+    "no_node_is_newer": ("another `--to`",),
+}
+"""The rules of `ONLY_IT` whose evidence a run with this policy may never see changed, and a way past each."""
+
+
+def test_a_hold_that_may_stay_has_a_way_past_it_and_no_other(subtests: pytest.Subtests) -> None:
+    for name, change in ONLY_IT.items():
+        with subtests.test(name=name):
+            assert ways(change(question()), name) == WAYS.get(name, ())
+
+
+_TWO = frozenset({"id-es2", "id-es3"})
+STAYS: list[tuple[str, Question, tuple[str, ...]]] = [
+    (
+        "no_critical_deprecations",
+        _upgrading(question(), deprecations=Unsupported(reason="no such API")),
+        (f"{DISABLED} no_critical_deprecations=deprecations",),
+    ),
+    ("no_critical_deprecations", _upgrading(question(), deprecations=Unknown(reason="403")), ()),
+    (
+        "master_quorum_survives",
+        viewing(question(), voters=_TWO),
+        ("`accept: {master_outage: true}` in the playbook",),
+    ),
+    (
+        "master_quorum_survives",
+        viewing(question(), voters=None),
+        (f"{DISABLED} 'master_quorum_survives=voting configuration'",),
+    ),
+]
+
+
+def test_what_cannot_change_in_a_run_has_a_way(subtests: pytest.Subtests) -> None:
+    for name, asked, way in STAYS:
+        with subtests.test(name=name, way=way):
+            assert ways(asked, name) == way
+
+
+def test_what_can_be_corrected_or_accepted_says_both(subtests: pytest.Subtests) -> None:
+    """The run continues once it is corrected; where the rule is wrong here, another run passes it."""
+    no_snapshot = wanting(_upgrading(question()), upgrade=wanted("9.1.0", snapshot_younger_than=3600.0))
+    for name, asked in (
+        ("snapshot_is_recent", no_snapshot),
+        ("settings_known_to_target", _from_7(question())),
+        ("keystores_need_no_password", _host_says(keystore_password=True)(question())),
+        ("disk_space_for_install", _host_says(free_bytes=100 << 20)(question())),
+        ("disk_space_for_install", _host_says(free_bytes=None)(question())),
+    ):
+        with subtests.test(name=name):
+            ((subject, evidence),) = findings(asked, name)
+            assert evidence.endswith(f"begin another run with {disabling(name, subject)}")
+
+
+def test_the_way_can_be_typed_and_passes() -> None:
+    """What a shell makes of it is what the flag takes; then nothing holds."""
+    asked = _only_one_with(Role.ML)(question())
+    (way,) = ways(asked, "every_role_keeps_a_member")
+    flag, rule = shlex.split(way)
+    names = predicate_names(Kind.ELASTICSEARCH)
+    assert flag == DISABLED
+    assert holds(PREDICATES, wanting(asked, disabled_predicates=(disabled_predicate(rule, names, ()),))) == ()
+
+
+def test_holds_of_several_waves_keep_their_ways() -> None:
+    """A plan shows one hold for each rule."""
+    rules = [rule for rule in PREDICATES if rule.name == "every_role_keeps_a_member"]
+    held = [holds(rules, _only_one_with(role)(question())) for role in (Role.ML, Role.TRANSFORM)]
+    (hold,) = aggregated(one for found in held for one in found)
+    assert hold.ways == tuple(
+        f"{DISABLED} 'every_role_keeps_a_member=role {role}'" for role in ("ml", "transform")
+    )
+    assert hold_sentence(hold).endswith(f"; another run passes it with {', '.join(hold.ways)}")
 
 
 UPGRADES = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.kinds.kind import RIAK
-from orchestrator.engine.kinds.predicates import Question, holds
+from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate import GateView
@@ -215,7 +215,7 @@ def test_predicates_that_do_not_pass_and_those_of_the_set() -> None:
 
 def _lives(asked: Question) -> list[tuple[str, str]]:
     (rule,) = (rule for rule in PREDICATES if rule.name == "lives_are_told")
-    return list(rule.check(asked))
+    return [(subject, evidence_of(said)) for subject, said in rule.check(asked)]
 
 
 def test_a_life_that_is_not_told_says_why() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.predicates import Predicate, Question
+from orchestrator.engine.kinds.predicates import Predicate, Question, evidence_of, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
@@ -86,8 +86,12 @@ def about(view: RiakView, *wave: NodeName) -> Question:
     return viewing(replace(question(), wave=Wave(number=1, nodes=wave or (ONE,))), riak=view)
 
 
+def said_by(rule: Predicate, asked: Question) -> list[tuple[str, str]]:
+    return [(subject, evidence_of(said)) for subject, said in rule.check(asked)]
+
+
 def refusals(view: RiakView, *wave: NodeName) -> dict[str, list[tuple[str, str]]]:
-    asked = {each.name: list(each.check(about(view, *wave))) for each in of_the_ring()}
+    asked = {each.name: said_by(each, about(view, *wave)) for each in of_the_ring()}
     return {name: found for name, found in asked.items() if found}
 
 
@@ -189,11 +193,11 @@ def test_a_healthy_cluster_may_lose_one_node() -> None:
 
 def test_every_predicate_of_the_ring_has_its_scenarios() -> None:
     unread = replace(about(HEALTHY), observation=replace(about(HEALTHY).observation, cluster=WHY))
-    said = {each.name for each in PREDICATES if list(each.check(unread)) == [("cluster", WHY.reason)]}
+    said = {each.name for each in PREDICATES if said_by(each, unread) == [("cluster", WHY.reason)]}
     assert said == set(ALONE)
     nothing = viewing(about(HEALTHY), riak=None)
     reason = ("cluster", "the ring was not read")
-    assert {each.name for each in PREDICATES if list(each.check(nothing)) == [reason]} == set(ALONE)
+    assert {each.name for each in PREDICATES if said_by(each, nothing) == [reason]} == set(ALONE)
 
 
 def test_only_this_rule_stands_in_the_way(subtests: pytest.Subtests) -> None:
@@ -343,6 +347,13 @@ def test_ringready_may_say_ready_where_the_claimant_does_not() -> None:
     assert "ring_ready" in refusals(view)
 
 
+def quorum_hold(view: RiakView, *wave: NodeName) -> Hold:
+    """The hold of the quorum's rule."""
+    rules = [each for each in of_the_ring() if each.name == "preference_lists_keep_quorum"]
+    (hold,) = holds(rules, about(view, *wave))
+    return hold
+
+
 def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
     """Three nodes on a power of two: a node has two partitions of a list wherever the ring begins."""
     three = names(3)
@@ -353,16 +364,28 @@ def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
         ring_ready=RingReady(agreed=True, nodes=three),
         ring=claimed(3, 16),
     )
-    ((subject, evidence),) = refusals(view, three[0])["preference_lists_keep_quorum"]
-    assert subject == three[0]
-    assert f"--disable-predicate preference_lists_keep_quorum={three[0]} accepts it" in evidence
+    hold = quorum_hold(view, three[0])
+    assert hold.subject == three[0]
+    assert hold.ways == (f"--disable-predicate preference_lists_keep_quorum={three[0]}",)
     assert refusals(view, three[1]) == {}
-    # Of a pair, or of a node that has one partition of each list, it is no word: the next order may do.
-    ((pair, told),) = refusals(replace(HEALTHY, ring=RING), ONE, TWO)["preference_lists_keep_quorum"]
-    assert pair == f"{ONE}, {TWO}"
-    assert "--disable-predicate" not in told
-    few = refusals(replace(HEALTHY, n_vals=frozenset({1})), ONE)["preference_lists_keep_quorum"]
-    assert [(subject, "--disable-predicate" in evidence) for subject, evidence in few] == [(ONE, False)]
+    # Of a pair it is no word: the next order may do.
+    pair = quorum_hold(replace(HEALTHY, ring=RING), ONE, TWO)
+    assert (pair.subject, pair.ways) == (f"{ONE}, {TWO}", ())
+    # With n_val 1 or 2 each node takes a quorum with it, in any order.
+    for n_val in (1, 2):
+        alone = quorum_hold(replace(HEALTHY, n_vals=frozenset({n_val})), ONE)
+        assert f"--disable-predicate preference_lists_keep_quorum={ONE}" in alone.ways
+
+
+def test_a_member_that_is_down_is_to_be_started_and_not_accepted() -> None:
+    """It takes the quorum of its lists with it, and the wave is another node."""
+    down = replace(status_of(TWO), availability=Availability.DOWN)
+    assert isinstance(HEALTHY.cluster, ClusterStatus)
+    others = tuple(each for each in HEALTHY.cluster.members if each.node != TWO)
+    cluster = replace(HEALTHY.cluster, members=(down, *others))
+    hold = quorum_hold(replace(HEALTHY, cluster=cluster, n_vals=frozenset({1})), ONE)
+    assert TWO in hold.subjects
+    assert hold.ways == (f"--disable-predicate preference_lists_keep_quorum={ONE}",)
 
 
 def test_the_remedy_is_shown_to_its_end_with_any_names() -> None:
@@ -370,13 +393,7 @@ def test_the_remedy_is_shown_to_its_end_with_any_names() -> None:
     owners = tuple(long[at % 3] for at in range(16))
     cluster = ClusterStatus(ring_ready=True, members=tuple(map(status_of, long)))
     view = replace(HEALTHY, cluster=cluster, ring=Ring(owners=owners))
-    ((subject, evidence),) = next(
-        list(each.check(about(view, long[0])))
-        for each in of_the_ring()
-        if each.name == "preference_lists_keep_quorum"
-    )
-    hold = Hold(predicate="preference_lists_keep_quorum", subject=subject, evidence=evidence)
-    assert hold_sentence(hold).endswith(f"preference_lists_keep_quorum={long[0]} accepts it")
+    assert hold_sentence(quorum_hold(view, long[0])).endswith(f"preference_lists_keep_quorum={long[0]}")
 
 
 def test_the_quorum_alone_is_of_the_set_and_does_not_pass() -> None:

@@ -32,6 +32,7 @@ from tests.unit.engine.asking import (
     seeing,
     viewing,
     wanting,
+    ways,
 )
 
 ES5 = NodeName("es5")
@@ -51,14 +52,11 @@ def _hosts(asked: Question, **at: tuple[str, str]) -> Question:
 def test_a_node_of_the_machine_outside_the_wave_holds_a_reboot() -> None:
     asked = _hosts(wanting(question(), reboot=True), es2=("m", "b"), es5=("m", "b"))
     assert findings(asked, "selected_hosts_ready") == [
-        (
-            "host of es2",
-            (
-                "es5 on the same machine would go down with it: they are not in its wave: select all of "
-                "them, or restart them without `--reboot`"
-            ),
-        )
+        ("host of es2", "es5 on the same machine would go down with it")
     ]
+    assert ways(asked, "selected_hosts_ready") == (
+        "all of them selected, so that they go together, or no `--reboot`",
+    )
 
 
 def test_nodes_of_one_machine_go_together_on_a_reboot() -> None:
@@ -86,7 +84,8 @@ def test_never_together_holds_every_reboot_of_a_shared_machine() -> None:
     asked = question(wave=("es2", "es5"), reboot=True, together=Together.NEVER)
     told = findings(_hosts(asked, es2=("m", "b"), es5=("m", "b")), "selected_hosts_ready")
     assert [subject for subject, _ in told] == ["host of es2", "host of es5"]
-    assert all("set `hosts.together: reboot`" in evidence for _, evidence in told)
+    (way,) = ways(_hosts(asked, es2=("m", "b"), es5=("m", "b")), "selected_hosts_ready")
+    assert way.startswith("`hosts.together: reboot` in the cluster file")
 
 
 def test_an_unreachable_host_is_on_the_machine_that_it_was_on() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import Question
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.upgrade import Deprecation
@@ -29,7 +29,7 @@ def asking(*versions: str, to: str, distribution: str = "elasticsearch", **shown
     return wanting(seeing(asked, upgrade=finding, readiness=ready), upgrade=wanted(to))
 
 
-def said(found: list[Finding]) -> str:
+def said(found: list[tuple[str, str]]) -> str:
     return "; ".join(f"{subject}: {evidence}" for subject, evidence in found)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.action import Done
 from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
@@ -323,6 +324,36 @@ def test_a_full_disk_stops_the_writer_and_not_the_reader(small_disk: Path, entry
     filler.unlink()
     assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
     store.close()
+
+
+def test_a_full_disk_takes_the_mark_of_a_run(small_disk: Path, entry: Entry) -> None:
+    store = open_store(f"sqlite:///{small_disk}/state.db", {}, access=Access.WRITE)
+    journal = store.create_run(entry())
+    journal.append((NOT_BEGUN,), 1.0)
+    assert not store.is_unwritten(RUN)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"):
+        fill(filler)
+    with pytest.raises(JournalError, match="writing the journal failed"):
+        journal.append((BIG,), 2.0)
+    reader = open_store(f"sqlite:///{small_disk}/state.db", {}, access=Access.READ)
+    assert [line.unwritten for line in reader.runs()] == [True]
+    filler.unlink()
+    journal.append((BIG,), 3.0)
+    assert [line.unwritten for line in reader.runs()] == [False]
+    assert sorted(file.name for file in small_disk.iterdir()) == ["state.db", "state.db-journal"]
+    reader.close()
+    store.close()
+
+
+def test_a_mark_stays_in_the_folder_of_the_state(tmp_path: Path, store: StateStore) -> None:
+    (tmp_path / "state.db-unwritten-").mkdir()
+    for run in ("/../../x", "..", "x" * 5000):
+        store.mark_unwritten(run)
+        store.is_unwritten(run)
+    marks = [file.name for file in tmp_path.rglob("*") if file.is_file() and "unwritten" in file.name]
+    assert sorted(marks) == ["state.db-unwritten-%2F..%2F..%2Fx", "state.db-unwritten-.."]
+    assert not (tmp_path.parent / "x").exists()
 
 
 READ_ONLY = """

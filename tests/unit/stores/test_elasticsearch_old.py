@@ -403,7 +403,7 @@ def test_errors_before_two_have_their_later_types() -> None:
         ),
         ("no such thing", None),
     ]:
-        fault = error_fault(404, {"error": text}, url="u", call="GET /", credentials="nobody")
+        fault = error_fault(404, {"error": text}, url="u", call="GET /", access=Access(endpoints=()))
         assert fault.error_type == kind
 
 

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from elastic_transport import ConnectionError as LostConnection
+from elastic_transport import TlsError, TransportError
 
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.elasticsearch.access import Access, Limits
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
-from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.stores.elasticsearch.faults import Fault, transport_fault
 from tests.fakes.scripted_http import ScriptedServer
 
 ONCE = Limits(connect=5.0, silence=5.0, answer=10.0, attempts=1)
@@ -146,3 +149,51 @@ def test_closing_the_cluster_ends_its_connections() -> None:
         assert not server.ended(0.2), "kept for the next request"
         client.close()
         assert server.ended(10)
+
+
+ASKS = ssl.SSLError("sslv3 alert bad certificate")
+ENDS = ssl.SSLEOFError("EOF occurred in violation of protocol")
+NO_TRUST = ssl.SSLError("certificate verify failed: unable to get local issuer certificate")
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "begins"),
+    [
+        ("https://es2:9300", TlsError("x", errors=(ASKS,)), "https://es2:9300: 9300 is the transport port"),
+        ("https://es2:9300", TlsError("x", errors=(ENDS,)), "https://es2:9300: 9300 is the transport port"),
+        (
+            "https://es2:9301",
+            TlsError("x", errors=(NO_TRUST,)),
+            "https://es2:9301: 9301 is the transport port",
+        ),
+        (
+            "http://es2:9300",
+            LostConnection("Remote end closed"),
+            "http://es2:9300: 9300 is the transport port",
+        ),
+        ("https://es2:9200", TlsError("x", errors=(ASKS,)), "https://es2:9200 refused our certificate"),
+        (
+            "http://es2:9200",
+            LostConnection("Remote end closed"),
+            "the connection to http://es2:9200 was lost",
+        ),
+    ],
+)
+def test_a_transport_port_is_named(url: str, error: TransportError, begins: str) -> None:
+    """The failures of a real node's transport port, with and without TLS (recorded on 8.19)."""
+    if isinstance(error, TlsError):
+        error.__cause__ = error.errors[0]
+    fault = transport_fault(error, url=url)
+    assert fault.reason.startswith(begins)
+    if "transport port of most nodes" in fault.reason:
+        number = int(url.rpartition(":")[2])
+        assert f"is it {number - 100}? If not: " in fault.reason
+
+
+def test_a_host_that_takes_no_connection_is_no_transport_port() -> None:
+    cause = urllib3.exceptions.NewConnectionError(None, "refused")  # type: ignore[arg-type]  # it has no pool
+    error = LostConnection("x", errors=(cause,))
+    error.__cause__ = cause
+    assert transport_fault(error, url="http://es2:9300").reason.startswith(
+        "http://es2:9300 takes no connections"
+    )

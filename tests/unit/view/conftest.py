@@ -17,7 +17,7 @@ from orchestrator.model import action, event, upgrade_event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.handoff_event import NotHastened
-from orchestrator.model.host_event import Answered, FellSilent, StartFailed
+from orchestrator.model.host_event import AccessGranted, AccessRefused, Answered, FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
@@ -26,6 +26,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.plan import Plan, PlannedWave, Step
 from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
 from orchestrator.model.prediction import Prediction
+from orchestrator.model.reading import Refusal
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Work
@@ -61,6 +62,7 @@ INSTALL = action.RunInstall(
 HOLD = event.Hold(
     predicate="zero_replica_indices", subject="index logs-x", evidence="5 shards without a second copy"
 )
+REFUSAL = Refusal(endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", lasting=True)
 WITHHOLD = action.SettingChange(level=Level.PERSISTENT, key=ENABLE, found="all", wanted="primaries")
 
 
@@ -209,6 +211,9 @@ def examples() -> list[event.Event]:
         FellSilent(nodes=ES[:1], seconds=12.0),
         FellSilent(nodes=ES, seconds=50.0, why="no answer within 10 s"),
         FellSilent(nodes=(), seconds=11.0),
+        AccessRefused(refusal=REFUSAL, reading=True),
+        AccessRefused(refusal=replace(REFUSAL, status=403, call="PUT /_cluster/settings"), reading=False),
+        AccessGranted(seconds=12.0),
         Answered(nodes=ES[:1], seconds=0.3),
         Answered(nodes=(), seconds=14.0, slowly=True),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),

@@ -133,6 +133,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "subjects",
         "also",
         "reasons",
+        "ways",
     }
     assert set(plan["steps"][0]) == {"wave", "order", "target", "action", "detail"}
     assert plan["settings_changed"]["cluster.routing.allocation.enable"] == {"from": None, "to": "primaries"}

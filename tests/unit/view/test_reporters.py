@@ -224,6 +224,7 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "subjects": [],
             "also": [],
             "reasons": [],
+            "ways": [],
         }
     ]
     assert by_event["waiting"]["seconds_at_most"] is not None

@@ -19,7 +19,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
 )
 from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import Health, Index, Node
 from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
@@ -35,7 +35,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
     """No other maintenance: no allocation settings, exclusions or shutdown records made outside this run."""
     settings = question.observation.settings
     if isinstance(settings, Unknown):
-        yield "cluster settings", settings.reason
+        yield "cluster settings", settings
         return
     yield from _foreign_settings(question, settings, view)
     foreign = [name for name in view.voting_exclusions if name not in question.state.unrestored.excluded]
@@ -71,6 +71,9 @@ _WHOSE: Final = (
 )
 
 
+_OVERRIDE: Final = "`PUT /_cluster/settings` (persistent)"
+
+
 def _foreign_settings(question: Question, settings: SettingsView, view: ClusterView) -> Iterator[Finding]:
     for key in sorted(DISABLING):
         for level in Level:
@@ -79,7 +82,7 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
                 yield key, f"is {value} ({level.value}), {_WHOSE}"
         from_file = settings.files.get(key)
         if settings.effective(key) == from_file and disables(key, from_file):
-            yield key, f"is {from_file} in elasticsearch.yml"
+            yield key, f"is {from_file} in elasticsearch.yml: {_OVERRIDE} sets it without a restart"
     for key in sorted({*settings.persistent, *settings.transient}):
         value = settings.effective(key)
         if key.startswith(EXCLUSIONS) and value and _meets_a_member(key, value, view):
@@ -109,17 +112,25 @@ def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
     )
 
 
+_ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"
+
+
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every shard has a started copy, except in indices that the operator accepts."""
     away = [copy for copy in view.not_started if copy.primary]
     for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
         if index not in question.policy.accept_red:
-            yield f"index {index}", "a primary is not started (accept it with `accept: {red: […]}`)"
+            yield f"index {index}", f"a primary is not started: repair the index, or {_ACCEPT_RED}"
     health = question.observation.health
     if not away and not isinstance(health, Unknown) and health.status is Health.RED:
         yield "health", "red, though every primary in the routing table is started"
     if isinstance(health, Unknown):
-        yield "health", health.reason
+        yield "health", health
+
+
+_LOST_FOR_GOOD: Final = (
+    "If they are lost for good, begin another run: it accepts what is missing at its start"
+)
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -133,7 +144,7 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
         names = sorted({str(copy.shard) for copy in missing})
         reasons = sorted({copy.unassigned_reason for copy in missing if copy.unassigned_reason})
         why = f" ({', '.join(reasons)})" if reasons else ""
-        yield "shard copies", f"{len(missing)} not started: {some(names)}{why}"
+        yield "shard copies", f"{len(missing)} not started: {some(names)}{why}. {_LOST_FOR_GOOD}"
     red = sorted(str(shard) for shard in red_shards(question.state, view))
     if red:
         yield "primaries", f"without a started copy: {some(red)}"
@@ -172,10 +183,10 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
             )
         )
         if stranded:
-            yield (
-                f"node {name}",
-                f"older than the nodes that have or get the primaries of {some(stranded)}",
-            )
+            older = f"older than the nodes that have or get the primaries of {some(stranded)}"
+            hooked = f"{disabling('version_order', f'node {name}')} if hooks of the playbook upgrade it"
+            way = f"an upgrade, so that {name} comes back with the newer version, or {hooked}"
+            yield f"node {name}", ByPolicy(evidence=older, way=way)
 
 
 @for_the_same_objects
@@ -187,7 +198,7 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
     """No snapshot is running."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
-        yield "snapshots", activity.reason
+        yield "snapshots", activity
         return
     for name in activity.snapshots:
         yield f"snapshot {name}", "is running"
@@ -197,7 +208,7 @@ def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Find
     """No force-merge, reindex, update-by-query or delete-by-query runs on a node of the wave."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
-        yield "tasks", activity.reason
+        yield "tasks", activity
         return
     for name in question.wave.nodes:
         if name in activity.unread:
@@ -212,6 +223,6 @@ def pending_tasks_drained(question: Question) -> Iterator[Finding]:
     """No task of the master has waited for more than 30 seconds."""
     health = question.observation.health
     if isinstance(health, Unknown):
-        yield "pending tasks", health.reason
+        yield "pending tasks", health
     elif health.oldest_task > OLDEST_TASK_SECONDS:
         yield "pending tasks", f"{health.pending_tasks} wait, the oldest for {health.oldest_task:.0f} s"

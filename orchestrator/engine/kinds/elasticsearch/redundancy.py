@@ -15,7 +15,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     in_sync_of,
 )
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question
 from orchestrator.model.cluster import (
     DATA_ROLES,
     SERVING,
@@ -29,7 +29,7 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.remembered import for_the_same_objects
 
 ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
@@ -158,7 +158,8 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
         ):
             where, accept = ", ".join(sorted(nodes)), f"{{accept: [{index.name}]}}"
             remedy = f"`zero_replica_indices: {accept}` or `add_replica` in the playbook"
-            yield f"index {index.name}", f"is on {where} and has no replicas: add one, or set {remedy}"
+            alone = f"is on {where} and has no replicas: add one, or begin another run with {remedy}"
+            yield f"index {index.name}", alone
 
 
 @for_the_same_objects
@@ -166,10 +167,13 @@ def _without_replicas(indices: tuple[Index, ...]) -> Mapping[str, Index]:
     return {one.uuid: one for one in indices if one.replicas <= 0 and not one.searchable_snapshot}
 
 
+_NO_MASTER: Final = "`accept: {master_outage: true}` in the playbook"
+
+
 def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Finding]:
     """The committed voting configuration keeps a majority without the wave."""
     if view.voters is None:
-        yield "voting configuration", "not shown by this version"
+        yield "voting configuration", Unsupported(reason="not shown by this version: count the masters")
         return
     wave = [node for name in question.wave.nodes if (node := view.node(name))]
     lost = sorted(node.name for node in wave if node.node_id in view.voters)
@@ -180,10 +184,8 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
         return
     if len(view.voters) < SMALLEST_QUORUM:
         if not question.policy.accept_master_outage:
-            yield (
-                f"node {lost[0]}",
-                f"one of {len(view.voters)} voters: no master without it (`accept: {{master_outage: true}}`)",
-            )
+            needed = f"one of {len(view.voters)} voters: no master without it"
+            yield f"node {lost[0]}", ByPolicy(evidence=needed, way=_NO_MASTER)
         return
     left = sum(node.node_id in view.voters for node in view.nodes) - len(lost)
     if 2 * left <= len(view.voters):
@@ -194,7 +196,7 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
     """Before Elasticsearch 7, `minimum_master_nodes` decides. Below a majority, two masters are possible."""
     settings = question.observation.settings
     if isinstance(settings, Unknown):
-        yield MINIMUM_MASTERS, settings.reason
+        yield MINIMUM_MASTERS, settings
         return
     minimum = count_of(settings.effective(MINIMUM_MASTERS)) or 1
     if 2 * minimum <= voters:
@@ -202,12 +204,9 @@ def _masters_by_count(question: Question, voters: int, lost: Sequence[NodeName])
     elif voters - len(lost) < minimum and not (
         voters < SMALLEST_QUORUM and question.policy.accept_master_outage
     ):
-        accept = " (`accept: {master_outage: true}`)" if voters < SMALLEST_QUORUM else ""
-        left = voters - len(lost)
-        yield (
-            f"node {lost[0]}",
-            f"{left} of {voters} voters would be left, and {minimum} elect a master{accept}",
-        )
+        too_few = f"{voters - len(lost)} of {voters} voters would be left, and {minimum} elect a master"
+        few = voters < SMALLEST_QUORUM
+        yield f"node {lost[0]}", ByPolicy(evidence=too_few, way=_NO_MASTER) if few else too_few
 
 
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -219,7 +218,8 @@ def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator
         if everywhere[role] > in_wave[role] or (role is Role.MASTER and question.policy.accept_master_outage):
             continue
         names = ", ".join(sorted(question.wave.nodes))
-        yield f"role {role.value}", f"no node outside the wave ({names}) has it"
+        only = f"no node outside the wave ({names}) has it: its service stops with them"
+        yield f"role {role.value}", ByPolicy(evidence=only, way=_NO_MASTER if role is Role.MASTER else "")
 
 
 def served(roles: frozenset[Role]) -> frozenset[Role]:
@@ -269,7 +269,7 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
         left = members[tier] - in_wave[tier]
         if left < least * members[tier]:
             said = f"{left} of {members[tier]} nodes would stay up, {least:.0%} wanted"
-            yield f"tier {tier.value}", said
+            yield f"tier {tier.value}", ByPolicy(evidence=said, way="a lower `min_capacity` in the playbook")
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -279,7 +279,7 @@ def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Find
     """
     disks = question.observation.disks
     if isinstance(disks, Unknown):
-        yield "disks", disks.reason
+        yield "disks", disks
         return
     for node in (view.node(name) for name in question.wave.nodes):
         if node is None or not node.holds_data:

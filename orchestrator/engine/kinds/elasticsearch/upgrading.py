@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question, disabling
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.observation import ClusterView
@@ -67,11 +67,14 @@ def _beforehand(
         if upgrade is None or not question.first_stop:
             return
         if isinstance(view, Unknown):
-            yield "cluster state", view.reason
+            yield "cluster state", view
         else:
             yield from check(question, upgrade, view)
 
     return asked
+
+
+_OTHER_TARGET: Final = "another `--to`"
 
 
 @_beforehand
@@ -87,7 +90,8 @@ def upgrade_path_is_supported(_question: Question, upgrade: Upgrade, view: Clust
             continue
         if found > target:
             continue  # `no_node_is_newer` has a better message
-        yield f"version {version}", f"no rolling upgrade to {upgrade.target}: {_next_step(view, found)}"
+        no_way = f"no rolling upgrade to {upgrade.target}: {_next_step(view, found)}"
+        yield f"version {version}", ByPolicy(evidence=no_way, way=_OTHER_TARGET)
 
 
 def _next_step(view: ClusterView, found: tuple[int, ...]) -> str:
@@ -113,7 +117,8 @@ def no_node_is_newer(_question: Question, upgrade: Upgrade, view: ClusterView) -
     )
     if newer:
         versions = sorted({node.version for node in view.nodes if node.name in newer}, key=numbers)
-        yield "nodes", f"{some(newer)} with {', '.join(versions)}: newer than {upgrade.target}"
+        ahead = f"{some(newer)} with {', '.join(versions)}: newer than {upgrade.target}"
+        yield "nodes", ByPolicy(evidence=ahead, way=_OTHER_TARGET)
 
 
 def _of_view(
@@ -123,7 +128,7 @@ def _of_view(
     def asked(question: Question, upgrade: Upgrade, view: ClusterView) -> Iterator[Finding]:
         found = question.observation.upgrade
         if isinstance(found, Unknown):
-            yield "the state before the upgrade", found.reason
+            yield "the state before the upgrade", found
         else:
             yield from check(question, upgrade, view, found)
 
@@ -151,7 +156,9 @@ def indices_open_in_target(
     )
     if old:
         oldest = min((found.created[name] for name in old), key=numbers)
-        yield "indices", f"{some(old)}: created by {oldest}: reindex or delete them first"
+        hidden = view.distribution == "elasticsearch" and old[0].startswith(".")
+        system = "; those of the system with `POST /_migration/system_features`" if hidden else ""
+        yield "indices", f"{some(old)}: created by {oldest}: reindex or delete them first{system}"
 
 
 _READS_OLD: Final = 9
@@ -179,10 +186,15 @@ def no_critical_deprecations(
     if not _changes_major(upgrade, view):
         return
     if isinstance(found.deprecations, Unknown):
-        yield "deprecations", found.deprecations.reason
+        yield "deprecations", found.deprecations
         return
     for one in found.deprecations:
         yield one.subject, one.message
+
+
+def _or_another_run(name: str, subject: str, condition: str) -> str:
+    """What to do about a hold that may be wrong here."""
+    return f"or if {condition}, begin another run with {disabling(name, subject)}"
 
 
 @_of_view
@@ -195,9 +207,10 @@ def snapshot_is_recent(
         return
     ended = found.snapshot_ended
     if isinstance(ended, Unknown):
-        yield "snapshots", ended.reason
+        yield "snapshots", ended
     elif ended is None:
-        yield "snapshots", "there is no finished snapshot without a failed shard: take one"
+        accept = _or_another_run("snapshot_is_recent", "snapshots", "the backup is of another kind")
+        yield "snapshots", f"there is no finished snapshot without a failed shard: take one, {accept}"
     elif question.observation.at - ended > limit:
         age = f"{(question.observation.at - ended) / _HOUR:.0f} h"
         yield (
@@ -224,7 +237,10 @@ def settings_known_to_target(
             if any(name == one or (one.endswith(".") and name.startswith(one)) for one in removed):
                 by_setting.setdefault(name, []).append(node)
     for name, nodes in sorted(by_setting.items()):
-        yield name, f"{upgrade.target} refuses it; take it out of the files of {some(sorted(nodes))}"
+        where = some(sorted(nodes))
+        accept = _or_another_run("settings_known_to_target", name, "the files are right now")
+        shown = "and restart them, since a node shows its files as they were at its start"
+        yield name, f"{upgrade.target} refuses it: take it out of the files of {where} {shown}, {accept}"
 
 
 def _of_hosts(
@@ -268,17 +284,21 @@ def hosts_that_never_can(question: Question) -> Iterator[Finding]:
 def keystores_need_no_password(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
     """No keystore asks for a password: a start without a terminal would fail."""
     if ready.keystore_password:
-        yield (
-            f"host of {node}",
-            "its keystore has a password: remove it, or let the service read it from a file and disable this",
-        )
+        subject = f"host of {node}"
+        accept = _or_another_run("keystores_need_no_password", subject, "the service reads it from a file")
+        yield subject, f"its keystore has a password: remove it, {accept}"
 
 
 @_of_hosts
 def disk_space_for_install(node: NodeName, ready: HostReadiness) -> Iterator[Finding]:
     """Every host has room for the package beside the old one."""
     if ready.free_bytes is None:
-        yield f"host of {node}", "the free space on /, /usr and /var was not read (`df -Pk`)"
+        said = "the free space on /, /usr and /var was not read (`df -Pk`): correct that"
     elif ready.free_bytes < FREE_BYTES:
         free, needed = ready.free_bytes / (1 << 30), FREE_BYTES >> 30
-        yield f"host of {node}", f"{free:.1f} GiB are free on /, /usr or /var, {needed} GiB are needed"
+        said = f"{free:.1f} GiB are free on /, /usr or /var, {needed} GiB are needed: make room"
+    else:
+        return
+    subject = f"host of {node}"
+    accept = _or_another_run("disk_space_for_install", subject, "the package needs less there")
+    yield subject, f"{said}, {accept}"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
@@ -49,7 +49,7 @@ def on_ring(check: Check) -> Callable[[Question], Iterator[Finding]]:
     def asked(question: Question) -> Iterator[Finding]:
         view = ring_of(question)
         if isinstance(view, Unknown):
-            yield "cluster", view.reason
+            yield "cluster", view
         else:
             yield from check(view, frozenset(question.wave.nodes))
 
@@ -61,7 +61,7 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     del wave  # it is about the cluster
     ready = view.ring_ready
     if isinstance(ready, Unknown):
-        yield "ring", ready.reason
+        yield "ring", ready
     elif not ready.agreed:
         parted = f"{' and '.join(ready.differing)} list different owners" if ready.differing else ""
         yield "ring", parted or f"{', '.join(ready.down)} cannot be asked about the ring"
@@ -74,7 +74,7 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
             yield "ring", f"{apart} are members or agreed on the ring, but not both"
     status = view.ring_status
     if isinstance(status, Unknown):
-        yield "claimant", status.reason
+        yield "claimant", status
     elif not status.claimant_up:
         yield f"claimant {status.claimant}", "it does not answer, so it is unknown whether the ring is ready"
     elif not status.ring_ready:
@@ -86,7 +86,7 @@ def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding
     del wave  # it is about the cluster
     status = view.ring_status
     if isinstance(status, Unknown):
-        yield "ring", status.reason
+        yield "ring", status
     else:
         for change in status.pending:
             yield (
@@ -95,7 +95,7 @@ def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding
             )
     members = view.members
     if isinstance(members, Unknown):
-        yield "members", members.reason
+        yield "members", members
     else:
         for member in members:
             if member.membership in (Membership.JOINING, Membership.LEAVING, Membership.EXITING):
@@ -114,7 +114,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     """
     cluster, members = view.cluster, _members(view)
     if isinstance(cluster, Unknown):
-        yield "members", cluster.reason
+        yield "members", cluster
         return
     for member in cluster.members:
         if member.availability is not Availability.UP or member.membership is Membership.DOWN:
@@ -124,7 +124,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
             yield member.node, f"its /stats cannot be read, which show when a node is back: {stats.reason}"
     listed = frozenset(member.node for member in cluster.members)
     if isinstance(members, Unknown):
-        yield "members", members.reason
+        yield "members", members
     else:
         for node in sorted(members ^ listed):
             yield node, "cluster status and member-status do not both list it"
@@ -140,11 +140,11 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     """No handoff waits or runs, and every primary partition runs."""
     del wave  # it is about the cluster
     if isinstance(view.transfers, Unknown):
-        yield "transfers", view.transfers.reason
+        yield "transfers", view.transfers
         return
     for asked, transfers in view.transfers.items():
         if isinstance(transfers, Unknown):
-            yield f"transfers by {asked}", transfers.reason
+            yield f"transfers by {asked}", transfers
         elif not transfers.clean:
             yield f"transfers by {asked}", "; ".join(what_transfers(transfers))
     if not isinstance(view.members, Unknown):
@@ -161,7 +161,7 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
     ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
     for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
         if isinstance(part, Unknown):
-            yield name, part.reason
+            yield name, part
     if isinstance(ring, Unknown) or isinstance(n_vals, Unknown) or isinstance(cluster, Unknown):
         return
     if not n_vals or min(n_vals) < 1 or not ring.owners:
@@ -171,7 +171,7 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
     if strangers:
         yield "ring", f"{_names(strangers)} own partitions, but are no members"
     for breach in breaches(ring, n_vals, wave | _down(cluster)):
-        yield ", ".join(breach.nodes), _sentence(breach, ring.size)
+        yield ", ".join(breach.nodes), _evidence(breach, ring.size, wave)
 
 
 def what_transfers(transfers: Transfers) -> Iterator[str]:
@@ -188,19 +188,16 @@ def what_transfers(transfers: Transfers) -> Iterator[str]:
         yield f"{node} could not be contacted"
 
 
-def _sentence(breach: Breach, lists: int) -> str:
+def _evidence(breach: Breach, lists: int, wave: Nodes) -> Evidence:
     owners = ", ".join(breach.owners)
-    alone = (
-        f"; the ring gives {breach.nodes[0]} more than one of them, so no order of restarts avoids it: "
-        f"--disable-predicate preference_lists_keep_quorum={breach.nodes[0]} accepts it"
-        if len(breach.nodes) == 1 and breach.down > 1
-        else ""
-    )
-    return (
+    by_itself = len(breach.nodes) == 1 and breach.nodes[0] in wave
+    alone = "; this node alone takes them down, so no order of restarts avoids it" if by_itself else ""
+    said = (
         f"n_val {breach.n_val}: {breach.down} of the {len(breach.owners)} partitions from {breach.first} on "
         f"({owners}) would be down, and {quorum_of(breach.n_val)} must be up; "
         f"{breach.lists} of {lists} preference lists are like this{alone}"
     )
+    return ByPolicy(evidence=said) if by_itself else said
 
 
 def _members(view: RiakView) -> Reading[Nodes]:

@@ -1,0 +1,143 @@
+"""The login of one client: which secret is sent, and what follows when the cluster refuses it.
+
+A directory locks an account after a few refused logins. So a refused secret is sent at most once a minute,
+by all threads together, and every other request gets the refusal as its answer. A secret that can change (a
+file, a key ring, a command) is read again at a refusal, at most once a minute, and sent at once if it is new.
+"""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.ports import Clock
+from orchestrator.redact import Redactor
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.faults import Fault
+
+AGAIN_SECONDS: Final[Seconds] = 60.0
+"""Between two tries of a refused secret, and between two readings of its source."""
+
+
+class Renewal(Protocol):
+    """The source of a secret that may change while the program runs."""
+
+    def touched(self) -> bool:
+        """Whether the source shows, without being read, that it has changed since it was last read."""
+        ...
+
+    def read(self) -> Access | None:
+        """The access with the present secret; None if the source cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What one request sends.
+
+    Attributes:
+        header: the value of `Authorization`; None for a request without credentials.
+        number: of the secret in this process; a later one replaces it.
+    """
+
+    header: str | None
+    number: int = 0
+
+
+class Credentials:
+    """The login that all connections of a client share. Safe to share between threads.
+
+    Args:
+        access: has the first secret.
+        clock: the time.
+        redact: learns every secret.
+        renewal: its source; None if that cannot change.
+    """
+
+    def __init__(
+        self, access: Access, *, clock: Clock, redact: Redactor, renewal: Renewal | None = None
+    ) -> None:
+        self._lock = threading.Lock()
+        self._clock, self._redact, self._renewal = clock, redact, renewal
+        self._access = access
+        self._login = Login(header=_header(access))
+        self._refused: Fault | None = None
+        self._sent_at: Instant = 0.0
+        self._read_at: Instant | None = None
+        self._renewed_at: Instant | None = None
+        self._learn(access)
+
+    def login(self) -> Login | Fault:
+        """What the next request sends; the last refusal if the secret may not be sent now."""
+        with self._lock:
+            if self._refused is None:
+                return self._login
+            now = self._clock.now()
+            if self._renewed(now):
+                return self._login
+            if now - self._sent_at < AGAIN_SECONDS:
+                return self._refused
+            self._sent_at = now  # before it is sent: no other thread sends it too
+            return self._login
+
+    def accepted(self, login: Login) -> None:
+        """The server answered a request with this login as it should."""
+        with self._lock:
+            if login.number == self._login.number:
+                self._refused = None
+
+    def refused(self, login: Login, fault: Fault) -> Fault | None:
+        """Take note of a refusal: 401 of the login, or 403 of one request.
+
+        Returns:
+            The fault for the caller; None if another secret is there now: send the request again.
+        """
+        with self._lock:
+            now = self._clock.now()
+            if login.header is None:
+                return fault
+            if login.number != self._login.number or self._renewed(now):
+                return None
+            if fault.refusal is None or not fault.refusal.of_login:
+                return fault
+            if self._renewed_at is not None and now - self._renewed_at < AGAIN_SECONDS:
+                # Nodes take over a new password one after the other: only this one refuses it.
+                return replace(fault, elsewhere=True, passes=True)
+            if self._refused is None:
+                self._sent_at = now
+            self._refused = fault
+            return fault
+
+    def _renewed(self, now: Instant) -> bool:
+        """Read the source again, if it is time; whether there is another secret now."""
+        if self._renewal is None:
+            return False
+        lately = self._read_at is not None and now - self._read_at < AGAIN_SECONDS
+        if lately and not self._renewal.touched():
+            return False
+        self._read_at = now
+        access = self._renewal.read()
+        header = None if access is None else _header(access)
+        if access is None or header == self._login.header:
+            return False
+        self._learn(access)
+        self._access, self._renewed_at, self._refused = access, now, None
+        self._login = Login(header=header, number=self._login.number + 1)
+        return True
+
+    def _learn(self, access: Access) -> None:
+        for secret in access.secrets:
+            self._redact.learn(secret)
+
+
+def _header(access: Access) -> str | None:
+    """The value of `Authorization`. Of a pair it is UTF-8, as the servers read it."""
+    if access.api_key is not None:
+        return f"ApiKey {access.api_key}"
+    if access.username is None:
+        return None
+    pair = f"{access.username}:{access.password or ''}"
+    return f"Basic {b64encode(pair.encode()).decode('ascii')}"

@@ -1,0 +1,170 @@
+"""The changes that a journal lists as not restored, compared with what the cluster has now.
+
+The journal of a run whose process is gone is certain until its last record. The cluster shows later changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.engine.progress import IN_HAND
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ReplicasAdded
+from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.reading import Instant, Reading, Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.untrusted import one_line
+from orchestrator.view.progress import not_put_back
+from orchestrator.view.text import counted, listed, setting, stamp, stamp_seconds
+
+
+class Found(Enum):
+    """The result of comparing one change with the cluster."""
+
+    RESTORED = "restored"
+    NOT_RESTORED = "not restored"
+    CHANGED = "changed outside this run"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeNow:
+    """One change that the journal lists as not restored.
+
+    Attributes:
+        listed: the change, as `not_put_back` words it.
+        now: what the cluster has, for people; the reason where that is unknown.
+    """
+
+    listed: str
+    found: Found
+    now: str
+
+    @property
+    def sentence(self) -> str:
+        """The change and what the cluster has, on one line."""
+        if self.found is Found.UNKNOWN:
+            return f"{self.listed}; now unknown: {one_line(self.now, 200)}"
+        return f"{self.listed}; now {self.now} ({self.found.value})"
+
+    def as_object(self) -> dict[str, object]:
+        """The change for `--output json`."""
+        return {"listed": self.listed, "found": self.found.name.lower(), "now": self.now}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNow:
+    """What `status` adds to a journal that no process continues.
+
+    Attributes:
+        ended: the time of the journal's last record.
+        unwritten: whether it is known that later events could not be written.
+        at: when the cluster was read; None if it was not.
+        why_not: why it was not read; empty if it was.
+        changes: in the order of `not_put_back`; empty if the cluster was not read.
+    """
+
+    ended: Instant
+    unwritten: bool = False
+    at: Instant | None = None
+    why_not: str = ""
+    changes: tuple[ChangeNow, ...] = ()
+
+    @property
+    def all_restored(self) -> bool:
+        """Whether the cluster was read, and a restore would have nothing to change."""
+        over = (Found.RESTORED, Found.CHANGED)
+        return self.at is not None and all(one.found in over for one in self.changes)
+
+    def as_object(self) -> dict[str, object]:
+        """The comparison for `--output json`."""
+        return {
+            "read_at": None if self.at is None else stamp(self.at),
+            "why_not": self.why_not or None,
+            "changes": [one.as_object() for one in self.changes],
+        }
+
+
+def compare(
+    state: RunState, read: Reading[ClusterReadings], *, at: Instant, ended: Instant, unwritten: bool
+) -> ClusterNow:
+    """Compare every change that the journal lists as not restored with a reading of the cluster.
+
+    Args:
+        state: the fold of the run's journal.
+        read: its `cluster` and `settings`; `Unknown` if the cluster was not read.
+        at: when it was read.
+        ended: the time of the journal's last record.
+        unwritten: whether it is known that later events could not be written.
+    """
+    if isinstance(read, Unknown):
+        return ClusterNow(ended=ended, unwritten=unwritten, why_not=read.reason)
+    found = zip(not_put_back(state), _found(state, read), strict=True)
+    changes = tuple(ChangeNow(listed=text, found=what, now=now) for text, (what, now) in found)
+    return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=changes)
+
+
+def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
+    """How much is not restored, then one line for each change that the journal lists."""
+    number, since = len(not_put_back(state)), stamp_seconds(now.ended)
+    last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
+    if now.at is not None:
+        left = sum(one.found in (Found.NOT_RESTORED, Found.UNKNOWN) for one in now.changes)
+        of = f"{left} of {counted(number, 'listed change')}" if left else "nothing"
+        return [f"not restored: {of}, read from the cluster now; {last}", *(c.sentence for c in now.changes)]
+    unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
+    if state.outcome is not None:
+        return [f"not restored: {number} when the run ended; {unread}", *not_put_back(state)]
+    why = "the state could not be written" if now.unwritten else "the last record of the journal"
+    first = f"not restored: unknown since {since}, {why}; {unread}; {counted(number, 'change')} until then:"
+    return [first, *not_put_back(state)]
+
+
+def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[Found, str]]:
+    """What the cluster has, in the order of `not_put_back`."""
+    for _, change in state.unrestored.in_order:
+        yield _setting(change, read.settings)
+    for added in state.unrestored.replicas.values():
+        yield _replicas(added, read.cluster)
+    if state.unrestored.excluded:
+        yield _voters(state.unrestored.excluded, read.cluster)
+    for node in state.nodes.values():
+        if node.phase in IN_HAND:
+            yield _node(node.name, read.cluster)
+
+
+def _setting(change: SettingChange, settings: Reading[SettingsView]) -> tuple[Found, str]:
+    if isinstance(settings, Unknown):
+        return Found.UNKNOWN, settings.reason
+    value = settings.at(change.level, change.key)
+    if value == settings.restored(change.key, change.found):
+        return Found.RESTORED, setting(value)
+    return (Found.NOT_RESTORED if value == change.wanted else Found.CHANGED), setting(value)
+
+
+def _replicas(added: ReplicasAdded, view: Reading[ClusterView]) -> tuple[Found, str]:
+    if isinstance(view, Unknown):
+        return Found.UNKNOWN, view.reason
+    index = view.metadata.get(added.index_uuid)
+    if index is None:
+        return Found.CHANGED, "the index does not exist"
+    found = {added.found: Found.RESTORED, added.wanted: Found.NOT_RESTORED}.get(index.replicas, Found.CHANGED)
+    return found, counted(index.replicas, "replica")
+
+
+def _voters(excluded: frozenset[NodeName], view: Reading[ClusterView]) -> tuple[Found, str]:
+    if isinstance(view, Unknown):
+        return Found.UNKNOWN, view.reason
+    still = sorted(excluded & set(view.voting_exclusions))
+    return (Found.NOT_RESTORED, f"{listed(still)} excluded") if still else (Found.RESTORED, "none excluded")
+
+
+def _node(name: NodeName, view: Reading[ClusterView]) -> tuple[Found, str]:
+    if isinstance(view, Unknown):
+        return Found.UNKNOWN, view.reason
+    there = view.node(name) is not None
+    return (Found.RESTORED, "a member of the cluster") if there else (Found.NOT_RESTORED, "not a member")

@@ -1,0 +1,207 @@
+"""Credentials that stop working in mid-run: named at once, borne for two minutes; what is left is listed."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+import pytest
+
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode, NotRestored, OrchestratorError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Record, StandingDown
+from orchestrator.model.host_event import AccessGranted, AccessRefused, FellSilent
+from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.runs.recorded import past_run_of
+from orchestrator.runs.simulated import Simulation
+from orchestrator.runs.unfinished import restore_run, resume_run
+from orchestrator.runtime.codec import decode_event, encode_event
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.taking import LeaseRefused
+from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
+from orchestrator.simulation.mishaps import Mishap
+from orchestrator.simulation.program_mishaps import CredentialsRefused
+from orchestrator.view.progress import wait_of
+from orchestrator.view.reporters import waiting_lines, waiting_object
+from orchestrator.view.status import status_object, status_text
+from orchestrator.view.summary import summary, summary_lines
+from tests.simulation.play import cluster, killed, play, policy, run
+
+ES1 = NodeName("es1")
+LINE = "https://es1:9200 refused user ops (401; secret from env:ES_PASSWORD)"
+E = TypeVar("E", bound=Event)
+
+
+def refused(seconds: float, verb: str = "stop", *, writes: bool = False, after: float = 0.3) -> Mishap:
+    return Mishap(what=CredentialsRefused(seconds=seconds, writes=writes), verb=verb, after=after)
+
+
+def lived(*plan: Mishap) -> tuple[Simulation, RunState, list[Record]]:
+    simulation, state = run(cluster(3), plan=plan)
+    return simulation, state, list(simulation.journal.records)
+
+
+def found(records: list[Record], kind: type[E]) -> list[tuple[float, E]]:
+    return [(one.at, one.event) for one in records if isinstance(one.event, kind)]
+
+
+@pytest.mark.parametrize("verb", ["stop", "start", "set_allocation", "restore_allocation"])
+def test_a_rotated_secret_costs_a_run_nothing(verb: str) -> None:
+    _, state, records = lived(refused(20.0, verb))
+    assert state.outcome is Outcome.DONE
+    assert [event.refusal for _, event in found(records, AccessRefused)] == [LOGIN_REFUSED]
+    assert len(found(records, AccessGranted)) == 1
+    assert found(records, FellSilent) == []
+
+
+@pytest.mark.parametrize("verb", ["stop", "start", "set_allocation", "restore_allocation"])
+def test_a_refusal_that_lasts_ends_the_run_with_what_is_left(verb: str) -> None:
+    simulation, state, records = lived(refused(3000.0, verb))
+    assert state.outcome is Outcome.NOT_RESTORED
+    ((at, first),) = found(records, AccessRefused)
+    assert first.reading
+    ((down, standing_down),) = found(records, StandingDown)
+    assert down - at == pytest.approx(120.0, abs=5.0)
+    assert LINE in standing_down.reason
+    assert records[-1].at - down < 60.0, "it does not wait for what cannot be seen"
+    assert all(node.process for node in simulation.world.nodes.values()), "a start needs no API"
+
+    end = summary(state, Outcome.NOT_RESTORED, [one.event for one in records], records[-1].at)
+    lines = summary_lines(end)
+    assert any("NOT RESTORED: cluster.routing" in line for line in lines), lines
+    assert any(LINE in line for line in lines), lines
+    assert "orchestrate restore run-1" in "\n".join(lines[-2:]), lines
+
+    simulation.world.agenda.advance(3000.0)
+    state = play(simulation, simulation.restore())
+    assert state.outcome is Outcome.RESTORED
+
+
+def test_the_refusal_is_in_the_waiting_line_and_in_status() -> None:
+    _, _, records = lived(refused(3000.0))
+    state = RunState(run="run-1")
+    so_far: list[Record] = []
+    for record in records:
+        state, so_far = evolve(state, record), [*so_far, record]
+        if state.process.refused is not None:
+            break
+    now = so_far[-1].at + 50.0
+    line = f"{LINE} for 50s; this program cannot get another secret"
+    wait = wait_of(state, None, now)
+    assert wait is not None
+    assert wait.until is not None
+    assert wait.until - now == pytest.approx(70.0)
+    assert line in waiting_lines(state, wait, now)[1]
+    assert line in status_text(state, so_far, now=now)
+    for of_json in (waiting_object(state, wait, now), status_object(state, so_far, now=now)):
+        assert json.loads(json.dumps(of_json["refused"])) == {
+            "endpoint": "https://es1:9200",
+            "credentials": "user ops",
+            "source": "env:ES_PASSWORD",
+            "status": 401,
+            "call": "",
+            "seconds": pytest.approx(50.0),
+        }
+
+
+def test_a_right_that_is_taken_away_is_named_and_ends_the_run_too() -> None:
+    simulation, state, records = lived(refused(3000.0, writes=True))
+    assert state.outcome is Outcome.NOT_RESTORED
+    ((at, first),) = found(records, AccessRefused)
+    assert (first.refusal, first.reading) == (RIGHT_TAKEN, False)
+    assert records[-1].at - at < 200.0
+    assert all(node.phase is not NodePhase.STARTING for node in state.nodes.values())
+    simulation.world.agenda.advance(3000.0)
+    assert play(simulation, simulation.restore()).outcome is Outcome.RESTORED
+
+
+def test_a_right_that_is_given_back_in_time_costs_nothing() -> None:
+    _, state, records = lived(refused(60.0, writes=True))
+    assert state.outcome is Outcome.DONE
+    assert len(found(records, AccessGranted)) == 1
+
+
+def test_the_events_come_back_from_the_journal() -> None:
+    for event in (AccessRefused(refusal=RIGHT_TAKEN, reading=False), AccessGranted(seconds=3.0)):
+        assert decode_event(encode_event(event)) == event
+
+
+# A killed run, and credentials that the cluster refuses since ----------------------------------------------
+
+STOP_CONFIRMED, NOTHING_CHANGED = 26, 4
+"""Points of a run of three nodes at which it is killed: with its first node down, and before any change."""
+
+
+def _killed(point: int) -> Simulation:
+    simulation = Simulation(cluster(3))
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.seams.crash_at = None
+    simulation.world.agenda.advance(100.0)
+    simulation.fate.befall(CredentialsRefused(seconds=3000.0))
+    return simulation
+
+
+def _continued(simulation: Simulation, verb: str) -> tuple[RunState | OrchestratorError, list[str]]:
+    said: list[str] = []
+    with simulation.connect(tell=said.append) as connection, connection.state(Access.GO_ON) as store:
+        past = past_run_of(store, store.runs()[0])
+        try:
+            return {"restore": restore_run, "resume": resume_run}[verb](connection, store, past), said
+        except OrchestratorError as refused:
+            return refused, said
+
+
+@pytest.mark.parametrize("verb", ["restore", "resume"])
+def test_a_node_that_is_down_is_started_though_the_credentials_are_refused(verb: str) -> None:
+    simulation = _killed(STOP_CONFIRMED)
+    world, began = simulation.world, simulation.world.agenda.now
+    ended, said = _continued(simulation, verb)
+    assert isinstance(ended, NotRestored), ended
+    assert ended.exit_code is ExitCode.NOT_RESTORED
+    assert world.agenda.now - began < 15.0
+    assert world.nodes[NodeName("es2")].process, "a start needs no API"
+    assert not any("a master" in line for line in said), said
+    assert any("starting es2" in line for line in said), said
+    lines = ended.lines
+    assert lines[0] == LINE
+    left = [line.strip() for line in lines[1:-1]]
+    assert left[0] == (
+        "NOT RESTORED: setting cluster.routing.allocation.enable (persistent): "
+        "absent was found, primaries was set"
+    )
+    assert len(left) == 5
+    assert left[-1] == "NOT RESTORED: node es2: started over SSH, not seen in the cluster"
+    assert lines[-1] == f"once the credentials are accepted: orchestrate {verb} run-1"
+    world.agenda.advance(3000.0)
+    ended, _ = _continued(simulation, "restore")
+    assert isinstance(ended, RunState)
+    assert ended.outcome is Outcome.RESTORED
+    assert world.settings() == cluster(3).settings()
+
+
+def test_a_start_that_fails_meanwhile_is_sent_again_and_named() -> None:
+    simulation = _killed(STOP_CONFIRMED)
+    simulation.world.nodes[NodeName("es2")].starts_that_fail = 1
+    ended, _ = _continued(simulation, "restore")
+    assert isinstance(ended, NotRestored), ended
+    assert simulation.world.nodes[NodeName("es2")].process
+
+
+def test_a_node_that_does_not_start_is_listed_as_down() -> None:
+    simulation = _killed(STOP_CONFIRMED)
+    simulation.world.nodes[NodeName("es2")].starts_that_fail = 9
+    ended, said = _continued(simulation, "restore")
+    assert isinstance(ended, NotRestored), ended
+    assert "  NOT RESTORED: node es2: down" in ended.lines
+    assert any("es2: failed (Result: exit-code)" in line for line in said), said
+
+
+@pytest.mark.parametrize("verb", ["restore", "resume"])
+def test_refused_credentials_of_a_run_that_changed_nothing_are_a_usage_error(verb: str) -> None:
+    ended, said = _continued(_killed(NOTHING_CHANGED), verb)
+    assert isinstance(ended, LeaseRefused), (ended, said)
+    assert ended.exit_code is ExitCode.USAGE
+    assert "nothing was changed" in str(ended)

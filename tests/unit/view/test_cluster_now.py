@@ -1,0 +1,80 @@
+"""Each kind of change that a journal lists, compared with a reading of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.state import RunState, Unrestored
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ReplicasAdded
+from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.reading import Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.simulation import views
+from orchestrator.view.cluster_now import ChangeNow, Found, compare, restoring_lines
+from tests.simulation.play import cluster
+
+SPEED = "indices.recovery.max_bytes_per_sec"
+VIEW = views.cluster(cluster(3))
+UUID = next(index.uuid for index in VIEW.indices if index.name == "logs")
+NO_READING = Unknown(reason="no master")
+
+
+def compared(unrestored: Unrestored, **read: object) -> ChangeNow:
+    """The only change of such a run, compared with a reading."""
+    readings = ClusterReadings(**read)  # type: ignore[arg-type]  # by keyword
+    found = compare(RunState(run="r", unrestored=unrestored), readings, at=2.0, ended=1.0, unwritten=False)
+    assert found.at == 2.0
+    return found.changes[0]
+
+
+def speed(found: str | None = None) -> Unrestored:
+    change = SettingChange(level=Level.PERSISTENT, key=SPEED, found=found, wanted="100mb")
+    return Unrestored(settings={(Level.PERSISTENT, SPEED): change})
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "found"),
+    [
+        (None, SettingsView(), Found.RESTORED),
+        ("40mb", SettingsView(persistent={SPEED: "40mb"}), Found.RESTORED),
+        ("40mb", SettingsView(transient={SPEED: "40mb"}), Found.CHANGED),
+        (None, SettingsView(persistent={SPEED: "100mb"}), Found.NOT_RESTORED),
+        (None, SettingsView(persistent={SPEED: "1mb"}), Found.CHANGED),
+        (None, SettingsView(persistent={SPEED: "20mb"}, files={SPEED: "20mb"}, resets=False), Found.RESTORED),
+        (None, NO_READING, Found.UNKNOWN),
+    ],
+)
+def test_a_setting(before: str | None, settings: object, found: Found) -> None:
+    assert compared(speed(before), cluster=VIEW, settings=settings).found is found
+
+
+@pytest.mark.parametrize(
+    ("uuid", "before", "found"),
+    [(UUID, 1, Found.RESTORED), (UUID, 0, Found.NOT_RESTORED), ("gone", 0, Found.CHANGED)],
+)
+def test_added_replicas(uuid: str, before: int, found: Found) -> None:
+    """The index has one replica now, or does not exist any more."""
+    added = ReplicasAdded(index="logs", index_uuid=uuid, found=before, wanted=before + 1)
+    unrestored = Unrestored(replicas={uuid: added})
+    assert compared(unrestored, cluster=VIEW).found is found
+    assert compared(unrestored, cluster=NO_READING).found is Found.UNKNOWN
+
+
+def test_nodes_excluded_from_voting() -> None:
+    unrestored = Unrestored(excluded=frozenset({NodeName("es1")}))
+    assert compared(unrestored, cluster=VIEW).found is Found.RESTORED
+    still = compared(unrestored, cluster=replace(VIEW, voting_exclusions=("es1", "es9")))
+    assert (still.found, still.now) == (Found.NOT_RESTORED, "es1 excluded")
+    assert compared(unrestored, cluster=NO_READING).sentence.endswith("; now unknown: no master")
+
+
+def test_a_change_that_cannot_be_read_is_not_counted_as_restored() -> None:
+    state = RunState(run="r", unrestored=speed())
+    read = ClusterReadings(cluster=VIEW, settings=NO_READING)
+    found = compare(state, read, at=2.0, ended=1.0, unwritten=False)
+    assert not found.all_restored
+    assert restoring_lines(state, found)[0].startswith("not restored: 1 of 1 listed change, read from")
