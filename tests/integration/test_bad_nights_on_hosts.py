@@ -91,7 +91,11 @@ def named(line: Line | None, since: float) -> tuple[float | None, str]:
     return (None, "no line") if line is None else (line.at - since, line.text)
 
 
-@pytest.mark.parametrize("machines", ["one", "two with one state", "two with a state each"])
+@pytest.mark.parametrize(
+    "machines",
+    ["one", "two with one state", "two with a state each"],
+    ids=["one-machine", "one-state", "two-states"],
+)
 def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
     night: Night, tmp_path: Path, machines: str, show_mishap: ShowMishap
 ) -> None:
@@ -127,7 +131,7 @@ def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
     assert night.left() == NOTHING
 
 
-@pytest.mark.parametrize("late", [0.0, 20.0])
+@pytest.mark.parametrize("late", [0.0, 20.0], ids=["at-once", "20-s-later"])
 def test_a_password_that_is_rotated_in_its_file_costs_a_run_nothing(
     night: Night, rotated: Rotation, tmp_path: Path, late: float, show_mishap: ShowMishap
 ) -> None:
