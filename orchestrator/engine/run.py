@@ -68,7 +68,7 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import ClusterView, Observation, ServiceState
+from orchestrator.model.observation import ClusterView, Observation, ServiceState, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -962,6 +962,10 @@ def _refused_too_long(situation: Situation) -> str | None:
     return f"{found.refusal.sentence}, for {limit.seconds:.0f} s"
 
 
+def _value(value: SettingValue | None) -> str:
+    return "absent" if value is None else str(value)
+
+
 def _unstarted(situation: Situation) -> list[NodeName]:
     """Nodes whose service is not seen to run: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
@@ -1031,7 +1035,7 @@ def _left(situation: Situation) -> tuple[str, ...]:
     if state.process.deposed is not None:
         return ()
     debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
-    settings = [f"{d.key} ({d.level.value}) = {d.wanted}, found {d.found}" for d in debts]
+    settings = [f"{d.key} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}" for d in debts]
     exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
     added = state.unrestored.replicas.values()
     replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
