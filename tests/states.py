@@ -14,7 +14,7 @@ _PARTS = ("in_phase", "process", "unrestored", "begun")
 def state_with(state: RunState, **changes: Any) -> RunState:
     """The state with these fields, each in the state itself or in the first part that has one of its name.
 
-    `nodes` may be any mapping.
+    `nodes` may be any mapping; a run that selected none selected these.
     """
     if "nodes" in changes:
         changes["nodes"] = Nodes(changes["nodes"].values())
@@ -24,4 +24,7 @@ def state_with(state: RunState, **changes: Any) -> RunState:
         part = next(part for part in _PARTS if hasattr(getattr(state, part), name))
         found[part][name] = changes.pop(name)
     parts = {part: replace(getattr(state, part), **theirs) for part, theirs in found.items() if theirs}
-    return replace(state, **parts, **changes)
+    changed = replace(state, **parts, **changes)
+    if changed.begun.nodes:
+        return changed
+    return replace(changed, begun=replace(changed.begun, nodes=tuple(changed.nodes)))

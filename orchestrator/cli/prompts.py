@@ -28,7 +28,7 @@ from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object
 from orchestrator.view.plan import plan_object, plan_text
-from orchestrator.view.text import counted, duration, size
+from orchestrator.view.text import counted, duration, nodes_of, size
 
 _REQUESTS: Final[Mapping[Request, str]] = {
     Request.PAUSE: "pause after the current wave or merges",
@@ -252,8 +252,9 @@ def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
 
 def question(plan: Plan) -> str:
     """The text of the question. It repeats the main facts, which may have scrolled off a small terminal."""
-    number = sum(len(wave.nodes) for wave in plan.waves)
-    nodes = counted(number, "node")
+    number = len(plan.nodes)
+    nodes = nodes_of(number, plan.nodes_selected or number)
+    pause = ", then pause" if plan.pauses else ""
     held = (
         f", though {counted(len(plan.holds), 'predicate holds', 'predicates hold')} it now"
         if plan.holds
@@ -265,11 +266,11 @@ def question(plan: Plan) -> str:
         merge = f"merge {counted(len(due), 'index', 'indices')} ({size(sum(one.bytes for one in due))})"
         put_right = any(one.put_right for one in plan.leftovers)
         first = merge if due else "put right what the loader left" if put_right else ""
-        then = f"restart {nodes} in {waves}, likely {likely}" if number else ""
+        then = f"restart {nodes} in {waves}{pause}, likely {likely}" if number else ""
         what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
         return f"{plan.cluster}: {what}{held}?"
     verb, to = ("Upgrade", f" to {plan.target_version}") if plan.target_version else ("Restart", "")
-    return f"{verb} {nodes} of {plan.cluster}{to} in {waves}, likely {likely}{held}?"
+    return f"{verb} {nodes} of {plan.cluster}{to} in {waves}{pause}, likely {likely}{held}?"
 
 
 def ask(text: str, context: Context) -> None:

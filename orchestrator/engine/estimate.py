@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName
@@ -206,7 +207,8 @@ def _off(records: Sequence[Record]) -> tuple[float, ...]:
     if not isinstance(begun, RunStarted) or not isinstance(last, RunFinished) or begun.indices:
         return ()
     forecast = begun.forecast
-    if last.outcome is not Outcome.DONE or forecast is None or not forecast.measured:
+    whole = nodes_to_restart(begun) == len(begun.nodes)  # the plan of a canary ends at its pause
+    if last.outcome is not Outcome.DONE or forecast is None or not forecast.measured or not whole:
         return ()
     uncorrected = forecast.in_all.likely / forecast.correction
     return (seconds_of(records) / uncorrected,) if uncorrected else ()

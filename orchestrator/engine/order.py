@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from orchestrator.model.cluster import DATA_ROLES, Node, NodeName, Role
+from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Selection
 
@@ -79,3 +80,19 @@ def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
     names = [node.name for node in view.nodes]
     wanted = (*selection.only, *selection.exclude)
     return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
+
+
+def nodes_to_restart(started: RunStarted, *, paused: bool = False) -> int:
+    """How many nodes a run restarts until it pauses (`--pause-after`) or ends: the count of every view.
+
+    The waves of its plan count, if they are more than was asked: nodes of one machine go together.
+
+    Args:
+        started: the beginning of the run.
+        paused: whether it has paused already, and continues to its end.
+    """
+    most = started.policy.pause_after
+    if most is None or paused:
+        return len(started.nodes)
+    planned = {name for wave in started.planned for name in wave}
+    return min(len(started.nodes), max(most, len(planned)))

@@ -20,16 +20,19 @@ from orchestrator.engine.estimate import (
     total_overlapped,
 )
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch.settings import value_today
 from orchestrator.engine.kinds.elasticsearch.timing import stored_by_node
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.engine.upgrade import is_target
 from orchestrator.engine.waves import fewest_waves
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.due import numbers
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
@@ -43,7 +46,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ClusterView, Observation, SettingValue
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.plan import Plan, PlannedWave, Step
+from orchestrator.model.plan import Plan, PlannedWave, Step, ValueToday
 from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave
 from orchestrator.model.reading import Instant, Unknown
 
@@ -247,6 +250,7 @@ def _finished(
         )
         for number, wave in enumerate(draft.waves)
     )
+    begins = replace(started, planned=tuple(wave.nodes for wave in waves))
     fewest, why = (None, "") if draft.lasting else _fewest(started, view)
     each = [wave.predicted for wave in waves]
     away = [least_away(wave, times, usual) for wave in draft.waves]
@@ -274,7 +278,24 @@ def _finished(
         target_version=started.policy.upgrade.target if started.policy.upgrade else None,
         owed=dict.fromkeys(started.nodes, _owed(started.policy)),
         other_versions=_other_versions(started, view),
+        nodes_selected=len(started.nodes),
+        settings_today=_today(started, seen, draft),
+        pauses=bool(waves) and nodes_to_restart(begins) < len(started.nodes),
     )
+
+
+def _today(started: RunStarted, seen: Observation, draft: _Draft) -> Mapping[str, ValueToday]:
+    """The values in force now of the settings that the run changes."""
+    if isinstance(seen.settings, Unknown):
+        return {}
+    of_elasticsearch = started.distribution == "elasticsearch"
+    slow = of_elasticsearch and () < numbers(started.version) < _FIRST_AT_40_MB
+    return {
+        key: value_today(seen.settings, key, wanted, slow=slow) for key, (_, wanted) in draft.settings.items()
+    }
+
+
+_FIRST_AT_40_MB: Final = (1, 6)
 
 
 def _owed(policy: Policy) -> tuple[str, ...]:

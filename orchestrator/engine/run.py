@@ -14,6 +14,8 @@ from typing import Final
 from orchestrator.engine import admit, beginning, changes, limits, recover, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.left_over import flat, left_over
 from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
@@ -68,14 +70,13 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import ClusterView, Observation, ServiceState, SettingValue
+from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.turn import Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
-from orchestrator.next_command import next_command
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
 """Seconds between tries of the settings update that changes nothing, while it is refused."""
@@ -962,10 +963,6 @@ def _refused_too_long(situation: Situation) -> str | None:
     return f"{found.refusal.sentence}, for {limit.seconds:.0f} s"
 
 
-def _value(value: SettingValue | None) -> str:
-    return "absent" if value is None else str(value)
-
-
 def _unstarted(situation: Situation) -> list[NodeName]:
     """Nodes whose service is not seen to run: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
@@ -1001,7 +998,7 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
 
 def _end(situation: Situation) -> Decision:
     state = situation.state
-    left = _left(situation)
+    left = flat(left_over(state, running=situation.hosts.keys() - set(_unstarted(situation))))
     failed = state.nodes_in(NodePhase.FAILED)
     down = state.process.standing_down
     outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
@@ -1014,11 +1011,12 @@ def _end(situation: Situation) -> Decision:
         outcome = Outcome.FAILED
     # The reason of a stand-down is often the failure of the node or hook itself: mention it once.
     told = hook is None or f"{hook.partition(': ')[0]}: " in reason
-    also = [
-        f"{node.name}: {node.failure}"
+    others = {
+        node.name: node.failure or ""
         for node in failed
         if not (node.name in reason and (node.failure or "") in reason)
-    ]
+    }
+    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others).items()]
     out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
     unserved = f"after_recovery hooks did not run on {out}" if out else ""
     message = "; ".join(text for text in (reason, *also, unserved, "" if told else hook) if text)
@@ -1027,41 +1025,6 @@ def _end(situation: Situation) -> Decision:
         run_phase(state.phase, Phase.ENDED),
         _ended(situation, outcome, message),
     )
-
-
-def _left(situation: Situation) -> tuple[str, ...]:
-    """What is not restored, in words that a person can act on."""
-    state = situation.state
-    if state.process.deposed is not None:
-        return ()
-    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
-    settings = [f"{d.key} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}" for d in debts]
-    exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
-    added = state.unrestored.replicas.values()
-    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
-    down = _unstarted(situation)
-    nodes = [
-        f"node {node.name} is {node.phase.value}"
-        if node.name in down
-        else f"node {node.name} was started, and was not seen in the cluster"
-        for node in state.nodes_in(*GOING_UP_OR_DOWN)
-    ]
-    return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
-
-
-def _unserved(state: RunState) -> tuple[str, ...]:
-    """Nodes out of service for which this run has no hooks: the earlier run had another playbook."""
-    if not state.unserved:
-        return ()
-    names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
-    by = ("--playbook", "FILE"), [word for name in state.unserved for word in ("--in-service", name)]
-    where, kept = ("--cluster", state.begun.cluster_file or "NAME"), state.process.state
-    hooks, by_hand = (next_command("restore", *where, *more, state=kept) for more in by)
-    text = (
-        f"{names} out of service: the after_recovery hooks of {whose} did not run; "
-        f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand}`"
-    )
-    return (text,)
 
 
 STEPS: Final[Mapping[Phase, Step]] = {

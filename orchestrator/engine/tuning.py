@@ -115,7 +115,7 @@ def _sends(node: NodeProgress, found: HostTuning) -> tuple[TuneHost, ...]:
             node=node.name,
             tunable=state.tunable,
             changes=state.changes,
-            found=state.running,
+            found=state.former,
             wanted=state.wanted,
         )
         for state in found.drifted

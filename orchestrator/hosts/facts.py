@@ -74,6 +74,7 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
         devices=devices,
         mounts=mounts,
         limits=_limits(answer),
+        process_limits=_process_limits(answer),
         data_paths=settings.data_paths,
         unit=unit_of(settings),
     )
@@ -211,6 +212,15 @@ def _limits(answer: Answer) -> Mapping[str, str]:
         return {}
     shown = dict(line.partition("=")[::2] for line in said.text.splitlines() if "=" in line)
     return shown if shown.pop("LoadState", "") == "loaded" else {}
+
+
+def _process_limits(answer: Answer) -> Reading[Mapping[str, str]]:
+    said = answer.outputs.get("process")
+    if said is None or isinstance(said, Unknown):
+        return said or {}
+    if said.exit != 0:
+        return Unknown(reason=said.why)
+    return dict(re.findall(r"^(Max [a-z ]*[a-z]) {2,}(\w+)", said.text, re.MULTILINE))
 
 
 def _devices(

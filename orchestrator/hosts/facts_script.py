@@ -196,10 +196,16 @@ def _limits(unit: str) -> str:
     if not unit:
         return ""
     properties = " ".join(f"-p {name}" for name in LIMITS)
-    shown = f"systemctl show {properties} -- {shlex.quote(unit_name(unit))}"
-    return (
-        f'if [ -d "$R/run/systemd/system" ]; then out {FILE_BYTES} limits limited {TOOL_SECONDS} {shown}; fi'
-    )
+    of_unit, limited = f"-- {shlex.quote(unit_name(unit))}", f"limited {TOOL_SECONDS}"
+    status = f"service {shlex.quote(unit)} status"
+    return f"""if [ -d "$R/run/systemd/system" ]; then
+out {FILE_BYTES} limits {limited} systemctl show {properties} {of_unit}
+p=$({limited} systemctl show -p MainPID {of_unit} 2>/dev/null); p=${{p#MainPID=}}
+else
+p=$({limited} {status} 2>/dev/null | sed -n 's/.*(pid *\\([0-9]*\\)).*/\\1/p')
+fi
+case $p in ''|0|*[!0-9]*) ;;
+*) [ ! -d "$R/proc/$p" ] || out {FILE_BYTES} process cat "$R/proc/$p/limits" ;; esac"""
 
 
 def _data_paths(paths: Sequence[str], queue: Sequence[str]) -> str:

@@ -87,6 +87,8 @@ class HostFacts:
         devices: the devices behind the data paths.
         mounts: the mount point of each data path.
         limits: of the node's unit, as systemd shows them (`LimitNOFILE`); empty if it shows no such unit.
+        process_limits: soft limits of the node's running process, by their names in `/proc/PID/limits`; empty
+            if it does not run or is not known; `Unknown` if they could not be read.
         unit: the node's own service, without `.service`; empty when it is a container or a command.
     """
 
@@ -99,6 +101,7 @@ class HostFacts:
     devices: Reading[tuple[BlockDevice, ...]] = NOT_READ
     mounts: Reading[Mapping[str, str]] = NOT_READ
     limits: Mapping[str, str] = field(default_factory=dict)
+    process_limits: Reading[Mapping[str, str]] = field(default_factory=dict)
     data_paths: tuple[str, ...] = ()
     unit: str = ""
 

@@ -54,6 +54,22 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueToday:
+    """The value of a setting that is in force before the run.
+
+    Attributes:
+        value: a size as the server writes it (`40mb`); None if nothing sets it and it has no known default.
+        source: the level that sets it: `transient`, `persistent`, `default`, or `file` (configuration of the
+            nodes); empty without a value.
+        times: by how much the run raises it, as a ratio; None if it is no number, or is not raised.
+    """
+
+    value: SettingValue | None = None
+    source: str = ""
+    times: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run would do, and the state of the cluster at planning.
 
@@ -71,12 +87,15 @@ class Plan:
         holds: what would hold the run now.
         lasting: predicates among them that waiting cannot clear: the run ends at once.
         settings_changed: key to (found, wanted); None is "absent".
+        settings_today: the values in force now of the settings that it changes, by key.
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
         predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
         correction: the factor in all likely times, by what earlier predictions were off.
         stored: bytes that each node stores, as far as known.
+        nodes_selected: number of nodes that the run restarts in the end; its waves may have fewer.
+        pauses: the run pauses after these waves (`--pause-after`), and `resume` restarts the other nodes.
     """
 
     cluster: str
@@ -106,6 +125,14 @@ class Plan:
     target_version: str | None = None
     owed: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     other_versions: Mapping[NodeName, str] = field(default_factory=dict)
+    nodes_selected: int = 0
+    pauses: bool = False
+    settings_today: Mapping[str, ValueToday] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> frozenset[NodeName]:
+        """The nodes of its waves."""
+        return frozenset(name for wave in self.waves for name in wave.nodes)
 
     @property
     def forecast(self) -> Forecast:

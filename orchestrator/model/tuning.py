@@ -197,7 +197,8 @@ class TunableState:
         wanted: for people, with the device where there is one (`none (sdb)`).
         at_boot: whether our unit sets it at the next boot, or what the tunable's own file or service says.
         detail: the reason, where the verdict alone is not enough.
-        changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
+        changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`. A drift
+            without changes needs only a restart of the node: its process has an older value.
         overridden: another node of the host sets another value after ours at the next boot.
     """
 
@@ -210,6 +211,11 @@ class TunableState:
     changes: tuple[Change, ...] = ()
     on_failure: OnFailure = OnFailure.WARN
     overridden: bool = False
+
+    @property
+    def former(self) -> str:
+        """The value before a change; of the next boot's script, which does not run now, its state there."""
+        return self.running or self.at_boot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +232,12 @@ class HostTuning:
     @property
     def drifted(self) -> tuple[TunableState, ...]:
         """Tunables that need a change."""
-        return tuple(state for state in self.states if state.verdict is Verdict.DRIFT)
+        return tuple(state for state in self.states if state.changes)
+
+    @property
+    def restart_needed(self) -> tuple[TunableState, ...]:
+        """Tunables that are right from the node's next start on; its running process has another value."""
+        return tuple(one for one in self.states if one.verdict is Verdict.DRIFT and not one.changes)
 
     @property
     def unread(self) -> tuple[TunableState, ...]:

@@ -10,36 +10,43 @@ from orchestrator.daemons import Daemons
 from orchestrator.errors import OrchestratorError
 from orchestrator.model.observation import Look
 from orchestrator.model.policy import Kind
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.recorded import PastRun
 from orchestrator.runs.selection import require_answers_as
 
+REFUSED_SECONDS: Final[Seconds] = 60.0
+"""A run that was refused has sent its secret; an account may be locked after a few refused logins."""
+
 LIMIT: Final[Seconds] = 3.0
 """A cluster that takes longer is left out. Secrets are resolved within it too."""
 
 
-def why_not_read(past: PastRun) -> str:
+def why_not_read(past: PastRun, at: Instant) -> str:
     """Why `status` sends nothing to the cluster of this run, in words; empty if it reads the cluster."""
+    refused = past.state.process.refused
+    if refused is not None and at - past.records[-1].at < REFUSED_SECONDS:
+        return f"a moment ago {refused.refusal.sentence}"
     if past.started.policy.kind is Kind.RIAK:
         return "on Riak that takes commands on its hosts"
     return ""
 
 
-def read_now(past: PastRun, reach: Callable[[], ClusterPorts]) -> Reading[ClusterReadings]:
+def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> Reading[ClusterReadings]:
     """Read members, indices and settings of the cluster of a run.
 
     Args:
         past: the run.
         reach: makes the ports of its cluster. It is called in another thread, which is left to itself after
             the limit.
+        at: now.
 
     Returns:
         `cluster` and `settings`; `Unknown` if it may not be read, does not answer within `LIMIT`, is another
         cluster, or has a wrong cluster file or secret.
     """
-    why_not = why_not_read(past)
+    why_not = why_not_read(past, at)
     if why_not:
         return Unknown(reason=why_not)
     reading = Daemons(1, "cluster now").submit(_read, past, reach)

@@ -70,7 +70,7 @@ class Made:
         """The same as an event."""
         node, state = self.node, self.state
         if isinstance(self.result, Done):
-            return TuningApplied(node=node, tunable=state.tunable, found=state.running, wanted=state.wanted)
+            return TuningApplied(node=node, tunable=state.tunable, found=state.former, wanted=state.wanted)
         return TuningMissed(
             node=node, tunable=state.tunable, why=self.result.reason, on_failure=state.on_failure
         )

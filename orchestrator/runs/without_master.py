@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.errors import LeaseError
@@ -140,11 +141,12 @@ def _start_until_elected(
         if isinstance(held, LeaseView) and held.successor is not None:
             raise LeaseError(f"run {held.successor.run} of {held.successor.owner} took over")
         outcomes = executor.perform([StartNode(node=node) for node in nodes])
-        failed = [
-            f"start of {node}: {outcome.reason}"
+        reasons = {
+            node: outcome.reason
             for node, outcome in zip(nodes, outcomes, strict=True)
             if isinstance(outcome, ActionFailed)
-        ]
+        }
+        failed = [f"start of {', '.join(alike)}: {why}" for why, alike in by_same_reason(reasons).items()]
         for line in failed:
             process.warn(line)
         until = since + seconds * number / _STARTS

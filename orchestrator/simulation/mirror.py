@@ -69,8 +69,8 @@ def _kernel(node: SimNode, read: Reading[HostTuning]) -> None:
     if isinstance(read, Unknown):
         return
     for state in read.states:
-        if state.verdict is Verdict.DRIFT:
-            node.kernel[state.tunable] = state.running or UNREADABLE
+        if state.changes:
+            node.kernel[state.tunable] = state.former or UNREADABLE
         elif state.verdict is Verdict.UNKNOWN:
             node.kernel[state.tunable] = UNREADABLE
 

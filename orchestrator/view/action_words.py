@@ -70,9 +70,15 @@ def action_sentence(action: Action) -> str:
         case RunInstall():
             return install_sentence(action)
         case TuneHost():
-            return f"{action.node}: set {action.tunable} to {action.wanted} (it was {action.found})"
+            return f"{action.node}: set {tuned_words(action.tunable, action.found, action.wanted)}"
         case _:
             assert_never(action)
+
+
+def tuned_words(tunable: str, found: str, wanted: str) -> str:
+    """A tunable with its former value, if there is one, and its new one."""
+    former = f"{one_line(found)} -> " if found else ""
+    return f"{tunable}: {former}{one_line(wanted)}"
 
 
 def _change(change: SettingChange) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from orchestrator.engine.estimate import seconds_of, whole_turns
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
 from orchestrator.model.merge_event import IndexMerged
@@ -39,6 +40,8 @@ class PastRun:
         predicted: for the whole run when it began; None for an older build's run, or with merges.
         target: the version of an upgrade; None for a restart.
         unwritten: whether its last events could not be written, so that its outcome is unknown.
+        reboot: whether it rebooted every host.
+        canary: whether its prediction ends at a pause (`--pause-after`), before its last nodes.
     """
 
     run: str
@@ -58,6 +61,18 @@ class PastRun:
     predicted: Prediction | None = None
     target: str | None = None
     unwritten: bool = False
+    reboot: bool = False
+    canary: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What its nodes were down for: `upgrade`, `reboot` or `restart`."""
+        return "upgrade" if self.target else "reboot" if self.reboot else "restart"
+
+    def is_like(self, other: PastRun) -> bool:
+        """Whether its times can be compared with another's: the same work and strategy, on the same nodes."""
+        same_work = (self.kind, self.strategy) == (other.kind, other.strategy)
+        return same_work and self.node_seconds.keys() == other.node_seconds.keys()
 
     @property
     def a_node(self) -> Seconds | None:
@@ -97,6 +112,8 @@ def past_run(
         node_seconds=whole_turns(one.event for one in records),
         reason=begun.event.policy.reason or "",
         target=begun.event.policy.upgrade.target if begun.event.policy.upgrade else None,
+        reboot=begun.event.policy.reboot,
+        canary=nodes_to_restart(begun.event) < len(begun.event.nodes),
         merged=len({one.event.index_uuid for one in records if isinstance(one.event, IndexMerged)}),
         to_merge=None if begun.event.policy.merge is None else sum(t.due for t in begun.event.indices),
     )
@@ -111,6 +128,7 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             "cluster": one.cluster,
             "version": one.version,
             "strategy": one.strategy,
+            "kind": one.kind,
             "started": stamp(one.started),
             "seconds": round(one.seconds, 3),
             **({} if one.predicted is None else {"predicted_seconds": prediction_object(one.predicted)}),
@@ -188,7 +206,7 @@ def _predicted(one: PastRun) -> str:
     if one.predicted is None:
         return "-"
     likely = one.predicted.likely
-    if one.outcome is not Outcome.DONE or not likely:
+    if one.outcome is not Outcome.DONE or one.canary or not likely:
         return duration(likely)
     return f"{duration(likely)} ({(one.seconds - likely) / likely:+.0%})"
 
@@ -223,13 +241,19 @@ def _per_node(runs: Sequence[PastRun]) -> list[str]:
 
 
 def trend(runs: Sequence[PastRun]) -> list[str]:
-    """The last run compared with earlier ones, and its slowest node, in words."""
+    """The last run compared with earlier ones like it, and its slowest node, in words."""
     timed = [one for one in runs if one.a_node is not None]
     if not timed or timed[-1].a_node is None:
         return []
     latest = timed[-1].a_node
-    before = [one.a_node for one in timed[:-1] if one.a_node is not None]
+    earlier = timed[:-1]
+    before = [one.a_node for one in earlier if one.a_node is not None and one.is_like(timed[-1])]
     lines = []
+    if earlier and not before:
+        lines.append(
+            f"trend: {duration(latest)} a node (median); no earlier {timed[-1].kind} of the same nodes with"
+            f" strategy {timed[-1].strategy} to compare it with"
+        )
     if before:
         usual = median(before)
         change = (latest - usual) / usual if usual else 0.0
@@ -239,7 +263,7 @@ def trend(runs: Sequence[PastRun]) -> list[str]:
             verdict = f"{abs(change):.0%} {'slower' if change > 0 else 'faster'}"
         lines.append(
             f"trend: {duration(latest)} a node (median), {verdict} "
-            f"(median of {counted(len(before), 'earlier run')}: {duration(usual)})"
+            f"(median of {counted(len(before), 'earlier run')} like it: {duration(usual)})"
         )
     slowest = max(timed[-1].node_seconds, key=lambda name: timed[-1].node_seconds[name])
     lines.append(f"slowest in the last run: {slowest}, {duration(timed[-1].node_seconds[slowest])}")

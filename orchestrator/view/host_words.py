@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import assert_never
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import CLUSTER, RunState, Silence
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionFailed
 from orchestrator.model.host_event import (
     AccessGranted,
     AccessRefused,
@@ -19,6 +21,8 @@ from orchestrator.model.host_event import (
     StartFailed,
 )
 from orchestrator.model.reading import Instant, Refusal, Seconds
+from orchestrator.model.tuning_event import TuningMissed
+from orchestrator.model.upgrade_event import InstallEnded
 from orchestrator.untrusted import one_line
 from orchestrator.view.text import duration, listed
 
@@ -153,10 +157,88 @@ def said_lines(event: object) -> list[str]:
     return [f"  | {line}" for line in event.said] if isinstance(event, StartFailed) else []
 
 
-def start_failures(state: RunState) -> list[str]:
-    """The nodes whose start failed, and what was said of it."""
-    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
-    return [line for one in failed for line in (host_sentence(one), *said_lines(one))]
+def start_failures(failed: Sequence[StartFailed]) -> list[str]:
+    """The nodes whose start failed, and what was said of it; of nodes that failed alike, of the first."""
+    return [line for _, one in together(failed) for line in (host_sentence(one), *said_lines(one))]
+
+
+AboutNode: TypeAlias = StartFailed | InstallEnded | TuningMissed | ActionFailed
+"""Events that say of one node what failed there."""
+
+_About = TypeVar("_About", bound=AboutNode)
+
+
+def node_of(event: AboutNode) -> NodeName | None:
+    """The node that an event is about; None for an action on the cluster."""
+    return getattr(event.action, "node", None) if isinstance(event, ActionFailed) else event.node
+
+
+def together(events: Sequence[_About]) -> list[tuple[_About, _About]]:
+    """Events about single nodes, those with the same reason as one: the first of them, and it with all names.
+
+    What was printed beside the reason is that of the first. Times and process numbers are no difference.
+    """
+    kinds: dict[object, dict[NodeName, _About]] = {}
+    for event in events:
+        node, kind, again = node_of(event) or NodeName(""), _without_node(event), 0
+        while node in kinds.setdefault((kind, again), {}):
+            again += 1
+        kinds[kind, again][node] = event
+    merged: list[tuple[_About, _About]] = []
+    for alike in kinds.values():
+        reasons = {node: _OWN.sub("", _reason(event)) for node, event in alike.items()}
+        for nodes in by_same_reason(reasons).values():
+            first = alike[nodes[0]]
+            merged.append((first, _of(first, NodeName(listed(nodes))) if len(nodes) > 1 else first))
+    return merged
+
+
+_OWN: Final = re.compile(
+    r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|\b[\d.]+(?:ms|s|min|h) ago"
+    r"|\[\d+\]|(?i:\bp(?:rocess|id)[:= ]+)\d+"
+)
+"""Times and process numbers in what a service manager prints: each host has its own."""
+
+
+def _reason(event: AboutNode) -> str:
+    match event:
+        case StartFailed(why=why, said=said):
+            return "\n".join((why, *said))
+        case InstallEnded(said=said):
+            return said
+        case TuningMissed(why=why):
+            return why
+        case ActionFailed(reason=reason):
+            return reason
+        case _:
+            assert_never(event)
+
+
+def _without_node(event: AboutNode) -> object:
+    """What has to be equal in two events that are one, beside their reasons."""
+    match event:
+        case StartFailed():
+            return StartFailed
+        case InstallEnded(number=number, state=state):
+            return (InstallEnded, number, state)
+        case TuningMissed(tunable=tunable, on_failure=on_failure):
+            return (TuningMissed, tunable, on_failure)
+        case ActionFailed(action=action, in_doubt=in_doubt):
+            return (ActionFailed, repr(_at(action, NodeName(""))), in_doubt)
+        case _:
+            assert_never(event)
+
+
+def _of(event: _About, node: NodeName) -> _About:
+    """The event of this node."""
+    if isinstance(event, ActionFailed):
+        return replace(event, action=_at(event.action, node))
+    return replace(event, node=node)
+
+
+def _at(action: Any, node: NodeName) -> Any:
+    """The action on this node; one on the cluster as it is."""
+    return replace(action, node=node) if hasattr(action, "node") else action
 
 
 def _together(known: dict[NodeName, Silence]) -> list[tuple[NodeName, ...]]:

@@ -61,7 +61,7 @@ from orchestrator.view.host_words import said_lines
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.progress import NOTHING_SEEN, Seen
-from orchestrator.view.reporters import Fresh, Sentences, repeats
+from orchestrator.view.reporters import Fresh, Sentences, repeats, said_once
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.text import clock_time
 
@@ -206,7 +206,7 @@ class LiveReporter:
         self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
             _Line(time=clock_time(record.at), text=visible(line), style=tone(record.event))
-            for record, text in [(record, self._sentences(record.event)) for record in records]
+            for record, text in [(record, self._sentences(record.event)) for record in said_once(records)]
             if scrolls(record.event) and self._fresh(record.event)
             for line in (text, *said_lines(record.event))
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.estimate import remaining
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.model.cluster import Health, NodeName
@@ -102,6 +103,7 @@ class Screen:
     """All data that the live view shows at one moment.
 
     Attributes:
+        to_restart: number of nodes until the pause of the run, or its end.
         left: estimated seconds to the end; None if there is no basis for an estimate.
         beside: earlier waves that still recover; empty if there are none.
         withheld: how long allocation has been disabled; None while it is enabled.
@@ -119,6 +121,7 @@ class Screen:
     elapsed: Seconds
     left: Seconds | None
     nodes: tuple[NodeCell, ...]
+    to_restart: int
     wave: Wave | None
     wave_cells: tuple[NodeCell, ...]
     wave_seconds: Seconds
@@ -178,6 +181,7 @@ def screen_of(
         elapsed=max(0.0, now - state.process.started),
         left=seconds_left(state, events, now=now),
         nodes=tuple(cells.values()),
+        to_restart=nodes_to_restart(state.begun, paused=state.paused),
         wave=state.wave,
         wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
         wave_seconds=max(0.0, now - state.wave_since),

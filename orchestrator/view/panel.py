@@ -181,9 +181,12 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
         times += f", about {duration(screen.left)} to go"
     rows: list[_Row] = [("Time", Text(times))]
     if total:  # a run with only merges restarts no node
+        until = screen.to_restart
+        pause = f", then a pause before {total - until} more" if until < total else ""
+        done = (f"{screen.done} of {counted(until, 'node')}", "bold")
         rows = [
-            ("Done", Text.assemble((f"{screen.done} of {counted(total, 'node')}", "bold"), f"   {times}")),
-            ("", _bar(screen.done / total, width - _LABEL - 1, glyphs)),
+            ("Done", Text.assemble(done, f"{pause}   {times}")),
+            ("", _bar(min(1.0, screen.done / until), width - _LABEL - 1, glyphs)),
         ]
     rows.append(("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)))
     if screen.request is not Request.NONE:

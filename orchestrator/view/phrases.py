@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from orchestrator.engine.kinds.predicates import by_reason
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
-from orchestrator.model.event import Hold
+from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.prediction import Prediction
 from orchestrator.untrusted import one_line
-from orchestrator.view.text import counted, duration, listed
+from orchestrator.view.text import counted, duration, listed, nodes_of
 from orchestrator.view.upgrade_words import install_awaited
 
 OUTCOMES: dict[Outcome, str] = {
@@ -337,3 +338,18 @@ def prediction_object(prediction: Prediction) -> dict[str, float]:
             ("high", round(prediction.high, 1)),
         )
     }
+
+
+def nodes_in_words(started: RunStarted, *, paused: bool = False, named: bool = True) -> str:
+    """The nodes that a run restarts, up to its pause if it has one before it.
+
+    Args:
+        started: the beginning of the run.
+        paused: whether it has paused already.
+        named: whether their names follow.
+    """
+    count, total = nodes_to_restart(started, paused=paused), len(started.nodes)
+    nodes, names = nodes_of(count, total), listed(started.nodes)
+    if count < total:
+        return f"{nodes}{f' ({names})' if named else ''}, then a pause"
+    return f"{nodes}: {names}" if named else nodes

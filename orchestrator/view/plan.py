@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import is_timer
+from orchestrator.engine.kinds.elasticsearch.settings import (
+    BANDWIDTH,
+    CONCURRENT_RECOVERIES,
+    CONCURRENT_STREAMS,
+    INITIAL_PRIMARIES,
+    REBALANCE,
+)
+from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.kinds.riak.settings import is_timer, limit_key, timer_key
 from orchestrator.engine.situation import POLL_SECONDS
 from orchestrator.model.action import ForceHandoff, action_name
+from orchestrator.model.allocation import DISABLING
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import Plan, Step
+from orchestrator.model.plan import Plan, Step, ValueToday
 from orchestrator.model.policy import Kind
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
 from orchestrator.view.phrases import hold_object, hold_sentence, prediction_object, prediction_words, product
-from orchestrator.view.text import counted, duration, listed, setting, size, table
+from orchestrator.view.text import counted, duration, listed, nodes_of, setting, size, table
 from orchestrator.view.upgrade_words import versions_after
 
 
@@ -58,13 +70,17 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "predicted_from": plan.predicted_from,
         "owed": {node: list(words) for node, words in plan.owed.items()},
         "other_versions": dict(plan.other_versions),
+        "nodes_to_restart": len(plan.nodes),
+        "nodes_selected": plan.nodes_selected,
+        "settings_today": {key: asdict(today) for key, today in plan.settings_today.items()},
         **planned_object(plan),
     }
 
 
 def plan_text(plan: Plan) -> str:
     """The plan for people: first its holds, then the waves, the settings and every exact step."""
-    nodes = sum(len(wave.nodes) for wave in plan.waves)
+    nodes = nodes_of(len(plan.nodes), plan.nodes_selected or len(plan.nodes))
+    pause = ", then a pause" if plan.pauses else ""
     fewest, why = plan.lower_bound_waves, plan.lower_bound_reason
     bound = f" (no plan could have fewer than {fewest}: {why}{_as_few(plan)})" if fewest else ""
     span = prediction_words(plan.predicted)
@@ -72,7 +88,7 @@ def plan_text(plan: Plan) -> str:
     target = f", upgrade to {plan.target_version}" if plan.target_version else ""
     lines = [
         f"Plan for {plan.cluster}: {server}{target}, strategy {plan.strategy.value}",
-        f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
+        f"{nodes} in {counted(len(plan.waves), 'wave')}{pause}{bound}, {span}",
         *([_OVERLAPS] if plan.overlaps else []),
         *([_LOSES_WRITES] if _may_lose_writes(plan) else []),
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
@@ -113,7 +129,7 @@ def _may_lose_writes(plan: Plan) -> bool:
 def _as_few(plan: Plan) -> str:
     """The simpler strategy that needs as few waves, if one does."""
     zones = {wave.zone for wave in plan.waves}
-    if len(plan.waves) == sum(len(wave.nodes) for wave in plan.waves):
+    if len(plan.waves) == len(plan.nodes):
         return "; `--strategy node` needs as few"
     if None not in zones and len(zones) == len(plan.waves):
         return "; `--strategy zone` needs as few"
@@ -152,15 +168,38 @@ def _waves(plan: Plan) -> list[str]:
 
 
 def _settings(plan: Plan) -> list[str]:
-    rows = [
-        (f"  {key}", setting(found), setting(wanted))
-        for key, (found, wanted) in sorted(plan.settings_changed.items())
-    ]
+    said = {key: _changed(plan, key) for key in sorted(plan.settings_changed)}
     timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
-        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values:",
-        *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
+        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values at the end:",
+        *(f"  {listed(keys, 3)}: {change}" for change, keys in by_same_reason(said).items()),
     ]
+
+
+def _changed(plan: Plan, key: str) -> str:
+    """A setting's value now and during the run, and why: `40mb (default) -> 100mb, 2.5 times, so that …`."""
+    found, wanted = plan.settings_changed[key]
+    today = plan.settings_today.get(key, ValueToday(value=found))
+    source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
+    value = "not set" if today.value is None else setting(today.value)
+    times = "" if today.times is None else f", {today.times:.3g} times"
+    why = next((f", {why}" for begins, why in _REASONS.items() if key.startswith(begins)), "")
+    return f"{value}{source} -> {'not set' if wanted is None else setting(wanted)}{times}{why}"
+
+
+_SOURCES: Final = {"default": "default", "transient": "transient", "file": "from the nodes' configuration"}
+
+_FASTER: Final = "so that copies come back faster"
+
+_REASONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(DISABLING, "so that copies of stopped nodes are not built elsewhere"),
+    **dict.fromkeys((INITIAL_PRIMARIES, CONCURRENT_RECOVERIES, CONCURRENT_STREAMS, BANDWIDTH), _FASTER),
+    REBALANCE: "so that no other copies move meanwhile",
+    ML_UPGRADE_MODE: "so that machine learning jobs do not fail at every stop",
+    limit_key(NodeName("")): "so that handoff ends sooner",
+    timer_key(NodeName("")): "so that handoff begins sooner",
+}
+"""Why a run changes a setting, by its key or the beginning of it."""
 
 
 _FORCED: Final = action_name(ForceHandoff())

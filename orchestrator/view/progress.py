@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from orchestrator.engine.left_over import LeftOver, flat
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import IN_HAND, NodeProgress
 from orchestrator.engine.situation import Decision
@@ -165,28 +166,44 @@ def merges_in_words(state: RunState) -> str:
 
 def unrestored(state: RunState) -> tuple[str, ...]:
     """The changes of settings, replicas and voters that the run has not restored yet."""
+    return flat(_unrestored(state))
+
+
+def _unrestored(state: RunState) -> tuple[LeftOver, ...]:
     left = [
-        f"setting {change.key} ({level.value}): "
-        f"{setting(change.found)} was found, {setting(change.wanted)} was set"
+        LeftOver(
+            name=change.key,
+            one=f"setting {{}} ({level.value}): "
+            f"{setting(change.found)} was found, {setting(change.wanted)} was set",
+        )
         for (level, _), change in state.unrestored.in_order
     ]
     left += [
-        f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
-        for added in state.unrestored.replicas.values()
+        LeftOver(name=one.index, one=f"index {{}}: {counted(one.found, 'replica')} found, {one.wanted} set")
+        for one in state.unrestored.replicas.values()
     ]
     if state.unrestored.excluded:
-        left.append(f"excluded from voting: {listed(sorted(state.unrestored.excluded))}")
+        left.append(LeftOver(name=listed(sorted(state.unrestored.excluded)), one="excluded from voting: {}"))
     return tuple(left)
 
 
-def not_put_back(state: RunState) -> tuple[str, ...]:
+def not_restored(state: RunState) -> tuple[LeftOver, ...]:
     """What the run has not restored yet, including nodes that it may have left down."""
     down = [
-        f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
+        LeftOver(name=node.name, one=f"node {{}}: {_phase(node)}", many=f"nodes {{}}: {_phase(node)}")
         for node in state.nodes.values()
         if node.phase in IN_HAND
     ]
-    return (*unrestored(state), *down)
+    return (*_unrestored(state), *down)
+
+
+def _phase(node: NodeProgress) -> str:
+    return node.phase.value + (f" ({node.failure})" if node.failure else "")
+
+
+def not_put_back(state: RunState) -> tuple[str, ...]:
+    """The same, a text for each."""
+    return flat(not_restored(state))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

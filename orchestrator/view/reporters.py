@@ -28,7 +28,7 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
-from orchestrator.view.host_words import said_lines
+from orchestrator.view.host_words import AboutNode, node_of, said_lines, together
 from orchestrator.view.phrases import hold_object, hold_sentence, holds_in_words
 from orchestrator.view.progress import Wait, wait_of
 from orchestrator.view.summary import refusal_object, summary, summary_lines, summary_object
@@ -108,6 +108,18 @@ def repeats(event: Event) -> bool:
             return True
         case _:
             return False
+
+
+def said_once(records: Sequence[Record]) -> list[Record]:
+    """Records of one step for people: nodes on which the same failed are one record, with all their names."""
+    about = [one.event for one in records if isinstance(one.event, AboutNode) and node_of(one.event)]
+    merged = {id(first): event for first, event in together(about)}
+    left_out = {id(event) for event in about} - merged.keys()
+    return [
+        replace(record, event=merged.get(id(record.event), record.event))
+        for record in records
+        if id(record.event) not in left_out
+    ]
 
 
 class Fresh:
@@ -194,8 +206,8 @@ class LineReporter:
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
-        for record in records:
-            self._events.append(record.event)
+        self._events += [record.event for record in records]
+        for record in said_once(records):
             line = record_line(record, self._sentences)
             if self._fresh(record.event):
                 self._out.line(line)

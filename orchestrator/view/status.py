@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.engine.left_over import by_what_is_left
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.phase import NodePhase, Phase, Request
@@ -19,9 +21,16 @@ from orchestrator.view.cluster_now import ClusterNow, restoring_lines
 from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import merge_object
 from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
-from orchestrator.view.progress import left_to_do, merges_in_words, not_put_back, still_recovering, wait_of
+from orchestrator.view.progress import (
+    left_to_do,
+    merges_in_words,
+    not_put_back,
+    not_restored,
+    still_recovering,
+    wait_of,
+)
 from orchestrator.view.reporters import Fresh, Sentences, record_line
-from orchestrator.view.text import duration, listed, stamp, stamp_seconds
+from orchestrator.view.text import duration, listed, nodes_of, stamp, stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
 _LEFT_SHOWN = 20
@@ -59,7 +68,7 @@ def status_text(
         f"run {state.run} on {state.begun.cluster}{_task(state)}: {_where(state)}",
         f"  began {_began(state, records, now)}",
         f"  last event {duration(now - last)} ago{_alive(state, alive, suspended)}",
-        f"  nodes: {_nodes(state)}",
+        f"  nodes: {_nodes(state)}{_pause_after(state)}",
     ]
     merges = merges_in_words(state)
     if merges:
@@ -69,7 +78,8 @@ def status_text(
         lines.append(f"  wave {state.wave.number}: {inside}")
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
-    lines += [f"  {line}" for line in start_failures(state)]
+    failed = [node.start_failed for node in state.nodes.values() if node.start_failed is not None]
+    lines += [f"  {line}" for line in start_failures(failed)]
     lines += _waiting(state, now, alive)
     if state.phase is not Phase.ENDED:  # then the message has it
         lines += _asked(state.process)
@@ -77,11 +87,12 @@ def status_text(
         lines.append(f"  {one_line(state.message, 1000)}")
     left = () if restored else not_put_back(state)
     first = _not_restored(len(left), alive, restored=restored)
-    first, *items = restoring_lines(state, cluster) if left and cluster else (first, *left)
+    items = [*by_what_is_left(not_restored(state))] if left else []
+    first, *items = restoring_lines(state, cluster) if left and cluster else (first, *items)
     lines.append(f"  {first}")
     lines += [f"    {item}" for item in items[:_LEFT_SHOWN]]
-    if len(left) > _LEFT_SHOWN:
-        lines.append(f"    and {len(left) - _LEFT_SHOWN} more")
+    if len(items) > _LEFT_SHOWN:
+        lines.append(f"    and {len(items) - _LEFT_SHOWN} more")
     if left and cluster is not None and cluster.all_restored:
         lines += [*_advice(state, (), alive), f"  to close the run: {state.command('restore')}"]
     else:
@@ -189,6 +200,13 @@ def _alive(state: RunState, alive: bool | None, suspended: int | None) -> str:  
     if suspended is not None:
         return f"; ITS PROCESS {suspended} IS SUSPENDED: nodes that are down stay down"
     return "; its process runs" if alive else "; ITS PROCESS IS GONE"
+
+
+def _pause_after(state: RunState) -> str:
+    """The pause of a run that still comes to it; empty otherwise."""
+    count, total = nodes_to_restart(state.begun, paused=state.paused), len(state.nodes)
+    coming = count < total and state.phase is not Phase.ENDED
+    return f"; a pause after {nodes_of(count, total)}" if coming else ""
 
 
 def _nodes(state: RunState) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import whole_turns
+from orchestrator.engine.left_over import by_what_is_left, flat, left_over
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
@@ -35,7 +36,7 @@ from orchestrator.model.prediction import Prediction
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import VERSION
 from orchestrator.view.advice import advice
-from orchestrator.view.host_words import host_sentence, said_lines
+from orchestrator.view.host_words import start_failures
 from orchestrator.view.merge_summary import (
     merge_object,
     merged_lines,
@@ -50,7 +51,7 @@ from orchestrator.view.phrases import (
     prediction_object,
     prediction_words,
 )
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.text import counted, duration, listed
 
 
@@ -69,7 +70,7 @@ class Summary:
         seconds: of this attempt.
         node_seconds: from each node's stop to its recovery, if one process saw both.
         restarted_now: number of nodes that were restarted in this attempt.
-        left: changes that are not restored, one item each.
+        left: changes that are not restored, one item each; `left_lines`: the same for people.
         message: what to do next, for people.
         merges: the indices of the run, in its order; empty for a restart alone.
         recovered: figures of the nodes that this process saw recover.
@@ -114,6 +115,7 @@ class Summary:
     start_failures: tuple[StartFailed, ...] = ()
     refused: bool = False
     state: str = ""
+    left_lines: tuple[str, ...] = ()
 
 
 def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
@@ -127,7 +129,10 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     failed = tuple(names.get(NodePhase.FAILED, []))
     skipped = names.get(NodePhase.SKIPPED, [])
     handled = {*restarted, *failed, *skipped}
-    left = not_put_back(state)
+    left = left_over(state) if stood_down and stood_down.left else not_restored(state)
+    items, lines = flat(left), by_what_is_left(left)
+    if stood_down and stood_down.left and stood_down.left != items:
+        items = lines = stood_down.left  # the journal of another version, with other words
     # A node whose wave is finished has its copies; it is not RECOVERED until its hooks have run.
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
@@ -143,7 +148,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         seconds=finished.seconds if finished else max(0.0, now - state.process.started),
         node_seconds=whole_turns(events),
         holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
-        left=stood_down.left if stood_down and stood_down.left else left,
+        left=items,
+        left_lines=lines,
         message=(finished.message if finished else "") or state.message,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),
@@ -280,7 +286,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
     if end.failed:
         lines.append(f"  failed: {listed(end.failed)}")
-    lines += [f"  {line}" for one in end.start_failures for line in (host_sentence(one), *said_lines(one))]
+    lines += [f"  {line}" for line in start_failures(end.start_failures)]
     untouched = [name for name in end.pending if name not in (*end.unchecked, *end.unserved)]
     if end.unchecked and not end.repairs:
         lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
@@ -291,7 +297,7 @@ def summary_lines(end: Summary) -> list[str]:
     elif untouched and not end.repairs:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
-    lines += [f"  NOT RESTORED: {item}" for item in end.left]
+    lines += [f"  NOT RESTORED: {item}" for item in end.left_lines or end.left]
     if end.no_longer_absent:
         lines.append(f"  {NOT_ABSENT}: {listed(end.no_longer_absent)}")
     if end.holds and end.message.startswith(COULD_NOT_FINISH):

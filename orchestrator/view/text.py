@@ -64,6 +64,11 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
+def nodes_of(count: int, total: int) -> str:
+    """`3 nodes` if these are all, else `1 of 3 nodes`."""
+    return counted(total, "node") if count == total else f"{count} of {counted(total, 'node')}"
+
+
 def listed(names: Collection[str], limit: int = 8) -> str:
     """Names with commas; names beyond the limit are only counted: `es1, es2 and 28 more`."""
     shown = list(names)[:limit]

@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import (
@@ -24,6 +25,7 @@ from orchestrator.model.tuning import (
     Verdict,
 )
 from orchestrator.untrusted import one_line, visible
+from orchestrator.view.text import listed
 
 Row = tuple[str, ...]
 
@@ -51,20 +53,34 @@ _NOTHING: Final = "-"
 
 
 def state_rows(found: Found) -> list[Row]:
-    """A row per host and tunable, in the profile's order; one row for a host that could not be read."""
-    rows: list[Row] = []
+    """A row per host and tunable, in the profile's order; one row for a host that could not be read.
+
+    Hosts on which everything is the same are named together.
+    """
+    rows: dict[NodeName, list[Row]] = {}
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
-            rows.append((node, *[_NOTHING] * 4, _said(_NOT_REACHED, tuning.reason)))
+            rows[node] = [(*[_NOTHING] * 4, _said(_NOT_REACHED, tuning.reason))]
         else:
-            rows += [_state_row(node, state) for state in tuning.states]
-    return rows
+            rows[node] = [_state_row(state) for state in tuning.states]
+    return by_host(rows)
 
 
-def _state_row(node: NodeName, state: TunableState) -> Row:
+def _state_row(state: TunableState) -> Row:
     cells = [state.wanted, state.running, state.at_boot]
     verdict = _said(_VERDICTS[state.verdict], state.detail)
-    return (node, state.tunable, *[cell or _NOTHING for cell in cells], verdict)
+    return (state.tunable, *[cell or _NOTHING for cell in cells], verdict)
+
+
+def by_host(rows: Mapping[NodeName, Sequence[Row]]) -> list[Row]:
+    """The rows of hosts with the names of the hosts before them; hosts with the same rows together."""
+    same = by_same_reason({node: "\n".join("\t".join(row) for row in own) for node, own in rows.items()})
+    return [(listed(nodes), *row) for nodes in same.values() for row in rows[nodes[0]]]
+
+
+def by_reason_lines(reasons: Mapping[NodeName, str]) -> list[str]:
+    """`es1, es2: no route`: a line for each reason, with the names of all hosts that have it."""
+    return [f"{listed(nodes)}: {one_line(reason)}" for reason, nodes in by_same_reason(reasons).items()]
 
 
 def _said(verdict: str, detail: str) -> str:
@@ -72,14 +88,13 @@ def _said(verdict: str, detail: str) -> str:
 
 
 def change_rows(found: Found) -> list[Row]:
-    """A row for each change to make, in order."""
-    return [
-        (node, state.tunable, change_words(change))
+    """A row for each change to make, in order; hosts with the same changes are named together."""
+    rows = {
+        node: [(state.tunable, change_words(change)) for state in tuning.drifted for change in state.changes]
         for node, tuning in sorted(found.items())
         if isinstance(tuning, HostTuning)
-        for state in tuning.drifted
-        for change in state.changes
-    ]
+    }
+    return by_host(rows)
 
 
 def change_words(change: Change) -> str:

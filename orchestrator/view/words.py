@@ -29,9 +29,16 @@ from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.model.upgrade_event import UpgradeEvent
 from orchestrator.untrusted import one_line
-from orchestrator.view.action_words import action_sentence
+from orchestrator.view.action_words import action_sentence, tuned_words
 from orchestrator.view.host_words import host_sentence
-from orchestrator.view.phrases import OUTCOMES, PURPOSES, hold_sentence, product, request_sentence
+from orchestrator.view.phrases import (
+    OUTCOMES,
+    PURPOSES,
+    hold_sentence,
+    nodes_in_words,
+    product,
+    request_sentence,
+)
 from orchestrator.view.text import counted, duration, listed, setting, size
 from orchestrator.view.upgrade_words import upgrade_sentence
 
@@ -188,7 +195,7 @@ def _frame(event: _Frame) -> str:
         case ev.RunStarted(version=version, policy=policy, nodes=nodes):
             reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
             what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
-            whom = f": {counted(len(nodes), 'node')}: {listed(nodes)}" if nodes else ": no node is restarted"
+            whom = ": " + nodes_in_words(event) if nodes else ": no node is restarted"
             return f"{what_is_begun(event)} ({what}) begins{whom}; by {event.operator}@{event.host}{reason}"
         case ev.RunResumed(operator=operator, host=host, retry_failed=retry_failed, skip=skip):
             retried = "; failed nodes are tried again" if retry_failed else ""
@@ -342,7 +349,7 @@ def _meeting(event: _Meeting) -> str:
         case ev.Rescued(shards=shards):
             return f"rescue: started at once, no started copy is left of {listed(shards, 5)}"
         case TuningApplied(node=node, tunable=tunable, found=found, wanted=wanted):
-            return f"{node}: {tunable} is {one_line(wanted)}, read back; it was {one_line(found)}"
+            return f"{node}: {tuned_words(tunable, found, wanted)}, read back"
         case TuningMissed(node=node, tunable=tunable, why=why, on_failure=on_failure):
             what = f"{tunable} not set" if tunable else "not tuned"
             return f"{node}: {what} ({on_failure.value}): {one_line(why)}"

@@ -23,8 +23,10 @@ from orchestrator.cli.program import run
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, GoodReading, PhaseEntered, RunFinished, RunStarted
+from orchestrator.model.host_event import AccessRefused
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.reading import Refusal
 from orchestrator.runs import cluster_now
 from orchestrator.runtime import database
 from orchestrator.runtime.database import Access
@@ -176,17 +178,20 @@ def test_a_cluster_that_does_not_answer_is_left_out(
     assert time.monotonic() - began < cluster_now.LIMIT + 2
 
 
-def test_nothing_is_sent_where_the_hook_forbids_it(
+@pytest.mark.parametrize("ago", [0.0, 61.0])
+def test_a_secret_that_was_refused_a_moment_ago_is_not_sent_again(
     console: Console,
     cluster: SmallCluster,
     store: StateStore,
     status: Status,
-    monkeypatch: pytest.MonkeyPatch,
+    ago: float,
 ) -> None:
-    begun(store, cluster.write_file(console.folder))
-    monkeypatch.setattr(cluster_now, "why_not_read", lambda _past: "user op is refused")
-    assert "the cluster was not read: user op is refused" in status()
-    assert cluster.asked == []
+    refusal = Refusal(endpoint=cluster.url, credentials="user op", source="env:PW")
+    journal = begun(store, cluster.write_file(console.folder))
+    journal.append([AccessRefused(refusal=refusal, reading=True)], time.time() - ago)
+    said = "the cluster was not read: a moment ago"
+    assert (said in status()) is (ago == 0.0)
+    assert (cluster.asked == []) is (ago == 0.0)
 
 
 def test_a_missing_secret_and_another_cluster_are_named(

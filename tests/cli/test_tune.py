@@ -17,12 +17,19 @@ from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.tune_apply import apply
 from orchestrator.cli.work.tune_revert import revert
-from orchestrator.cli.work.tune_show import show_states, verdict_on
+from orchestrator.cli.work.tune_show import by_verdict, sentence, show_states, verdict_on
 from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import HostTuning, TuningProfile, TuningSetting, ValueChange
+from orchestrator.model.tuning import (
+    HostTuning,
+    TunableState,
+    TuningProfile,
+    TuningSetting,
+    ValueChange,
+    Verdict,
+)
 from orchestrator.runs.host_tuning import Maker, agreed
 from orchestrator.runs.tuned_hosts import TunedHosts, select
 from orchestrator.runtime.clock import SystemClock
@@ -193,8 +200,8 @@ def test_a_refused_tunable_is_named_and_the_others_are_set(hosts: ValuedHosts, l
     where = scene_of(hosts)
     assert tune(where, ledger) is ExitCode.FAILED
     assert hosts.values[ES1] == WANTED | {path_of(ZONE): "1"}
-    assert "FAILED  es1  vm.zone_reclaim_mode: sudo says no" in said(where)
-    assert said(where).endswith("failed: es1 vm.zone_reclaim_mode, es2 vm.zone_reclaim_mode\n")
+    assert "FAILED  es1, es2  vm.zone_reclaim_mode: sudo says no" in said(where)
+    assert said(where).endswith("failed: vm.zone_reclaim_mode (es1, es2)\n")
     # It stands in the ledger, and was never made: the host itself tells.
     assert undo(scene_of(hosts), ledger) is ExitCode.DONE
     assert hosts.values == {ES1: FOUND, ES2: FOUND}
@@ -205,7 +212,7 @@ def test_unknown_is_never_fine(hosts: ValuedHosts, ledger: Ledger) -> None:
     hosts.unreadable = {ZONE}
     where = scene_of(hosts)
     assert tune(where, ledger) is ExitCode.HELD
-    assert "es1, vm.zone_reclaim_mode: may not be read" in noted(where)
+    assert "es1, es2: vm.zone_reclaim_mode: may not be read" in noted(where)
     assert "UNKNOWN: may not be read" in said(where)
     assert said(where).endswith("unknown: es1, es2\n")
 
@@ -491,6 +498,16 @@ def test_verdicts() -> None:
     assert verdict_on({}) is ExitCode.DONE
     assert verdict_on({ES1: fine}) is ExitCode.DONE
     assert verdict_on({ES1: fine, ES2: Unknown(reason="x")}) is ExitCode.FAILED
+
+
+def test_an_older_limit_of_the_process_is_drift() -> None:
+    late = TunableState(tunable=SWAP, wanted="1", running="60", at_boot="1", verdict=Verdict.DRIFT)
+    found = {ES1: HostTuning(states=(late,))}
+    assert verdict_on(found) is ExitCode.HELD
+    assert verdict_on(found, made=True) is ExitCode.DONE
+    assert sentence(found) == "right after the next restart of the node: es1"
+    assert by_verdict(found)["drifted"] == []
+    assert by_verdict(found)["restart_needed"] == [ES1]
 
 
 def test_a_terminal_gets_a_table_and_colours_unless_refused(hosts: ValuedHosts) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, value_today
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import WaveStarted
+from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.world import World
+from orchestrator.view.plan import plan_text
 from tests.fakes.riak_rings import names
 from tests.simulation.play import cluster, plan_of, play, policy
 from tests.simulation.ringed import ONE, TWO, riak_policy, ringed
@@ -57,8 +62,56 @@ def test_a_zone_is_predicted_to_take_as_long_as_its_slowest_node() -> None:
 def test_a_canary_is_planned_to_its_pause_and_is_no_hold(world: World, wanted: Policy, nodes: int) -> None:
     plan = plan_of(world, wanted)
     assert plan.holds == ()
-    assert sum(len(wave.nodes) for wave in plan.waves) == nodes
+    assert (len(plan.nodes), plan.nodes_selected, plan.pauses) == (nodes, len(world.nodes), True)
+    assert not plan_of(world, replace(wanted, pause_after=len(world.nodes))).pauses
     assert plan.steps[-1].action == "restore_settings", "what a pause puts back is planned too"
+
+
+BANDWIDTH = "indices.recovery.max_bytes_per_sec"
+RECOVERIES = "cluster.routing.allocation.node_concurrent_recoveries"
+
+
+def test_a_plan_says_by_how_much_limits_are_raised(subtests: pytest.Subtests) -> None:
+    faster = "so that copies come back faster"
+    for layer, key, value, said in [
+        ("files", BANDWIDTH, "40mb", f"40mb (default) -> 100mb, 2.5 times, {faster}"),
+        ("files", BANDWIDTH, "41943040b", f"40mb (default) -> 100mb, 2.5 times, {faster}"),
+        ("files", BANDWIDTH, "80mb", f"80mb (from the nodes' configuration) -> 100mb, 1.25 times, {faster}"),
+        ("persistent", BANDWIDTH, "50mb", f"50mb -> 100mb, 2 times, {faster}"),
+        ("transient", BANDWIDTH, "25mb", f"25mb (transient) -> 100mb, 4 times, {faster}"),
+        ("files", RECOVERIES, "2", f"2 (default) -> 15, 7.5 times, {faster}"),
+        ("persistent", BANDWIDTH, "200mb", None),
+        ("transient", BANDWIDTH, "0b", None),
+        ("files", BANDWIDTH, "1gb", None),
+        ("persistent", RECOVERIES, "20", None),
+    ]:
+        with subtests.test(layer=layer, value=value):
+            world = cluster(3)
+            getattr(world, layer)[key] = value
+            plan = plan_of(world, policy())
+            assert (key in plan.settings_changed) is (said is not None)
+            assert (f"  {key}: {said}\n" in plan_text(plan)) is (said is not None), plan_text(plan)
+            assert (key in plan.settings_today) is (said is not None)
+
+
+def test_a_higher_value_behind_a_transient_one_is_kept(subtests: pytest.Subtests) -> None:
+    for key, low, high, ours in [
+        (BANDWIDTH, "60mb", "200mb", "100mb"),
+        (BANDWIDTH, "60mb", "-1", "100mb"),
+        (RECOVERIES, "3", "30", "15"),
+    ]:
+        with subtests.test(key=key, high=high):
+            settings = SettingsView(persistent={key: high}, transient={key: low}, files={})
+            changes = [one for one in limit_changes(settings, policy()) if one.key == key]
+            assert [(one.level, one.found, one.wanted) for one in changes] == [(Level.TRANSIENT, low, ours)]
+
+
+def test_the_default_bandwidth_is_that_of_the_version(subtests: pytest.Subtests) -> None:
+    settings = SettingsView(persistent={}, transient={}, files={BANDWIDTH: "20971520b"})
+    for slow, source in [(True, "default"), (False, "file")]:
+        with subtests.test(slow=slow):
+            today = value_today(settings, BANDWIDTH, "100mb", slow=slow)
+            assert (today.value, today.source, today.times) == ("20mb", source, 5.0)
 
 
 def test_a_zone_refused_even_in_part_is_a_hold_of_the_plan() -> None:

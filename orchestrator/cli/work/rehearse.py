@@ -24,7 +24,7 @@ from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
-from orchestrator.view.phrases import hold_sentence
+from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.reporters import (
     JsonReporter,
     LineReporter,
@@ -36,7 +36,7 @@ from orchestrator.view.reporters import (
     rehearsed_lines,
     rehearsed_object,
 )
-from orchestrator.view.text import counted, stamp_seconds
+from orchestrator.view.text import stamp_seconds
 from orchestrator.view.upgrade_words import work_of
 
 _SIGN_OF_LIFE: Final[Seconds] = 900.0
@@ -78,7 +78,7 @@ def rehearse_snapshot(snapshot: Path, seed: int, *, output: Output) -> int:
 def _play(
     rehearsal: Rehearsal, started: RunStarted, seen: Observation, context: Context, seed: int
 ) -> ExitCode:
-    nodes, what = counted(len(started.nodes), "node"), work_of(started.policy)
+    nodes, what = nodes_in_words(started, named=False), work_of(started.policy)
     context.note(f"rehearsing {what} of {nodes} on a simulation of {started.cluster}, seed {seed}")
     for hold in _not_simulated(rehearsal, started, seen):
         context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")

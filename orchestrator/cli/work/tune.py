@@ -11,6 +11,7 @@ from orchestrator.cli.prompts import require_terminal
 from orchestrator.cli.work.tune_apply import apply as apply_changes
 from orchestrator.cli.work.tune_revert import revert as revert_changes
 from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
@@ -21,6 +22,7 @@ from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateMissing
+from orchestrator.view.text import listed
 from orchestrator.view.tuning import Found
 
 _ORIGINALS = (
@@ -105,9 +107,11 @@ def _hosts(
 
 def _write_script(found: Found, context: Context) -> None:
     """Print the boot script, as it is installed, on standard output, and the nodes' parts as notes."""
+    unknown = {node: one.reason for node, one in sorted(found.items()) if isinstance(one, Unknown)}
+    for reason, nodes in by_same_reason(unknown).items():
+        context.warn(f"{listed(nodes)}: the part of the script is unknown: {reason}")
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
-            context.warn(f"{node}: its part of the script is unknown: {tuning.reason}")
             continue
         for path, text in tuning.part.items():
             context.note(f"{node}: {path}", *text.splitlines())

@@ -10,8 +10,10 @@ from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
 from orchestrator.cli.work.tune_show import end, sentence, show_rows, show_states, verdict_on
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.runs.host_tuning import Made, Maker, Making, agreed
@@ -20,8 +22,8 @@ from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
 from orchestrator.untrusted import one_line
-from orchestrator.view.text import counted
-from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
+from orchestrator.view.text import counted, listed
+from orchestrator.view.tuning import CHANGE_HEAD, Found, by_reason_lines, change_rows
 
 AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")
 """Name prefixes of tunables that do not affect a running process. It has already mapped its memory and has
@@ -90,32 +92,44 @@ def apply(
 
 def tell(making: Making, context: Context) -> None:
     """Print what was done and what was not."""
+    results: dict[str, dict[NodeName, str]] = {}
     for one in making.made:
         if context.output is Output.JSON:
             context.say_json(encode_event(one.event))
-        elif isinstance(one.result, Done):
-            context.say(f"done    {one.node}  {one.state.tunable}")
-        else:
-            why = one_line(one.result.reason.removeprefix(f"{one.state.tunable}: "))
-            context.say(f"FAILED  {one.node}  {one.state.tunable}: {why}")
+            continue
+        why = "" if isinstance(one.result, Done) else one.result.reason.removeprefix(f"{one.state.tunable}: ")
+        results.setdefault(one.state.tunable, {})[one.node] = why
+    for tunable, reasons in results.items():
+        for why, nodes in by_same_reason(reasons).items():
+            said = f"FAILED  {listed(nodes)}  {tunable}: {one_line(why)}"
+            context.say(said if why else f"done    {listed(nodes)}  {tunable}")
 
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
     failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
-    code = ExitCode.FAILED if failed else verdict_on(now)
+    code = ExitCode.FAILED if failed else verdict_on(now, made=True)
     if context.output.for_people:
-        context.say(f"failed: {', '.join(name for name in failed)}" if failed else sentence(now))
+        nodes: dict[str, list[NodeName]] = {}
+        for one in made:
+            if one.failed:
+                nodes.setdefault(one.state.tunable, []).append(one.node)
+        said = [f"{tunable} ({listed(names)})" for tunable, names in nodes.items()]
+        context.say(f"failed: {', '.join(said)}" if failed else sentence(now))
     done = sum(1 for one in made if not one.failed)
     return end(code, now, context, changed=done, failed=failed)
 
 
 def _say_unread(found: Found, context: Context) -> None:
+    reasons: dict[str, dict[NodeName, str]] = {}
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
-            context.warn(f"{node}: {one_line(tuning.reason)}")
+            reasons.setdefault("", {})[node] = tuning.reason
         else:
             for state in tuning.unread:
-                context.warn(f"{node}, {state.tunable}: {one_line(state.detail)}")
+                reasons.setdefault(state.tunable, {})[node] = f"{state.tunable}: {state.detail}"
+    for of_tunable in reasons.values():
+        for line in by_reason_lines(of_tunable):
+            context.warn(line)
 
 
 def _warn_of_processes(made: Sequence[Made], where: TunedHosts, context: Context) -> None:

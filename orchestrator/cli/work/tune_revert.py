@@ -9,9 +9,11 @@ from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
 from orchestrator.cli.work.tune_show import show_rows
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.undoing import Back, Foreign, Kept, Ours
 from orchestrator.model.action import Done
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.host_tuning import Debt, Owed, Undone, look, still_agreed, undo
 from orchestrator.runs.tuned_hosts import TunedHosts
@@ -19,8 +21,8 @@ from orchestrator.runtime.codec import encode_change
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.signals import LastWords, Signals
 from orchestrator.untrusted import one_line
-from orchestrator.view.text import counted
-from orchestrator.view.tuning import CHANGE_HEAD, Row, change_words
+from orchestrator.view.text import counted, listed
+from orchestrator.view.tuning import CHANGE_HEAD, Row, by_host, change_words
 
 
 def revert(
@@ -45,7 +47,10 @@ def revert(
     debts = look(where, owed)
     ours = [debt for debt in debts if isinstance(debt.stands, Ours)]
     if context.output.for_people:
-        show_rows(CHANGE_HEAD, [_row(debt) for debt in debts], context)
+        rows: dict[NodeName, list[Row]] = {}
+        for debt in debts:
+            rows.setdefault(debt.node, []).append(_row(debt))
+        show_rows(CHANGE_HEAD, by_host(rows), context)
     if ours and not yes:
         ask(f"Restore {counted(len(ours), 'original value')} on hosts of {where.cluster}?", context)
         where.check_free()
@@ -68,7 +73,7 @@ def _row(debt: Debt) -> Row:
             words = f"{debt.owed.subject}: {why}, nothing to restore"
         case _:
             words = _left(debt)
-    return (debt.node, debt.owed.tunable, words)
+    return (debt.owed.tunable, words)
 
 
 def _left(debt: Debt) -> str:
@@ -87,6 +92,7 @@ def _left(debt: Debt) -> str:
 
 
 def _tell(undone: Sequence[Undone], context: Context) -> None:
+    results: dict[str, dict[NodeName, str]] = {}
     for one in undone:
         debt, result = one.debt, one.result
         line: dict[str, object] = {
@@ -107,7 +113,10 @@ def _tell(undone: Sequence[Undone], context: Context) -> None:
         if context.output is Output.JSON:
             context.say_json({"event": name, **line})
         else:
-            context.say(f"{debt.node}  {debt.owed.subject}: {words}")
+            results.setdefault(debt.owed.subject, {})[debt.node] = words
+    for subject, reasons in results.items():
+        for words, nodes in by_same_reason(reasons).items():
+            context.say(f"{listed(nodes)}  {subject}: {words}")
 
 
 def _end(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> ExitCode:

@@ -16,7 +16,10 @@ from orchestrator.view.live import live_console, wants_live
 from orchestrator.view.text import table
 from orchestrator.view.tuning import Found, Row
 
-_NAMES: Final = {"overridden": "set to another value at the next boot by another node of the host"}
+_NAMES: Final = {
+    "overridden": "set to another value at the next boot by another node of the host",
+    "restart_needed": "right after the next restart of the node",
+}
 
 
 def show_states(found: Found, context: Context) -> None:
@@ -36,12 +39,18 @@ def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
         context.say(*table(head, rows))
 
 
-def verdict_on(found: Found) -> ExitCode:
-    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine."""
+def verdict_on(found: Found, *, made: bool = False) -> ExitCode:
+    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine.
+
+    Args:
+        found: the reading.
+        made: it follows the changes, which do not include a restart of the node.
+    """
     if any(isinstance(tuning, Unknown) for tuning in found.values()):
         return ExitCode.FAILED
     read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
     wrong = any(tuning.drifted or tuning.unread or tuning.overridden for tuning in read)
+    wrong = wrong or (not made and any(tuning.restart_needed for tuning in read))
     return ExitCode.HELD if wrong else ExitCode.DONE
 
 
@@ -52,6 +61,7 @@ def by_verdict(found: Found) -> dict[str, list[NodeName]]:
         "drifted": sorted(node for node, tuning in read.items() if tuning.drifted),
         "unknown": sorted(node for node, tuning in read.items() if tuning.unread),
         "overridden": sorted(node for node, tuning in read.items() if tuning.overridden),
+        "restart_needed": sorted(node for node, tuning in read.items() if tuning.restart_needed),
         "unreachable": sorted(set(found) - set(read)),
     }
 

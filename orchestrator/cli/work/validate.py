@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from orchestrator.config.cluster import AnyClusterSpec, ClusterSpec, RiakCluster
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
@@ -42,12 +44,14 @@ class Check:
 
     Attributes:
         good: None when it could not be checked, because another check failed.
+        of_host: whether its subject is a host.
     """
 
     subject: str
     point: str
     good: bool | None
     message: str
+    of_host: bool = False
 
 
 def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:
@@ -61,7 +65,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
     ports = context.ports(file)
     folder = book.path.resolve().parent
-    bad = 0
+    faults: list[Check] = []
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
         gates = gates_in(book.spec.gates, folder)
@@ -69,11 +73,12 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files)
         checks = _checks(ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens)
-        for check in chain((sound,), _secrets(secrets), checks, _gates(ports, gates)):
-            bad += check.good is False
+        every = _noting(faults, chain((sound,), _secrets(secrets), checks, _gates(ports, gates)))
+        for check in together(every) if context.output.for_people else every:
             _say(check, context)
     finally:
         ports.close()
+    bad = len(faults)
     if context.output.for_people:
         context.say(
             f"{counted(bad, 'check')} failed: correct this before a restart" if bad else "all checks passed"
@@ -190,9 +195,31 @@ def _hosts(
                     point=one.point.value,
                     good=None if one.grade is Grade.NOT_CHECKED else one.grade is Grade.GOOD,
                     message=one.message,
+                    of_host=True,
                 )
     finally:
         connections.close()
+
+
+def _noting(faults: list[Check], checks: Iterable[Check]) -> Iterator[Check]:
+    """The checks; those that failed are kept, for their number."""
+    for check in checks:
+        faults += [check] if check.good is False else []
+        yield check
+
+
+def together(checks: Iterable[Check]) -> Iterator[Check]:
+    """The checks for people: hosts with the same result at the same point are one check, with their names."""
+    for of_host, some in groupby(checks, key=attrgetter("of_host")):
+        if not of_host:
+            yield from some
+            continue
+        points: dict[tuple[str, bool | None], dict[str, str]] = {}
+        for check in some:
+            points.setdefault((check.point, check.good), {})[check.subject] = check.message
+        for (point, good), messages in points.items():
+            for message, hosts in by_same_reason(messages).items():
+                yield Check(subject=listed(hosts), point=point, good=good, message=message, of_host=True)
 
 
 def ring_checks(riak: RiakView) -> Iterator[Check]:

@@ -1,5 +1,7 @@
 """Limits of the node's own service: open files, and memory that it may lock. They count at its next start.
 
+The running process has limits of its own until then (`/proc/PID/limits`): both are shown where they differ.
+
 - **systemd** reads them from the unit, its template, all drop-ins and its own defaults: `systemctl show` has
   the result. A drop-in of this program is the last one, then a daemon-reload. PAM's files are ignored.
 - **init scripts** (RHEL 6) get them from PAM if they change the user with `su` or `runuser`: a file in
@@ -50,6 +52,7 @@ class ServiceLimit(Tunable):
     Attributes:
         option: of a systemd unit.
         item: of limits.conf(5).
+        kernel: its name in `/proc/PID/limits`.
         step: bytes in one unit of `item`: PAM counts locked memory in KiB.
         endless: whether a profile may want `unlimited`.
     """
@@ -57,6 +60,7 @@ class ServiceLimit(Tunable):
     name: str
     option: str
     item: str
+    kernel: str
     step: int = 1
     endless: bool = False
 
@@ -75,19 +79,29 @@ class ServiceLimit(Tunable):
         return "must be a whole number" + (" of bytes, or unlimited" if self.endless else "")
 
     def parts(self, facts: HostFacts, setting: TuningSetting, _: TuningProfile) -> Iterator[Part | Absent]:
-        """The limit that the service will have at its next start."""
+        """The limit of the running process, and the one that the service will have at its next start."""
         if not facts.unit or facts.init is InitSystem.OTHER:
             yield Absent(why="the node has no service of systemd, and no init script")
             return
         found, least, endless = self._found(facts), _amount(str(setting.wanted)), setting.wanted in _ENDLESS
         right = None if found.unsure else found.holds(least)
+        process = facts.process_limits
+        now = None if isinstance(process, Unknown) else process.get(self.kernel)
+        unread = f"limits of the running process: {process.reason}" if isinstance(process, Unknown) else ""
+        late = now is not None and _amount(now) < least
         file = self._file(facts, setting, least) if right is False else None
+        details = (
+            f"the running process has {now} until its node restarts" if late else "",
+            unread,
+            found.unsure or self._detail(facts, right=right is True),
+        )
         yield Part(
             wanted="unlimited" if endless else f"at least {setting.wanted}",
-            found="not set" if found.value is None else f"{found.value}, from the next start on",
+            found=_shown(now, found.value),
             at_boot="not set" if found.value is None else found.value,
-            running=right,
-            detail=found.unsure or self._detail(facts, right=right is True),
+            running=right and not late,
+            detail="; ".join(filter(None, details)),
+            after_restart=right is True and late,
             changes=() if file is None or file.found == file.wanted else (file,),
         )
 
@@ -150,6 +164,15 @@ class ServiceLimit(Tunable):
         )
 
 
+def _shown(now: str | None, later: str | None) -> str:
+    """The limit of the running process, and that of its next start where it is another one."""
+    if now is None:
+        return "not set" if later is None else f"{later}, from the next start on"
+    if later is not None and _amount(now) == _amount(later):
+        return now
+    return f"{now}, from the next start on {'not set' if later is None else later}"
+
+
 def _named(value: str | None) -> str | None:
     """Versions of systemd before 231 show no limit as a number of 64 bits."""
     return "infinity" if value == "18446744073709551615" else value
@@ -163,7 +186,14 @@ def _amount(value: str) -> float:
     return int(match[1]) * _UNITS[match[2]] if match else 0
 
 
-OPEN_FILES: Final = ServiceLimit(name="limits.nofile", option="LimitNOFILE", item="nofile")
+OPEN_FILES: Final = ServiceLimit(
+    name="limits.nofile", option="LimitNOFILE", item="nofile", kernel="Max open files"
+)
 LOCKED_MEMORY: Final = ServiceLimit(
-    name="limits.memlock", option="LimitMEMLOCK", item="memlock", step=1024, endless=True
+    name="limits.memlock",
+    option="LimitMEMLOCK",
+    item="memlock",
+    kernel="Max locked memory",
+    step=1024,
+    endless=True,
 )

@@ -56,16 +56,20 @@ class ServiceOff(Tunable):
             was = ServiceMode(running=found.running, enabled=found.enabled, masked=found.masked)
             stopped = ServiceMode(running=False, enabled=found.enabled, masked=found.masked)
             off = ServiceMode(running=False, enabled=False, masked=systemd)
+            may_start = not (found.masked if systemd else not found.enabled)
             changes = []
             if found.running:
                 changes.append(ServiceChange(service=self.name, found=was, wanted=stopped))
-            if profile.persist and not (found.masked if systemd else not found.enabled):
+            if profile.persist and may_start:
                 changes.append(ServiceChange(service=self.name, found=stopped, wanted=off))
+            lasts = f", {'masked' if systemd else 'disabled'}" if profile.persist else ""
+            unmasked = systemd and profile.persist and may_start and not found.enabled
             yield Part(
-                wanted=_OFF,
+                wanted=f"{_OFF} (stopped{lasts})",
                 found="running" if found.running else "stopped",
                 at_boot="masked" if found.masked else "enabled" if found.enabled else "disabled",
                 running=not changes,
+                detail="it is disabled, not masked: another unit can start it" if unmasked else "",
                 changes=tuple(changes),
             )
 

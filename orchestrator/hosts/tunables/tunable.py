@@ -41,6 +41,7 @@ class Part:
         at_boot: what its own file or service says of the next boot; empty for what the boot script sets.
         running: whether it is right; None = unknown.
         detail: why it is not so, for people.
+        after_restart: it is not right in the running process, but will be after the node's next start.
         changes: that make it right; none if it is, or if this program cannot make it so.
     """
 
@@ -50,6 +51,7 @@ class Part:
     at_boot: str = ""
     running: bool | None
     detail: str = ""
+    after_restart: bool = False
     changes: tuple[Change, ...] = ()
 
 
@@ -99,7 +101,9 @@ class Tunable(ABC):
             return unchanged(setting, Verdict.NOT_APPLICABLE, _said(reasons))
         changes = tuple(change for part in there for change in part.changes)
         right = all(part.running is True for part in there)
-        verdict = Verdict.DRIFT if changes else Verdict.OK if right else Verdict.UNKNOWN
+        late = bool(there) and all(part.running is True or part.after_restart for part in there)
+        drift = bool(changes) or (late and not right)
+        verdict = Verdict.DRIFT if drift else Verdict.OK if right else Verdict.UNKNOWN
         if verdict is Verdict.UNKNOWN and not any(reasons):
             reasons.append("it is not as wanted, and this program cannot change it")
         return TunableState(

@@ -203,13 +203,15 @@ def test_only_a_measured_prediction_tells_its_error(*, measured: bool, off: tupl
 
 
 def test_no_other_run_tells_the_error_of_a_prediction() -> None:
-    """Merges are not predicted, and a run that ended early was not long enough."""
+    """Merges are not predicted, an interrupted run was not long enough, and a canary's plan ends early."""
     forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=True)
     target = MergeTarget(index="logs", index_uuid="logs-uuid", segments=9, bytes=9, due=True)
     (_, first), *others = [(record.at, record.event) for record in two_waves(forecast=forecast)]
     assert isinstance(first, RunStarted)
     assert times_of(run_of((0.0, replace(first, indices=(target,))), *others)).off == ()
     assert times_of(run_of((0.0, first), *others[:-1], (90.0, INTERRUPTED))).off == ()
+    canary = replace(first, nodes=(ES1, ES2), policy=replace(first.policy, pause_after=1))
+    assert times_of(run_of((0.0, canary), *others)).off == ()
 
 
 def test_a_node_that_took_longer_than_its_wave() -> None:

@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.merge_state import Merging
 from orchestrator.engine.node import turn
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import Absence, Failing
+from orchestrator.engine.state import Absence, Failing, RefusedAccess
 from orchestrator.merging import decide
 from orchestrator.model.action import Moment, RunHook, SettingChange
 from orchestrator.model.event import ActionFailed, RunFinished, StandingDown
@@ -20,7 +20,7 @@ from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks
-from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.reading import Instant, Refusal, Seconds, Unauthorized, Unknown
 from orchestrator.model.turn import VERSION, Doubt, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallState, InstallView
 from tests.simulation.gated import QUEUE
@@ -40,6 +40,7 @@ DEADLINES: Final = Deadlines(
     gate=701.0,
     reboot=809.0,
     install=1009.0,
+    refused=127.0,
 )
 """No two of them, nor their sums, are the same."""
 
@@ -194,6 +195,13 @@ def _failing(lasted: Seconds) -> Situation:
     return _run(asked, Phase.SETTLED, failing=(Failing(last=failed, since=_AT - lasted),), **wave)
 
 
+def _refused(lasted: Seconds) -> Situation:
+    refusal = Refusal(endpoint="https://es1:9200", credentials="user ops")
+    asked = seeing(_asked(), cluster=Unauthorized(reason=refusal.sentence, refusal=refusal))
+    found = RefusedAccess(refusal=refusal, since=_AT - lasted, reading=True)
+    return _run(asked, Phase.REJOINED, refused=found, **_wave(asked, NodePhase.STARTING))
+
+
 def _rejoin(lasted: Seconds) -> Situation:
     asked = _without_es2(_asked())
     return _run(asked, Phase.REJOINED, since=_AT - lasted, **_wave(asked, NodePhase.STARTING))
@@ -261,6 +269,7 @@ RUNS: Final[Mapping[str, _Wait]] = {
     "gate": _Wait(at=_gate, seconds=701.0),
     "called_off": _Wait(at=_called_off, seconds=601.0 + 701.0),
     "failing": _Wait(at=_failing, seconds=307.0, shown=False),
+    "refused": _Wait(at=_refused, seconds=127.0),
     "rejoin": _Wait(at=_rejoin, seconds=307.0),
     "restoring": _Wait(at=_restoring, seconds=307.0),
     "recovery": _Wait(at=_recovery, seconds=401.0),

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.prompts import question
+from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.action import NOT_ABSENT
@@ -27,11 +29,14 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.plan import Step
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
-from orchestrator.view.history import PastRun, history_object, history_text, past_run
+from orchestrator.view.history import PastRun, history_object, history_text, past_run, trend
+from orchestrator.view.model import screen_of
+from orchestrator.view.phrases import nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import summary, summary_lines, summary_object
 from orchestrator.view.text import table
+from orchestrator.view.words import sentence
 
 Golden = Callable[[str, str], None]
 
@@ -115,6 +120,9 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "predicted_from",
         "owed",
         "other_versions",
+        "nodes_to_restart",
+        "nodes_selected",
+        "settings_today",
     ]
     assert plan["event"] == "plan"
     assert plan["lower_bound_waves"] is None
@@ -225,6 +233,70 @@ def test_history_shows_the_times_and_the_trend(samples: Any, golden: Golden) -> 
     golden("history.txt", text)
     assert "25% faster" in text
     assert "unfinished" in text
+
+
+def test_a_run_is_compared_with_earlier_ones_like_it(samples: Any, subtests: pytest.Subtests) -> None:
+    three = run_of(samples, 1, [("es1", 100.0), ("es2", 104.0), ("es3", 90.0)])
+    one = run_of(samples, 2, [("es1", 50.0)])
+    for before, last, compared in [
+        ((three,), one, 0),
+        ((three, one), replace(one, run="c"), 1),
+        ((three,), replace(three, run="b"), 1),
+        ((three,), replace(three, strategy="zone"), 0),
+        ((three,), replace(three, target="9.1.0"), 0),
+        ((three,), replace(three, reboot=True), 0),
+        ((one,), run_of(samples, 3, [("es2", 50.0)]), 0),
+    ]:
+        with subtests.test(before=len(before), last=last.strategy, kind=last.kind):
+            said = trend([*before, last])[0]
+            assert (f"median of {compared} earlier run" in said) is bool(compared)
+            assert ("to compare it with" in said) is not bool(compared)
+    assert len(trend([one])) == 1
+
+
+def test_a_canary_is_not_measured_by_a_partial_prediction(samples: Any) -> None:
+    run = replace(
+        run_of(samples, 1, [("es1", 100.0)]), predicted=Prediction(low=1.0, likely=320.0, high=900.0)
+    )
+    assert "5m 20s (+25%)" in history_text([run])
+    assert "5m 20s (" not in history_text([replace(run, canary=True)])
+
+
+def canary(samples: Any, **changes: Any) -> RunStarted:
+    begun: RunStarted = next(one for one in samples.examples() if isinstance(one, RunStarted))
+    return replace(begun, policy=replace(begun.policy, pause_after=1), **changes)
+
+
+def test_a_canary_counts_the_same_nodes_everywhere(samples: Any, subtests: pytest.Subtests) -> None:
+    es1, es2 = NodeName("es1"), NodeName("es2")
+    machine = ((es1, es2),)
+    for begun, paused, count, words in [
+        (canary(samples), False, 1, "1 of 3 nodes (es1, es2, es3), then a pause"),
+        (canary(samples, planned=machine), False, 2, "2 of 3 nodes (es1, es2, es3), then a pause"),
+        (canary(samples, nodes=(es1,)), False, 1, "1 node: es1"),
+        (canary(samples), True, 3, "3 nodes: es1, es2, es3"),
+        (replace(canary(samples), policy=samples.policy), False, 3, "3 nodes: es1, es2, es3"),
+    ]:
+        with subtests.test(count=count, paused=paused):
+            assert nodes_to_restart(begun, paused=paused) == count
+            assert nodes_in_words(begun, paused=paused) == words
+            nodes = {name: NodeProgress(name=name) for name in begun.nodes}
+            state = replace(samples.run_state(nodes=nodes, wave=None, paused=paused), begun=begun)
+            assert screen_of(state, None, now=samples.t0).to_restart == count
+            pause = f"; a pause after {count} of 3 nodes" if count < len(begun.nodes) else ""
+            status = status_text(state, (), now=samples.t0)
+            assert f"  nodes: {len(nodes)} pending{pause}\n" in status
+            if not paused:
+                assert f" begins: {words}; by" in sentence(begun)
+
+
+def test_the_plan_of_a_canary_says_of_how_many(samples: Any) -> None:
+    waves = samples.plan().waves[:1]
+    plan = samples.plan(waves=waves, nodes_selected=3, pauses=True)
+    assert "\n1 of 3 nodes in 1 wave, then a pause, " in plan_text(plan)
+    assert question(plan).startswith("Restart 1 of 3 nodes of prod in 1 wave, then pause, likely")
+    assert (plan_object(plan)["nodes_to_restart"], plan_object(plan)["nodes_selected"]) == (1, 3)
+    assert "\n3 nodes in 3 waves, " in plan_text(samples.plan(nodes_selected=3))
 
 
 def test_history_as_json_has_the_same_numbers(samples: Any) -> None:

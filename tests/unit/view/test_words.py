@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from orchestrator.model.action import Action, Purpose
+from orchestrator.hosts.tuning.boot import NOT_SET, SET_BY_US
+from orchestrator.model.action import Action, Purpose, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
@@ -24,7 +25,10 @@ from orchestrator.model.observation import Level
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Wave
+from orchestrator.model.tuning import BOOT, TunableState, Verdict
+from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.untrusted import one_line, visible
+from orchestrator.view.action_words import action_sentence
 from orchestrator.view.live import scrolls, tone
 from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.reporters import Sentences, record_line
@@ -174,3 +178,18 @@ def test_what_a_record_lists_is_said_to_be_listed(samples: Any) -> None:
         listed = "listed in the record of run dead-1: " if repairs else ""
         assert said == [sentence(taken), *(f"{listed}{sentence(event)}" for event in replayed)]
         assert [sentences(event) for event in (begun, setting)] == [sentence(begun), sentence(setting)]
+
+
+def test_a_tunable_is_said_with_its_former_value_if_there_is_one(subtests: pytest.Subtests) -> None:
+    boot = TunableState(tunable=BOOT, wanted=SET_BY_US, running="", at_boot=NOT_SET, verdict=Verdict.DRIFT)
+    for found, wanted, said in [
+        ("60", "1", "x: 60 -> 1"),
+        (boot.former, boot.wanted, "x: not set by orchestrate -> set by orchestrate's unit, enabled"),
+        ("", SET_BY_US, "x: set by orchestrate's unit, enabled"),
+        ("not set", "at least 65535", "x: not set -> at least 65535"),
+    ]:
+        with subtests.test(found=found):
+            made = TuneHost(node=NodeName("es1"), tunable="x", changes=(), found=found, wanted=wanted)
+            assert action_sentence(made) == f"es1: set {said}"
+            applied = TuningApplied(node=made.node, tunable="x", found=found, wanted=wanted)
+            assert sentence(applied) == f"es1: {said}, read back"

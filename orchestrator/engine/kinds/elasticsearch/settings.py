@@ -8,13 +8,15 @@ where a transient value would shadow it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
-from orchestrator.model.allocation import withheld
+from orchestrator.model.allocation import ALLOCATION, withheld
 from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, Look, SettingsView, SettingValue
+from orchestrator.model.plan import ValueToday
 from orchestrator.model.policy import Awareness, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
@@ -112,8 +114,48 @@ def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
     return not isinstance(settings, Unknown) and not withhold_changes(settings, policy)
 
 
+def value_today(settings: SettingsView, key: str, wanted: SettingValue | None, *, slow: bool) -> ValueToday:
+    """The value of a setting that is in force, its source, and how many times as high the wanted value is.
+
+    Args:
+        settings: as read.
+        key: of the setting.
+        wanted: the value during the run.
+        slow: whether the servers are older than Elasticsearch 1.6, whose default bandwidth is lower.
+    """
+    found = settings.effective(key)
+    if found is None:
+        return ValueToday()
+    level = next((level for level in _BY_FORCE if settings.at(level, key) == found), None)
+    if level is None and key == BANDWIDTH and (count := bytes_of(found)):
+        found = size_of(count)  # the largest of the nodes' own values is read in bytes
+    defaults = {**_DEFAULTS, **({BANDWIDTH: "20mb"} if slow else {})}
+    is_default = isinstance(found, str) and found.lower() == defaults.get(key)
+    before, after = bytes_of(found), bytes_of(wanted)
+    raised = before is not None and after is not None and 0 < before < after
+    return ValueToday(
+        value=found,
+        source=level.value if level else "default" if is_default else "file",
+        times=after / before if raised and before and after else None,
+    )
+
+
+_BY_FORCE: Final = (Level.TRANSIENT, Level.PERSISTENT)
+_DEFAULTS: Final[Mapping[str, str]] = {
+    ALLOCATION: "all",
+    REBALANCE: "all",
+    INITIAL_PRIMARIES: "4",
+    CONCURRENT_RECOVERIES: "2",
+    CONCURRENT_STREAMS: "3",
+    BANDWIDTH: "40mb",
+}
+"""The servers' own values, where no file and no update sets another one."""
+
+
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
     """Recovery limits raised for the run, never lowered, and rebalancing disabled.
+
+    A higher persistent value that a lower transient one overrides is kept.
 
     In an upgrade, machine learning pauses too: its jobs would fail and be tried again at every stop.
     """
@@ -129,11 +171,17 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
         # A value that cannot be read may be larger than ours: it is left.
         known = now is not None or settings.effective(key) is None
         if count is not None and known and count > (now or 0):
-            changes += _change(settings, key, str(count))
+            changes += (
+                one for one in _change(settings, key, str(count)) if (count_of(one.found) or 0) < count
+            )
     bandwidth, wanted = bytes_of(settings.effective(BANDWIDTH)), limits.max_bytes_per_sec
     # 0 and below mean "no limit" (documented since 1.x): there is nothing to raise.
     if wanted is not None and bandwidth is not None and 0 < bandwidth < wanted:
-        changes += _change(settings, BANDWIDTH, size_of(wanted))
+        changes += (
+            one
+            for one in _change(settings, BANDWIDTH, size_of(wanted))
+            if one.found is None or 0 < (bytes_of(one.found) or 0) < wanted
+        )
     rebalance = policy.rebalance_while_running
     # Elasticsearch 1 has no such setting: it acknowledges the change and stores nothing (seen on 1.7).
     has_it = settings.resets or _has(settings, REBALANCE)

@@ -93,3 +93,34 @@ def test_limits_of_a_templated_unit_are_systemds_answer(limit: str, verdict: Ver
     wanted = replace(profile(setting("limits.nofile", "100000")), persist=False)
     (state,) = _read(tree, wanted).states
     assert (state.verdict, state.at_boot) == (verdict, limit)
+
+
+LIMITS_OF_PROCESS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max locked memory         unlimited            unlimited            bytes
+Max open files            4096                 524288               files
+Max realtime timeout      unlimited            unlimited            us
+"""
+
+
+@pytest.mark.parametrize("pid", ["17", "18", "0"])
+def test_limits_of_the_running_process_are_read(pid: str, tmp_path: Path) -> None:
+    """Process 18 has ended since systemd named it; 0 is a unit that does not run."""
+    tree = KINDS["debian"](tmp_path / "host")
+    tree.write("/proc/17/limits", LIMITS_OF_PROCESS)
+    shown = "echo LoadState=loaded; echo LimitNOFILE=100000"
+    tree.program(
+        "systemctl", f'case "$*" in *MainPID*) echo MainPID={pid} ;; *LimitNOFILE*) {shown} ;; esac\n'
+    )
+    (state,) = _read(tree, replace(profile(setting("limits.nofile", "100000")), persist=False)).states
+    wanted = "4096, from the next start on 100000" if pid == "17" else "100000, from the next start on"
+    assert (state.running, state.at_boot) == (wanted, "100000")
+
+
+def test_an_init_script_names_the_process(tmp_path: Path) -> None:
+    tree = KINDS["rhel6"](tmp_path / "host")
+    tree.write("/proc/2310/limits", LIMITS_OF_PROCESS)
+    tree.program("service", '[ "$1" = elasticsearch ] && echo "elasticsearch (pid  2310) is running..."\n')
+    (state,) = _read(tree, replace(profile(setting("limits.nofile", "100000")), persist=False)).states
+    assert state.running == "4096, from the next start on not set"
+    assert state.verdict is Verdict.DRIFT

@@ -10,7 +10,15 @@ from orchestrator.hosts.tunables.limits import LOCKED_MEMORY, OPEN_FILES, Servic
 from orchestrator.hosts.tunables.services import ServiceOff
 from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import FileChange, Reload, ServiceChange, ServiceMode, TunableState, Verdict
+from orchestrator.model.tuning import (
+    FileChange,
+    HostTuning,
+    Reload,
+    ServiceChange,
+    ServiceMode,
+    TunableState,
+    Verdict,
+)
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
 
 
@@ -57,6 +65,22 @@ def test_numad_that_may_come_back_is_only_stopped_where_nothing_is_to_last() -> 
     assert change.wanted == ServiceMode(running=False, enabled=True)
 
 
+def test_what_of_a_service_is_wanted_is_said(subtests: pytest.Subtests) -> None:
+    for host, mode, persist, wanted, detail in [
+        (current(), {}, True, "off (stopped, masked)", "another unit can start it"),
+        (current(), {"running": True}, True, "off (stopped, masked)", "another unit can start it"),
+        (current(), {"enabled": True}, True, "off (stopped, masked)", ""),
+        (current(), {"masked": True}, True, "off (stopped, masked)", ""),
+        (current(), {"running": True}, False, "off (stopped)", ""),
+        (rhel6(), {"enabled": True}, True, "off (stopped, disabled)", ""),
+    ]:
+        with subtests.test(init=host.init, mode=mode, persist=persist):
+            state = numad(having(host, **mode), persist=persist)
+            assert state.wanted == wanted
+            assert detail in state.detail
+            assert bool(state.detail) is bool(detail)
+
+
 def test_no_numad_and_an_unknown_one() -> None:
     absent = replace(current(), services={"numad": ServiceFacts(present=False)})
     assert numad(absent).verdict is Verdict.NOT_APPLICABLE
@@ -94,6 +118,41 @@ def test_a_limit_is_what_systemd_shows_of_the_unit(
     state = limit(replace(current(), limits=limits), wanted)
     assert paths(state) == ([f"{FOLDER}/zz-orchestrate-limits.nofile.conf"] if drifts else [])
     assert state.verdict is (Verdict.DRIFT if drifts else Verdict.OK)
+
+
+OPEN, LOCKED = "Max open files", "Max locked memory"
+
+
+def test_the_limits_of_the_running_process_count_until_its_restart(subtests: pytest.Subtests) -> None:
+    for process, unit, verdict, shown in [
+        ("4096", "65535", Verdict.DRIFT, "4096, from the next start on 65535"),
+        ("65535", "65535", Verdict.OK, "65535"),
+        ("65535", "1024", Verdict.DRIFT, "65535, from the next start on 1024"),
+        ("1024", "1024", Verdict.DRIFT, "1024"),
+        ("unlimited", "infinity", Verdict.OK, "unlimited"),
+    ]:
+        with subtests.test(process=process, unit=unit):
+            host = replace(current(), limits={"LimitNOFILE": unit}, process_limits={OPEN: process})
+            state = limit(host, "65535")
+            assert (state.verdict, state.running, state.at_boot) == (verdict, shown, unit)
+            assert bool(state.changes) is (unit == "1024")
+            assert ("until its node restarts" in state.detail) is (
+                int(process.replace("unlimited", "65535")) < 65535
+            )
+
+
+def test_a_process_with_less_than_its_unit_needs_a_restart_and_no_change() -> None:
+    for tunable, process in [(OPEN_FILES, {OPEN: "1024"}), (LOCKED_MEMORY, {LOCKED: "65536"})]:
+        option = {tunable.option: "infinity"}
+        state = limit(replace(current(), limits=option, process_limits=process), "131072", tunable)
+        tuning = HostTuning(states=(state,))
+        assert (tuning.drifted, tuning.restart_needed, tuning.unread) == ((), (state,), ())
+
+
+def test_limits_of_a_process_that_cannot_be_read_are_said() -> None:
+    state = limit(replace(current(), process_limits=Unknown(reason="Permission denied")), "65535")
+    assert (state.verdict, state.running) == (Verdict.OK, "65535, from the next start on")
+    assert state.detail == "limits of the running process: Permission denied"
 
 
 def test_a_limit_that_systemd_does_not_show_is_unknown() -> None:

@@ -1,0 +1,109 @@
+"""What a run that ends has not restored, in words that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.engine import changes
+from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.progress import GOING_UP_OR_DOWN
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Purpose
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import SettingValue
+from orchestrator.next_command import next_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOver:
+    """One setting, index or node that is not restored.
+
+    Attributes:
+        name: of it.
+        one: the sentence, with `{}` for its name.
+        many: the same for several names; empty if it is the same.
+    """
+
+    name: str
+    one: str
+    many: str = ""
+
+
+def flat(left: Iterable[LeftOver]) -> tuple[str, ...]:
+    """A text for each of them."""
+    return tuple(item.one.replace("{}", item.name, 1) for item in left)
+
+
+def by_what_is_left(left: Sequence[LeftOver]) -> tuple[str, ...]:
+    """The same texts; those that differ only in the name are one, with all names."""
+    alike: dict[tuple[str, int], dict[str, LeftOver]] = {}
+    for item in left:
+        # A setting may be left at two levels: its name is then in two groups.
+        kind, again = item.one.partition("{}")[0], 0
+        while item.name in alike.setdefault((kind, again), {}):
+            again += 1
+        alike[kind, again][item.name] = item
+    found: dict[int, str] = {}
+    for items in alike.values():
+        for names in by_same_reason({name: item.one for name, item in items.items()}).values():
+            first = items[names[0]]
+            text = first.many if first.many and len(names) > 1 else first.one
+            found[left.index(first)] = text.replace("{}", ", ".join(names), 1)
+    return tuple(found[place] for place in sorted(found))
+
+
+def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[LeftOver, ...]:
+    """What is not restored at the end of a run; nothing if another run has taken over.
+
+    Args:
+        state: of the run.
+        running: nodes whose services run, as their hosts show; the cluster may not have shown them.
+    """
+    if state.process.deposed is not None:
+        return ()
+    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
+    settings = [
+        LeftOver(name=d.key, one=f"{{}} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}")
+        for d in debts
+    ]
+    exclusions = [
+        LeftOver(name=name, one="voting exclusion of {}") for name in sorted(state.unrestored.excluded)
+    ]
+    added = state.unrestored.replicas.values()
+    replicas = [LeftOver(name=r.index, one=f"replicas of {{}} = {r.wanted}, found {r.found}") for r in added]
+    nodes = [
+        _started(node.name)
+        if node.name in running
+        else LeftOver(
+            name=node.name,
+            one=f"node {{}} is {node.phase.value}",
+            many=f"nodes {{}} are {node.phase.value}",
+        )
+        for node in state.nodes_in(*GOING_UP_OR_DOWN)
+    ]
+    return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
+
+
+def _started(name: NodeName) -> LeftOver:
+    seen = "started, and not seen in the cluster"
+    return LeftOver(name=name, one=f"node {{}} was {seen}", many=f"nodes {{}} were {seen}")
+
+
+def _unserved(state: RunState) -> tuple[LeftOver, ...]:
+    """Nodes out of service for which this run has no hooks: the earlier run had another playbook."""
+    if not state.unserved:
+        return ()
+    names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
+    by = ("--playbook", "FILE"), [word for name in state.unserved for word in ("--in-service", name)]
+    where, kept = ("--cluster", state.begun.cluster_file or "NAME"), state.process.state
+    hooks, by_hand = (next_command("restore", *where, *more, state=kept) for more in by)
+    text = (
+        f"{{}} out of service: the after_recovery hooks of {whose} did not run; "
+        f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand}`"
+    )
+    return (LeftOver(name=names, one=text),)
+
+
+def _value(value: SettingValue | None) -> str:
+    return "absent" if value is None else str(value)
