@@ -113,7 +113,8 @@ def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
     run = killed_at_stop(doomed, file, night.victim)
     shown = doomed.orchestrate("status", "--output", "plain")
     assert run in shown.stdout, shown.stdout + shown.stderr
-    assert advised(shown.stdout, "restore")[:2] == ["restore", run]
+    if machines == "one":  # from another PID namespace nobody can tell that its process is gone
+        assert advised(shown.stdout, "restore")[:2] == ["restore", run]
     by_record = ("--cluster", str(file)) if here.folder != doomed.folder else ()
     with Typed(here, "restore", *by_record, *PLAIN) as restore:
         code = restore.end()
