@@ -128,9 +128,14 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Foreign text on one line, of limited length, made `visible`."""
+    """Foreign text on one line, of limited length, made `visible`. No command in backticks is cut in two."""
     clean = visible(" | ".join(part.strip() for part in text.splitlines() if part.strip()))
-    return clean if len(clean) <= limit else clean[: limit - 3] + "..."
+    if len(clean) <= limit:
+        return clean
+    head, rest = clean[: limit - 3], clean[limit - 3 :]
+    if head.count("`") % 2 and "`" in rest:  # half a command would be typed as it is printed
+        head = head[: head.rindex("`")]
+    return f"{head}..."
 
 
 def shortened(text: str, limit: int = 80) -> str:

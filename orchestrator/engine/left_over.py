@@ -11,6 +11,7 @@ from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import SettingValue
 from orchestrator.next_command import next_command
 
 
@@ -63,7 +64,8 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
         return ()
     debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
     settings = [
-        LeftOver(name=d.key, one=f"{{}} ({d.level.value}) = {d.wanted}, found {d.found}") for d in debts
+        LeftOver(name=d.key, one=f"{{}} ({d.level.value}) = {_value(d.wanted)}, found {_value(d.found)}")
+        for d in debts
     ]
     exclusions = [
         LeftOver(name=name, one="voting exclusion of {}") for name in sorted(state.unrestored.excluded)
@@ -101,3 +103,7 @@ def _unserved(state: RunState) -> tuple[LeftOver, ...]:
         f"`{hooks}` with the playbook of that run, or run them by hand and then `{by_hand}`"
     )
     return (LeftOver(name=names, one=text),)
+
+
+def _value(value: SettingValue | None) -> str:
+    return "absent" if value is None else str(value)

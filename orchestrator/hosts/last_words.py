@@ -7,6 +7,7 @@ failed: a reading of a host that is well costs nothing more.
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from typing import Final
 
@@ -26,11 +27,7 @@ _LIMIT_SECONDS: Final = 5.0
 _ASKED_LINES: Final = 60
 _SERVER_LOG: Final = "server-log"
 _STACK: Final = re.compile(r"\s+at \S|\s*\.{3} \d+ (?:more|common frames)")
-_LOGS: Final = f"""log=$(find /var/log/elasticsearch /var/log/opensearch /var/log/riak -maxdepth 2 -type f \
--name '*.log' -mmin -5 ! -name 'gc*' ! -name '*_deprecation*' ! -name '*slowlog*' ! -name '*_audit*' \
--exec ls -t {{}} + 2>/dev/null | head -n 1)
-[ -r "$log" ] && echo "$log:" && tail -n {_ASKED_LINES} "$log\""""
-"""The newest log that was written in the last minutes. It is named: a host may have several servers."""
+_LOG_FOLDERS: Final = ("/var/log/elasticsearch", "/var/log/opensearch", "/var/log/riak")
 
 
 class LastWords:
@@ -76,15 +73,37 @@ class LastWords:
             known = self._known.get(settings.node)
         if known is not None and known[0] == mark:
             return known[1]
-        asked = [*manager.last_words(settings), (_SERVER_LOG, _LOGS)]
+        asked = [*manager.last_words(settings), (_SERVER_LOG, newest_log(*_LOG_FOLDERS))]
         line = script.shell(script.limited(script.sections(asked), _LIMIT_SECONDS))
         outcome = connection.run(line, timeout=settings.limits.command)
         answers = script.read_sections(outcome.stdout) if isinstance(outcome, CommandResult) else {}
-        texts = [printed, *(answers[name].text for name, _ in asked if name in answers)]
-        said = tuple(dict.fromkeys(line for text in texts for line in last_lines(text, self._redact)))
+        parts = [last_lines(printed, self._redact)]
+        for name, _ in asked:
+            if name in answers:
+                end = _named_log if name == _SERVER_LOG else last_lines
+                parts.append(end(answers[name].text, self._redact))
+        said = tuple(dict.fromkeys(line for part in parts for line in part))
         with self._lock:
             self._known[settings.node] = mark, said
         return said
+
+
+def _named_log(text: str, redact: Redactor) -> tuple[str, ...]:
+    """The name of a log, which is the first line of a text, and its last lines."""
+    name, _, log = text.partition("\n")
+    end = last_lines(log, redact)[1 - SOURCE_LINES :]
+    return (*last_lines(name, redact), *end) if end else ()
+
+
+def newest_log(*folders: str) -> str:
+    """The line of shell that prints the end of the newest log that was written in the last minutes.
+
+    It names the log: a host may have several servers. A folder may be a link to where the logs are.
+    """
+    return f"""log=$(find -H {shlex.join(folders)} -maxdepth 2 -type f \
+-name '*.log' -mmin -5 ! -name 'gc*' ! -name '*_deprecation*' ! -name '*slowlog*' ! -name '*_audit*' \
+-exec ls -t {{}} + 2>/dev/null | head -n 1)
+[ -r "$log" ] && echo "$log:" && tail -n {_ASKED_LINES} "$log\""""
 
 
 def last_lines(text: str, redact: Redactor) -> tuple[str, ...]:

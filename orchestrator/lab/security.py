@@ -91,7 +91,7 @@ def write_security(
     node_key, node = _node_certificate(authority_key, authority, names, addresses)
     pem = serialization.Encoding.PEM
     ca.write_bytes(authority.public_bytes(pem))
-    hashed = [f"{user.name}:{_hashed(user.password)}\n" for user in security.users]
+    users = users_file(security.users)
     every_role = sorted({role for user in security.users for role in user.roles})
     members = [
         f"{role}:{','.join(user.name for user in security.users if role in user.roles)}\n"
@@ -104,10 +104,15 @@ def write_security(
             node_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         )
         (config / "node.key").chmod(0o600)
-        (config / "users").write_text("".join(hashed), encoding="utf-8")
+        (config / "users").write_text(users, encoding="utf-8")
         (config / "users_roles").write_text("".join(members), encoding="utf-8")
         if security.roles_yml:
             (config / "roles.yml").write_text(security.roles_yml, encoding="utf-8")
+
+
+def users_file(users: Sequence[LabUser]) -> str:
+    """The content of the file realm's `users`; a node reads a changed file again within seconds."""
+    return "".join(f"{user.name}:{_hashed(user.password)}\n" for user in users)
 
 
 def _hashed(password: str) -> str:

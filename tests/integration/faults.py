@@ -23,10 +23,10 @@ QUICK = {"stop": "20s", "start": "120s", "rejoin": "120s", "recover": "10m", "ho
 
 
 def prepared(
-    host_cluster: HostClusterFactory, folder: Path, *, nodes: int = 3
+    host_cluster: HostClusterFactory, folder: Path, *, nodes: int = 3, flavour: str = FLAVOUR
 ) -> tuple[HostCluster, Operator]:
     """A fresh cluster with a little data and the operator's settings."""
-    cluster = host_cluster(FLAVOUR, nodes=nodes)
+    cluster = host_cluster(flavour, nodes=nodes)
     client = LabClient(cluster.admin)
     seed(client, (SeedIndex(name="posts", shards=2, documents=300),))
     client.close()

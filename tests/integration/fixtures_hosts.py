@@ -8,18 +8,25 @@ Without a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from orchestrator.lab.distributions import Progress
 from orchestrator.lab.errors import LabError
+from tests.integration.bad_nights import Mishap, table
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.flavours import find_flavour
 from tests.integration.hostlab.hosts import HostCluster
 from tests.integration.hostlab.running import ZONES, running
 
 _USUAL = "9.1.0"
+_MISHAP = "mishap"
+"""The property of a test's report that has one row of the table."""
 HostClusterFactory = Callable[..., HostCluster]
 
 
@@ -107,3 +114,41 @@ def fresh_host_cluster(_host_clusters: _Keeper) -> Iterator[HostClusterFactory]:
     _host_clusters.close()
     yield _host_clusters.get
     _host_clusters.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    if os.geteuid() != 0:
+        pytest.fail("mounting a small file system needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)], check=True)  # noqa: S603, S607
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607
+
+
+@pytest.fixture
+def show_mishap(record_property: Callable[[str, object], None]) -> Callable[[Mishap], None]:
+    """Adds a row to the table that is printed at the end of the tests, whichever process ran them."""
+    return lambda mishap: record_property(_MISHAP, dataclasses.asdict(mishap))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of mishaps, also of tests that failed after them."""
+    called = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+    ]
+    rows = [
+        Mishap(**value)
+        for report in called
+        for name, value in report.user_properties
+        if name == _MISHAP and isinstance(value, dict)
+    ]
+    if rows:
+        terminalreporter.section("mishaps on real hosts: seconds to the first line that names each")
+        for line in table(sorted(rows, key=lambda row: row.what)):
+            terminalreporter.write_line(line)

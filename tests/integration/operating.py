@@ -28,12 +28,21 @@ class Operator:
         folder: of the operator's own; holds the cluster file, playbook and state.
         cluster: the hosts.
         before: a command that is to start the program (`unshare …`).
+        password: what the variable of the password holds; None for the right one.
+        password_file: holds the password, in place of the variable.
     """
 
     folder: Path
     cluster: HostCluster
     reboot: bool = False
     before: tuple[str, ...] = ()
+    password: str | None = None
+    password_file: Path | None = None
+
+    @property
+    def password_source(self) -> str:
+        """Where the password is, as the cluster file names it."""
+        return f"env:{PASSWORD_VARIABLE}" if self.password_file is None else f"file:{self.password_file}"
 
     def write(
         self,
@@ -62,7 +71,7 @@ class Operator:
             content["zone_attribute"] = zone_attribute
         if cluster.flavour.secured:
             content["auth"] = {
-                "basic": {"username": cluster.orchestrator.user, "password": f"env:{PASSWORD_VARIABLE}"}
+                "basic": {"username": cluster.orchestrator.user, "password": self.password_source}
             }
             content["tls"] = {"ca": str(cluster.ca)}
         if playbook is not None:
@@ -78,7 +87,7 @@ class Operator:
         """The process's variables: the password stands there and nowhere else."""
         return {
             **os.environ,
-            PASSWORD_VARIABLE: self.cluster.orchestrator.password or "",
+            PASSWORD_VARIABLE: self.password or self.cluster.orchestrator.password or "",
             "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
             "HOME": str(self.folder),
         }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,18 +85,6 @@ def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     assert set(lives(cluster)) == set(cluster.names)
     repair(cluster, victim)
     resumed(operator, cluster, born, was)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
-    if os.geteuid() != 0:
-        pytest.fail("mounting a small file system needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)], check=True)  # noqa: S603, S607
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607
 
 
 @pytest.mark.exhaustive  # simulated disks fill up by chance, and a real one is full in tests/cli

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.fixtures_riak_hosts import kept_hosts
 from tests.integration.hostlab import docker, kernel
 from tests.integration.hostlab.projects import alone
+from tests.integration.hostlab.running import LOCK
 from tests.integration.mistuned import WRONG
 from tests.integration.operating import PROGRAM
 from tests.integration.riak_operating import RiakOperator, pids
@@ -93,7 +94,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[RiakHosts]:
         pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
     docker.require_engine()
     with (
-        alone("hosts.lock", print),  # its hosts have the same kernel
+        alone(LOCK, print),  # its hosts have the same kernel
         kernel.kept(build(print), print),
         kept_hosts(request, hosts=1, formed=True, pace=0.05) as lab,
     ):

@@ -97,3 +97,16 @@ def test_the_name_of_a_service(name: str) -> None:
 def test_what_is_no_name_of_a_service(name: str) -> None:
     with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
         unit(name)
+
+
+@pytest.mark.parametrize("limit", range(12, 40))
+def test_a_command_is_not_cut_in_two(limit: int) -> None:
+    """Half a command would be typed as it is printed: `resume RUN --sta` fails, or finds another run."""
+    text = "free space, then `orchestrate resume RUN --state X`"
+    shown = one_line(text, limit)
+    assert shown == text[: min(limit - 3, text.index("`"))] + "..."
+
+
+def test_a_command_before_the_cut_stays_and_one_backtick_is_only_a_character() -> None:
+    assert one_line("`orchestrate status` shows it in full", 30) == "`orchestrate status` shows ..."
+    assert one_line("it`s a long, long reason for this", 20) == "it`s a long, long..."

@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.lab.client import Access, LabClient
 from orchestrator.lab.errors import LabError, LabNodeError
 from orchestrator.lab.reset import clear
+from orchestrator.lab.security import users_file
 from tests.integration.hostlab import docker, material
 from tests.integration.hostlab.flavours import Flavour
 from tests.integration.hostlab.material import Material
@@ -101,6 +102,16 @@ class HostCluster:
         """Run a line over SSH with the strict known_hosts file, as an operator would from a shell."""
         ssh = Ssh(identity=self.identity, known_hosts=self.known_hosts)
         return ssh.run(self.host(name), line, user=user, seconds=seconds)
+
+    def change_password(self, password: str) -> None:
+        """Give the program's user another password on every host; nodes that are up read it within 5 s.
+
+        A host that boots has the first one again.
+        """
+        text = users_file(self.keys.users(orchestrator_password=password))
+        for host in self.hosts:
+            command = ("docker", "exec", "--interactive", host.container, "sh", "-c", "cat > /etc/node/users")
+            docker.run(command, stdin=text)
 
     def stop_host(self, name: str) -> None:
         """Shut a host down in order; it stays down until `start_host`."""

@@ -36,6 +36,15 @@ class Material:
     admin_password: str
     orchestrator_password: str
 
+    def users(self, *, orchestrator_password: str | None = None) -> tuple[LabUser, LabUser]:
+        """The file users, the superuser first; with another password of the second where one is given."""
+        return (
+            LabUser(name=ADMIN, password=self.admin_password),
+            LabUser(
+                name=ORCHESTRATOR, password=orchestrator_password or self.orchestrator_password, roles=(ROLE,)
+            ),
+        )
+
 
 def make_material(folder: Path, *, names: Sequence[str], addresses: Sequence[str]) -> Material:
     """Make new keys in an empty folder.
@@ -50,19 +59,16 @@ def make_material(folder: Path, *, names: Sequence[str], addresses: Sequence[str
     mounted.mkdir()
     identity = folder / "id_ed25519"
     _make_ssh_key(identity, mounted / "id_ed25519.pub")
-    users = (
-        LabUser(name=ADMIN, password=secrets.token_urlsafe(16)),
-        LabUser(name=ORCHESTRATOR, password=secrets.token_urlsafe(16), roles=(ROLE,)),
-    )
-    ca = folder / "ca.crt"
-    write_security(Security(users=users), ca=ca, configs=[mounted], names=names, addresses=addresses)
-    return Material(
+    made = Material(
         mounted=mounted,
         identity=identity,
-        ca=ca,
-        admin_password=users[0].password,
-        orchestrator_password=users[1].password,
+        ca=folder / "ca.crt",
+        admin_password=secrets.token_urlsafe(16),
+        orchestrator_password=secrets.token_urlsafe(16),
     )
+    security = Security(users=made.users())
+    write_security(security, ca=made.ca, configs=[mounted], names=names, addresses=addresses)
+    return made
 
 
 def _make_ssh_key(private: Path, public: Path) -> None:

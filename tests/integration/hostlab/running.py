@@ -1,4 +1,4 @@
-"""Starting and ending a cluster on hosts: one at a time on a machine."""
+"""Starting and ending a cluster on hosts: one at a time on a machine and network."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ from tests.integration.hostlab.projects import alone, project, write_environment
 from tests.integration.hostlab.reaching import lab_hosts
 
 PROJECT = "orchestrator-lab"
+LOCK = "hosts.lock"
 NETWORK_VARIABLE = "ORCHESTRATE_LAB_NETWORK"
 DEFAULT_NETWORK = "10.213.77"
-"""The first three numbers of the hosts' addresses; set the variable where this network is in use."""
+"""The first three numbers of the hosts' addresses; set the variable where this network is in use.
+
+Hosts on another network have other containers too, so both labs can run at the same time.
+"""
 HEAP = "512m"
 ZONES = "abc"
 MOST = 6
@@ -32,7 +36,8 @@ MOST = 6
 def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZONES) -> Iterator[HostCluster]:
     """A cluster on so many hosts, ended whatever happens.
 
-    Only one runs at a time on a machine, for memory's sake and because addresses are fixed; others wait.
+    Only one runs at a time on a network, because addresses are fixed; others wait. Of hosts that are tuned,
+    which have the machine's kernel, only one lab runs at a time on a machine.
 
     Args:
         flavour: what runs there.
@@ -46,14 +51,16 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZO
     docker.require_engine()
     network = os.environ.get(NETWORK_VARIABLE, DEFAULT_NETWORK)
     names = [f"es{number + 1}" for number in range(nodes)]
-    with alone("hosts.lock", progress), tempfile.TemporaryDirectory(prefix="orchestrator-lab-") as scratch:
+    place_name, lock = _place(network, tunable=flavour.tunable)
+    with alone(lock, progress), tempfile.TemporaryDirectory(prefix="orchestrator-lab-") as scratch:
         image = build(flavour, progress=progress)
-        hosts = lab_hosts(names, project=PROJECT, network=network, zones=zones)
+        hosts = lab_hosts(names, project=place_name, network=network, zones=zones)
         folder = Path(scratch)
         (folder / "keys").mkdir()
         keys = make_material(folder / "keys", names=names, addresses=[host.address for host in hosts])
         environment = {
             "LAB_IMAGE": image,
+            "LAB_PROJECT": place_name,
             "LAB_MATERIAL": str(keys.mounted),
             "LAB_NETWORK": network,
             "LAB_HEAP": HEAP,
@@ -69,7 +76,7 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZO
         own = {"sysv": flavour.init == "sysv", "tuning": flavour.tunable}
         overlays = [name for name, wanted in own.items() if wanted]
         place = project(
-            PROJECT, names, folder=HOSTS, overlays=overlays, environment=settings, progress=progress
+            place_name, names, folder=HOSTS, overlays=overlays, environment=settings, progress=progress
         )
         with keep, place:
             started = time.monotonic()
@@ -80,3 +87,11 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZO
             cluster.wait_ready(status="green")
             progress(f"{flavour.name} is a cluster of {nodes} after {time.monotonic() - started:.0f} s")
             yield cluster
+
+
+def _place(network: str, *, tunable: bool) -> tuple[str, str]:
+    """The names of the Compose project and of the lock; each network other than the usual one has its own."""
+    if network == DEFAULT_NETWORK:
+        return PROJECT, LOCK
+    own = network.replace(".", "-")
+    return f"{PROJECT}-{own}", LOCK if tunable else f"hosts-{own}.lock"

@@ -50,6 +50,7 @@ def test_a_setting_not_restored_in_time_stands_the_run_down(verb: str, phase: Ph
     assert told
     assert told[0].outcome is Outcome.NOT_RESTORED
     assert told[0].left
+    assert not [line for line in told[0].left if "None" in line], "a setting without a value is absent"
 
 
 def test_the_time_to_restore_begins_when_a_stop_is_known_lost() -> None:

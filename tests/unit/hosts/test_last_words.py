@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.hosts import script
 from orchestrator.hosts.connection import CommandResult, Lost
-from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines
+from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWords, last_lines, newest_log
 from orchestrator.hosts.managers.registry import MANAGERS
 from orchestrator.hosts.managers.systemd import Systemd
 from orchestrator.hosts.script import Section
@@ -155,6 +158,32 @@ def test_a_real_shell_answers_every_part(manager: Manager) -> None:
 
     read(Here(), manager=manager)
     assert parts == [*(name for name, _ in MANAGERS[manager].last_words(settings(manager))), "server-log"]
+
+
+def test_a_long_log_is_named_as_a_short_one_is() -> None:
+    """A host may have several servers; the name comes before many lines, of which the last are shown."""
+    name = "/var/log/elasticsearch/prod.log:"
+    for many in (1, 60):
+        host = Host(**{"server-log": "\n".join([name, *(f"line {number}" for number in range(many))])})
+        said = read(host)
+        assert said[0] == name
+        assert said[1:] == tuple(f"line {number}" for number in range(many))[1 - SOURCE_LINES :]
+    assert read(Host(**{"server-log": f"{name}\n"})) == (), "an empty log says nothing"
+
+
+@pytest.mark.parametrize("shell", [("dash",), ("busybox", "sh")])
+def test_the_newest_log_is_found_behind_a_link_and_named(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    """Operators move logs to a larger disk, and leave a link."""
+    disk, linked, missing = tmp_path / "disk", tmp_path / "elasticsearch", tmp_path / "riak"
+    disk.mkdir()
+    linked.symlink_to(disk)
+    for number, name in enumerate(("prod.log", "prod_index_search_slowlog.log", "gc.log", "old.log")):
+        (disk / name).write_text(f"line of {name}\n")
+        seconds = time.time() + (-600 if name == "old.log" else number)
+        os.utime(disk / name, (seconds, seconds))
+    line = newest_log(str(missing), str(linked))
+    done = subprocess.run([*shell, "-c", line], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stdout == f"{linked}/prod.log:\nline of prod.log\n"
 
 
 def test_a_line_beside_a_gap_is_left_out() -> None:
