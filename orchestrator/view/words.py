@@ -229,7 +229,7 @@ def _lease(event: LeaseEvent) -> str:
         case ev.LeaseRegained(holder=holder):
             return f"lease refreshed again, holder {holder}"
         case ev.LeaseLost(reason=reason):
-            return f"{one_line(reason)}; no further node is stopped, nodes down are started"
+            return f"{one_line(reason, 600)}; no further node is stopped, nodes down are started"
         case ev.Deposed(successor=run, owner=owner, epoch=epoch):
             lease = f", lease epoch {epoch}" if epoch else ""
             return (
