@@ -202,6 +202,26 @@ def test_nodes_that_take_over_a_new_password_later_are_passed_over(opened: Open)
         assert client.endpoints() == {one.url: None, other.url: None}
 
 
+def test_a_new_secret_that_is_wrong_is_sent_once_to_each_endpoint(opened: Open) -> None:
+    accounts = [Account(name) for name in ("es1", "es2")]
+    with ScriptedServer() as one, ScriptedServer() as other:
+        accounts[0].serve(one), accounts[1].serve(other)
+        client, clock, kept = opened(one.url, other.url)
+        client.read(READ)
+        client.endpoints()
+        for account in accounts:
+            account.password = NEW
+        kept.password, kept.changed = "hunter-typo", True
+        for _ in range(20):
+            assert isinstance(client.read(READ), Fault)
+            clock.time += 1.0
+        sent = [header for account in accounts for header in account.refused]
+        assert sent.count(_header("hunter-typo")) <= 1 + len(accounts), sent
+        assert sent.count(_header(OLD)) == 1
+        kept.password, kept.changed = NEW, True
+        assert isinstance(client.read(READ), Answer)
+
+
 def test_a_node_that_alone_refuses_is_the_last_to_be_asked(opened: Open) -> None:
     broken, good = Account("es1"), Account("es2")
     broken.password = NEW
