@@ -30,12 +30,12 @@ class LeftOver:
     many: str = ""
 
 
-def flat(left: Iterable[LeftOver]) -> tuple[str, ...]:
+def texts(left: Iterable[LeftOver]) -> tuple[str, ...]:
     """A text for each of them."""
     return tuple(item.one.replace("{}", item.name, 1) for item in left)
 
 
-def by_what_is_left(left: Sequence[LeftOver]) -> tuple[str, ...]:
+def grouped(left: Sequence[LeftOver]) -> tuple[str, ...]:
     """The same texts; those that differ only in the name are one, with all names."""
     alike: dict[tuple[str, int], dict[str, LeftOver]] = {}
     for item in left:
@@ -83,6 +83,14 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
         for node in state.nodes_in(*GOING_UP_OR_DOWN)
     ]
     return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
+
+
+def recorded(state: RunState, left: Iterable[str]) -> tuple[LeftOver, ...]:
+    """The items whose texts the journal has at the end of a run; another version may have had other words."""
+    going = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN)]
+    items = (*left_over(state), *left_over(state, running=going))
+    known = {text: item for item in items for text in texts([item])}
+    return tuple(known.get(text, LeftOver(name="", one=text)) for text in left)
 
 
 def _started(name: NodeName) -> LeftOver:

@@ -24,7 +24,7 @@ from orchestrator.runtime.identity import provably_alive, provably_gone, suspend
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
 from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.status import status_object, status_text
 
 _WATCH_SECONDS = 1.0
@@ -89,7 +89,7 @@ def _cluster_now(
     past: PastRun, cluster: str | None, context: Context, *, unwritten: bool
 ) -> ClusterNow | None:
     """The changes that the journal lists, compared with the cluster; None if it lists none."""
-    if not not_put_back(past.state):
+    if not not_restored(past.state):
         return None
     read = read_now(past, _reach(past, cluster, context), context.clock.now())
     at, ended = context.clock.now(), past.records[-1].at
