@@ -94,7 +94,9 @@ def status_text(
     if len(items) > _LEFT_SHOWN:
         lines.append(f"    and {len(items) - _LEFT_SHOWN} more")
     if left and cluster is not None and cluster.all_restored:
-        lines += [*_advice(state, (), alive), f"  to close the run: {state.command('restore')}"]
+        lines += _advice(state, (), alive)
+        if state.phase is Phase.ENDED or alive is False:
+            lines.append(f"  to close the run: {state.command('restore')}")
     else:
         lines += _advice(state, left, alive)
     if suspended is not None and state.phase is not Phase.ENDED:
