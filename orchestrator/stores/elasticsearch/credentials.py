@@ -30,8 +30,8 @@ class Renewal(Protocol):
         """Whether the source shows, without being read, that it has changed since it was last read."""
         ...
 
-    def read(self) -> Access | None:
-        """The access with the present secret; None if the source cannot be read."""
+    def read(self) -> str | None:
+        """The present secret; None if the source cannot be read."""
         ...
 
 
@@ -52,7 +52,7 @@ class Credentials:
     """The login that all connections of a client share. Safe to share between threads.
 
     Args:
-        access: has the first secret.
+        access: has the first secret, and the user that each later one is of.
         clock: the time.
         redact: learns every secret.
         renewal: its source; None if that cannot change.
@@ -63,6 +63,7 @@ class Credentials:
     ) -> None:
         self._lock = threading.Lock()
         self._clock, self._redact, self._renewal = clock, redact, renewal
+        self._access = access
         self._login = Login(header=_header(access))
         self._refused: Fault | None = None
         self._sent_at: Instant = 0.0
@@ -123,9 +124,15 @@ class Credentials:
         if lately and not self._renewal.touched():
             return False
         self._read_at = now
-        access = self._renewal.read()
-        header = None if access is None else _header(access)
-        if access is None or header == self._login.header:
+        secret = self._renewal.read()
+        if secret is None:
+            return False
+        if self._access.api_key is None:
+            access = replace(self._access, password=secret)
+        else:
+            access = replace(self._access, api_key=secret)
+        header = _header(access)
+        if header == self._login.header:
             return False
         self._learn(access)
         self._renewed_at, self._refused = now, None

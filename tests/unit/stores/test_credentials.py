@@ -6,7 +6,6 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,15 +75,15 @@ def server(account: Account) -> Iterator[ScriptedServer]:
 class Kept:
     """A `Renewal` over a variable."""
 
-    def __init__(self, access: Access) -> None:
-        self.access, self.password, self.reads, self.changed = access, OLD, 0, False
+    def __init__(self) -> None:
+        self.password, self.reads, self.changed = OLD, 0, False
 
     def touched(self) -> bool:
         return self.changed
 
-    def read(self) -> Access | None:
+    def read(self) -> str | None:
         self.reads, self.changed = self.reads + 1, False
-        return replace(self.access, password=self.password)
+        return self.password
 
 
 Open = Callable[..., tuple[ElasticsearchClient, ManualClock, Kept]]
@@ -97,7 +96,7 @@ def opened() -> Iterator[Open]:
     def make(*urls: str, renewed: bool = True, redact: Redactor | None = None) -> object:
         clock = ManualClock()
         access = Access(endpoints=urls, username="ops", password=OLD, source="file:pw")
-        kept = Kept(access)
+        kept = Kept()
         client = ElasticsearchClient(access, clock=clock, redact=redact, renewal=kept if renewed else None)
         made.append(client)
         return client, clock, kept
