@@ -62,8 +62,9 @@ def _show(
     if records[-1].sequence != after or clear or gone:
         past = PastRun(entry=entry, started=state.begun, records=records, state=state, shared=store.shared)
         unwritten = store.is_unwritten(entry.run)
-        certain = not (gone or unwritten or state.phase is Phase.ENDED)
-        found = None if certain or restored else _cluster_now(past, cluster, context, unwritten=unwritten)
+        over = gone or unwritten or state.phase is Phase.ENDED
+        compared = over and not restored
+        found = _cluster_now(past, cluster, context, unwritten=unwritten) if compared else None
         context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
             context.say_json(
