@@ -1016,7 +1016,7 @@ def _end(situation: Situation) -> Decision:
         for node in failed
         if not (node.name in reason and (node.failure or "") in reason)
     }
-    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others).items()]
+    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others.items()).items()]
     out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
     unserved = f"after_recovery hooks did not run on {out}" if out else ""
     message = "; ".join(text for text in (reason, *also, unserved, "" if told else hook) if text)

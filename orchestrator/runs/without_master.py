@@ -144,7 +144,9 @@ def _start_until_elected(
             for node, outcome in zip(nodes, outcomes, strict=True)
             if isinstance(outcome, ActionFailed)
         }
-        failed = [f"start of {', '.join(same)}: {said}" for said, same in by_same_reason(reasons).items()]
+        failed = [
+            f"start of {', '.join(same)}: {said}" for said, same in by_same_reason(reasons.items()).items()
+        ]
         for line in failed:
             process.warn(line)
         until = since + seconds * number / _STARTS

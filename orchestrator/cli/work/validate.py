@@ -218,7 +218,7 @@ def together(checks: Iterable[Check]) -> Iterator[Check]:
         for check in some:
             points.setdefault((check.point, check.good), {})[check.subject] = check.message
         for (point, good), messages in points.items():
-            for message, hosts in by_same_reason(messages).items():
+            for message, hosts in by_same_reason(messages.items()).items():
                 yield Check(subject=listed(hosts), point=point, good=good, message=message, of_host=True)
 
 

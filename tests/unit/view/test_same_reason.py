@@ -53,7 +53,7 @@ def test_what_failed_alike_in_one_step_is_one_line(subtests: pytest.Subtests) ->
             [stop_failed(ES1, "a"), ActionFailed(action=StartNode(node=ES2), reason="a", in_doubt=False)],
             [1, 1],
         ),
-        ([stop_failed(ES1, "a"), stop_failed(ES1, "b"), stop_failed(ES2, "b")], [1, 1, 1]),
+        ([stop_failed(ES1, "a"), stop_failed(ES1, "b"), stop_failed(ES2, "b")], [1, 2]),
         ([install_ended(node, 0, "No such package") for node in NODES], [3]),
         ([install_ended(ES1, 0, "x"), install_ended(ES2, 1, "x")], [1, 1]),
         ([missed(node, "numad", "sudo refused") for node in NODES], [3]),
@@ -171,4 +171,4 @@ def test_hosts_with_the_same_tuning_have_their_rows_once() -> None:
     away = {node: Unknown(reason=f"host of {node}: no route") for node in (NodeName("es4"), NodeName("es5"))}
     rows = state_rows({ES1: same, ES2: same, ES3: HostTuning(states=()), **away})
     assert [row[0] for row in rows] == ["es1, es2", "es4, es5"]
-    assert by_reason_lines({ES1: "a", ES2: "b", ES3: "a"}) == ["es1, es3: a", "es2: b"]
+    assert by_reason_lines([(ES1, "a"), (ES2, "b"), (ES3, "a")]) == ["es1, es3: a", "es2: b"]
