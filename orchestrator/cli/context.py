@@ -13,6 +13,7 @@ from typing import Final, TextIO
 from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
+from orchestrator.engine.left_over import texts
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.next_command import next_command
@@ -28,7 +29,7 @@ from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.live import LiveReporter, live_console, wants_live
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, json_line
 from orchestrator.view.summary import refusal_object
 from orchestrator.view.text import printed
@@ -218,7 +219,7 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
     """The message when a second signal ends the program at once."""
     if state is None:
         return LastWords(error=printed(last_words(None, ()), context.err))
-    left = not_put_back(state)
+    left = texts(not_restored(state))
     lines = last_words(state.run, left, state.process.state)
     words = printed(lines, context.err)
     if context.output.for_people:

@@ -321,15 +321,12 @@ class Source:
             return None
 
     def _seen(self) -> tuple[int, ...] | None:
-        if self._reference.scheme is not Scheme.FILE:
-            return None
-        resolver = self._resolver
-        path = expand(self._reference.argument, folder=resolver.folder, home=resolver.home)
+        path = self._resolver.path(self._reference)
         try:
-            found = path.stat()
+            found = None if path is None else path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def expand(path: str, *, folder: Path, home: Path) -> Path:

@@ -30,27 +30,18 @@ class LeftOver:
     many: str = ""
 
 
-def flat(left: Iterable[LeftOver]) -> tuple[str, ...]:
+def texts(left: Iterable[LeftOver]) -> tuple[str, ...]:
     """A text for each of them."""
     return tuple(item.one.replace("{}", item.name, 1) for item in left)
 
 
-def by_what_is_left(left: Sequence[LeftOver]) -> tuple[str, ...]:
+def grouped(left: Sequence[LeftOver]) -> tuple[str, ...]:
     """The same texts; those that differ only in the name are one, with all names."""
-    alike: dict[tuple[str, int], dict[str, LeftOver]] = {}
-    for item in left:
-        # A setting may be left at two levels: its name is then in two groups.
-        kind, again = item.one.partition("{}")[0], 0
-        while item.name in alike.setdefault((kind, again), {}):
-            again += 1
-        alike[kind, again][item.name] = item
-    found: dict[int, str] = {}
-    for items in alike.values():
-        for names in by_same_reason({name: item.one for name, item in items.items()}).values():
-            first = items[names[0]]
-            text = first.many if first.many and len(names) > 1 else first.one
-            found[left.index(first)] = text.replace("{}", ", ".join(names), 1)
-    return tuple(found[place] for place in sorted(found))
+    several = {item.one: item.many or item.one for item in left}
+    found = by_same_reason((item.name, item.one) for item in left).items()
+    return tuple(
+        (several[one] if len(names) > 1 else one).replace("{}", ", ".join(names), 1) for one, names in found
+    )
 
 
 def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[LeftOver, ...]:
@@ -83,6 +74,14 @@ def left_over(state: RunState, *, running: Collection[NodeName] = ()) -> tuple[L
         for node in state.nodes_in(*GOING_UP_OR_DOWN)
     ]
     return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
+
+
+def recorded(state: RunState, left: Iterable[str]) -> tuple[LeftOver, ...]:
+    """The items whose texts the journal has at the end of a run; another version may have had other words."""
+    going = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN)]
+    items = (*left_over(state), *left_over(state, running=going))
+    known = {text: item for item in items for text in texts([item])}
+    return tuple(known.get(text, LeftOver(name="", one=text)) for text in left)
 
 
 def _started(name: NodeName) -> LeftOver:

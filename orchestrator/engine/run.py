@@ -15,7 +15,7 @@ from orchestrator.engine import admit, beginning, changes, limits, recover, upgr
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason
-from orchestrator.engine.left_over import flat, left_over
+from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.node import Move, Turn, is_next, is_ours, next_to, rejoined, stirring, turn, was_ours
 from orchestrator.engine.phases import READS
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, IN_HAND, Mark, NodeProgress
@@ -998,7 +998,7 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
 
 def _end(situation: Situation) -> Decision:
     state = situation.state
-    left = flat(left_over(state, running=situation.hosts.keys() - set(_unstarted(situation))))
+    left = texts(left_over(state, running=situation.hosts.keys() - set(_unstarted(situation))))
     failed = state.nodes_in(NodePhase.FAILED)
     down = state.process.standing_down
     outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
@@ -1016,7 +1016,7 @@ def _end(situation: Situation) -> Decision:
         for node in failed
         if not (node.name in reason and (node.failure or "") in reason)
     }
-    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others).items()]
+    also = [f"{', '.join(names)}: {why}" for why, names in by_same_reason(others.items()).items()]
     out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
     unserved = f"after_recovery hooks did not run on {out}" if out else ""
     message = "; ".join(text for text in (reason, *also, unserved, "" if told else hook) if text)

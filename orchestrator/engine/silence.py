@@ -83,4 +83,4 @@ def _alike(names: list[NodeName], by: Mapping[NodeName, object]) -> list[tuple[N
     groups: list[tuple[NodeName, ...]] = [()] if CLUSTER in names else []
     hosts = [name for name in names if name != CLUSTER]
     reasons = {name: str(by[name]) for name in hosts}
-    return [*groups, *(tuple(group) for group in by_same_reason(reasons).values())]
+    return [*groups, *(tuple(group) for group in by_same_reason(reasons.items()).values())]

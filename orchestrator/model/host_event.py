@@ -61,6 +61,7 @@ class AccessRefused:
     """The cluster refuses the credentials of the run, or a request that the run needs.
 
     Attributes:
+        refusal: the credentials, the node that refuses them, and the source of their secret.
         reading: the cluster could not be read; False if something could not be restored.
     """
 

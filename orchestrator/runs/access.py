@@ -27,7 +27,10 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
     if secret is None:
         return access
     value = resolver.resolve(secret, header=_is_header(spec)).reveal()
-    return replace(_with_secret(access, spec, value), source=secret.shown)
+    basic = spec.auth.basic if spec.auth is not None else None
+    if basic is None:
+        return replace(access, api_key=value, source=secret.shown)
+    return replace(access, username=basic.username, password=value, source=secret.shown)
 
 
 def _secret_of(spec: ClusterSpec) -> SecretReference | None:
@@ -42,29 +45,9 @@ def _is_header(spec: ClusterSpec) -> bool:
     return spec.auth is not None and spec.auth.api_key is not None
 
 
-def _with_secret(access: Access, spec: ClusterSpec, value: str) -> Access:
-    basic = spec.auth.basic if spec.auth is not None else None
-    if basic is None:
-        return replace(access, api_key=value)
-    return replace(access, username=basic.username, password=value)
-
-
-class _Renewal:
-    """The secret of a cluster file, read again: `Renewal`."""
-
-    def __init__(self, spec: ClusterSpec, access: Access, source: Source) -> None:
-        self._spec, self._access, self._source = spec, access, source
-        self.touched = source.touched
-
-    def read(self) -> Access | None:
-        """The access with the present secret; None if its source cannot be read."""
-        value = self._source.read()
-        return None if value is None else _with_secret(self._access, self._spec, value)
-
-
-def renewal_of(spec: ClusterSpec, access: Access, resolver: SecretResolver) -> _Renewal | None:
+def renewal_of(spec: ClusterSpec, resolver: SecretResolver) -> Source | None:
     """Where a new secret comes from in a running program; None if the secret cannot change."""
     secret = _secret_of(spec)
     if secret is None or secret.scheme is Scheme.ENV:
         return None
-    return _Renewal(spec, access, Source(resolver, secret, header=_is_header(spec)))
+    return Source(resolver, secret, header=_is_header(spec))

@@ -15,21 +15,20 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.runs.connection import ClusterPorts
 from orchestrator.runs.recorded import PastRun
 from orchestrator.runs.selection import require_answers_as
-
-REFUSED_SECONDS: Final[Seconds] = 60.0
-"""A run that was refused has sent its secret; an account may be locked after a few refused logins."""
+from orchestrator.stores.elasticsearch.credentials import AGAIN_SECONDS
 
 LIMIT: Final[Seconds] = 3.0
 """A cluster that takes longer is left out. Secrets are resolved within it too."""
 
 
-def why_not_read(past: PastRun, at: Instant) -> str:
-    """Why `status` sends nothing to the cluster of this run, in words; empty if it reads the cluster."""
+def _why_not(past: PastRun, at: Instant) -> str:
+    """Why nothing is sent to the cluster of this run, in words; empty if it is read."""
     refused = past.state.process.refused
-    if refused is not None and at - past.records[-1].at < REFUSED_SECONDS:
-        return f"a moment ago {refused.refusal.sentence}"
+    if refused is not None and at - past.records[-1].at < AGAIN_SECONDS:
+        # The run has sent its secret a moment ago: one more refusal may lock the account.
+        return f"{refused.refusal.sentence} a moment ago"
     if past.started.policy.kind is Kind.RIAK:
-        return "on Riak that takes commands on its hosts"
+        return "a Riak cluster is read by commands on its hosts"
     return ""
 
 
@@ -46,7 +45,7 @@ def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> R
         `cluster` and `settings`; `Unknown` if it may not be read, does not answer within `LIMIT`, is another
         cluster, or has a wrong cluster file or secret.
     """
-    why_not = why_not_read(past, at)
+    why_not = _why_not(past, at)
     if why_not:
         return Unknown(reason=why_not)
     reading = Daemons(1, "cluster now").submit(_read, past, reach)

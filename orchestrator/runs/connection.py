@@ -155,6 +155,7 @@ class ClusterPorts(Protocol):
 
     def dead_endpoints(self) -> Sequence[str]:
         """What is wrong with each endpoint that does not answer, if there are several."""
+        ...
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
         """Entries of the cluster file that match none of these nodes."""

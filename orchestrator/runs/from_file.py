@@ -168,7 +168,7 @@ class FilePorts:
         if self._shared is None:
             access = access_of(self.file, spec, self.resolver)
             self._shared = ElasticsearchClient(
-                access, clock=self._clock, redact=self.redact, renewal=renewal_of(spec, access, self.resolver)
+                access, clock=self._clock, redact=self.redact, renewal=renewal_of(spec, self.resolver)
             )
         return self._shared
 

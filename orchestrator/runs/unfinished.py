@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.engine.left_over import LeftOver, grouped
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ConfigError, ExitCode, JournalError, NotRestored, UsageError
 from orchestrator.model.cluster import NodeName
@@ -304,14 +305,16 @@ def _refused_to(verb: str, past: PastRun) -> Iterator[None]:
     try:
         yield
     except LeaseRefused as refused:
-        nodes = [f"node {name}: started over SSH, not seen in the cluster" for name in refused.started]
-        left = [*unrestored(past.state), *nodes, *(f"node {name}: down" for name in refused.down)]
+        nodes = dict.fromkeys(refused.started, "started over SSH, not seen in the cluster")
+        nodes |= dict.fromkeys(refused.down, "down")
+        down = [LeftOver(name=n, one=f"node {{}}: {s}", many=f"nodes {{}}: {s}") for n, s in nodes.items()]
+        left = [*unrestored(past.state), *down]
         if not left:
             raise
         again = past.state.command(verb)
         raise NotRestored(
             str(refused),
-            *(f"  NOT RESTORED: {line}" for line in left),
+            *(f"  NOT RESTORED: {line}" for line in grouped(left)),
             f"once the credentials are accepted: {again}",
         ) from refused
 

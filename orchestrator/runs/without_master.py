@@ -134,8 +134,6 @@ def _start_until_elected(
     limits = begun.policy.deadlines
     seconds, names = limits.start + limits.rejoin, ", ".join(nodes)
     since, why = process.now, ""
-    unread: Unknown | None = None
-    down: tuple[NodeName, ...] = ()
     for number in range(1, _STARTS + 1):
         held = lease.confirm()  # the machine may have been suspended
         if isinstance(held, LeaseView) and held.successor is not None:
@@ -146,7 +144,9 @@ def _start_until_elected(
             for node, outcome in zip(nodes, outcomes, strict=True)
             if isinstance(outcome, ActionFailed)
         }
-        failed = [f"start of {', '.join(alike)}: {why}" for why, alike in by_same_reason(reasons).items()]
+        failed = [
+            f"start of {', '.join(same)}: {said}" for said, same in by_same_reason(reasons.items()).items()
+        ]
         for line in failed:
             process.warn(line)
         until = since + seconds * number / _STARTS
@@ -155,12 +155,10 @@ def _start_until_elected(
             return
         if isinstance(unread, Unauthorized):
             down = _not_running(process, hosts, nodes, until=until)
-            if not down:
-                break
+            if not down or number == _STARTS:
+                started = tuple(node for node in nodes if node not in down)
+                raise LeaseRefused(unread.refusal.sentence, started=started, down=down)
         why = "; ".join((unread.reason, *failed))
-    if isinstance(unread, Unauthorized):
-        started = tuple(node for node in nodes if node not in down)
-        raise LeaseRefused(unread.refusal.sentence, unread.refusal, started=started, down=tuple(down))
     raise LeaseUnreachable(
         f"{_MISSING[begun.policy.kind]} within {seconds:.0f} s after the start of {names} ({why}). "
         f"{_ADVICE[begun.policy.kind]}; then run `{state.command('resume')}` again. Nothing else was "

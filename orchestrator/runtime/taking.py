@@ -16,7 +16,7 @@ from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Garbled, Instant, Refusal, Seconds, Unauthorized, Unknown
+from orchestrator.model.reading import Garbled, Instant, Seconds, Unauthorized, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, LeasePort
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
@@ -32,22 +32,16 @@ class LeaseRefused(LeaseUnreachable):
     """The cluster refuses the credentials: waiting does not help. The cluster was not changed.
 
     Attributes:
-        refusal: which, by whom, and their source.
         started: nodes that were started over SSH meanwhile; `down`: those that did not start.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
     def __init__(
-        self,
-        message: str,
-        refusal: Refusal,
-        *,
-        started: tuple[NodeName, ...] = (),
-        down: tuple[NodeName, ...] = (),
+        self, message: str, *, started: tuple[NodeName, ...] = (), down: tuple[NodeName, ...] = ()
     ) -> None:
         super().__init__(message)
-        self.refusal, self.started, self.down = refusal, started, down
+        self.started, self.down = started, down
 
 
 class LeaseGarbled(LeaseUnreachable):
@@ -279,9 +273,8 @@ class _Taking:
                 f"What to do: {trouble.remedy}"
             )
         if isinstance(trouble, Unauthorized):
-            where, refusal = self._place.name, trouble.refusal
-            message = f"the lease in {where} cannot be read: {refusal.sentence}; nothing was changed"
-            raise LeaseRefused(message, refusal)
+            why = f"the lease in {self._place.name} cannot be read: {trouble.refusal.sentence}"
+            raise LeaseRefused(f"{why}; nothing was changed")
         now = self._clock.now()
         if self._trouble_since is None:
             self._trouble_since = now

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from orchestrator.engine.left_over import grouped, texts
 from orchestrator.engine.progress import IN_HAND
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
@@ -18,7 +19,7 @@ from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.untrusted import one_line
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.text import counted, listed, setting, stamp, stamp_seconds
 
 
@@ -36,7 +37,7 @@ class ChangeNow:
     """One change that the journal lists as not restored.
 
     Attributes:
-        listed: the change, as `not_put_back` words it.
+        listed: the change, in the words of `not_restored`.
         now: what the cluster has, for people; the reason where that is unknown.
     """
 
@@ -65,7 +66,7 @@ class ClusterNow:
         unwritten: whether it is known that later events could not be written.
         at: when the cluster was read; None if it was not.
         why_not: why it was not read; empty if it was.
-        changes: in the order of `not_put_back`; empty if the cluster was not read.
+        changes: in the order of `not_restored`; empty if the cluster was not read.
     """
 
     ended: Instant
@@ -103,14 +104,15 @@ def compare(
     """
     if isinstance(read, Unknown):
         return ClusterNow(ended=ended, unwritten=unwritten, why_not=read.reason)
-    found = zip(not_put_back(state), _found(state, read), strict=True)
+    found = zip(texts(not_restored(state)), _found(state, read), strict=True)
     changes = tuple(ChangeNow(listed=text, found=what, now=now) for text, (what, now) in found)
     return ClusterNow(ended=ended, unwritten=unwritten, at=at, changes=changes)
 
 
 def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
-    """How much is not restored, then one line for each change that the journal lists."""
-    number, since = len(not_put_back(state)), stamp_seconds(now.ended)
+    """How much is not restored, then the changes that the journal lists."""
+    listed_changes = not_restored(state)
+    number, since = len(listed_changes), stamp_seconds(now.ended)
     last = f"the journal ends at {since}" + (", the state could not be written" if now.unwritten else "")
     if now.at is not None:
         left = sum(one.found in (Found.NOT_RESTORED, Found.UNKNOWN) for one in now.changes)
@@ -118,14 +120,14 @@ def restoring_lines(state: RunState, now: ClusterNow) -> list[str]:
         return [f"not restored: {of}, read from the cluster now; {last}", *(c.sentence for c in now.changes)]
     unread = f"the cluster was not read: {one_line(now.why_not, 400)}"
     if state.outcome is not None:
-        return [f"not restored: {number} when the run ended; {unread}", *not_put_back(state)]
+        return [f"not restored: {number} when the run ended; {unread}", *grouped(listed_changes)]
     why = "the state could not be written" if now.unwritten else "the last record of the journal"
     first = f"not restored: unknown since {since}, {why}; {unread}; {counted(number, 'change')} until then:"
-    return [first, *not_put_back(state)]
+    return [first, *grouped(listed_changes)]
 
 
 def _found(state: RunState, read: ClusterReadings) -> Iterator[tuple[Found, str]]:
-    """What the cluster has, in the order of `not_put_back`."""
+    """What the cluster has, in the order of `not_restored`."""
     for _, change in state.unrestored.in_order:
         yield _setting(change, read.settings)
     for added in state.unrestored.replicas.values():

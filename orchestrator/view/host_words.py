@@ -178,17 +178,14 @@ def together(events: Sequence[_About]) -> list[tuple[_About, _About]]:
 
     What was printed beside the reason is that of the first. Times and process numbers are no difference.
     """
-    kinds: dict[object, dict[NodeName, _About]] = {}
+    kinds: dict[object, list[_About]] = {}
     for event in events:
-        node, kind, again = node_of(event) or NodeName(""), _without_node(event), 0
-        while node in kinds.setdefault((kind, again), {}):
-            again += 1
-        kinds[kind, again][node] = event
+        kinds.setdefault(_without_node(event), []).append(event)
     merged: list[tuple[_About, _About]] = []
     for alike in kinds.values():
-        reasons = {node: _OWN.sub("", _reason(event)) for node, event in alike.items()}
-        for nodes in by_same_reason(reasons).values():
-            first = alike[nodes[0]]
+        reasons = [(node_of(event) or NodeName(""), _OWN.sub("", _reason(event))) for event in alike]
+        for reason, nodes in by_same_reason(reasons).items():
+            first = next(one for one, (_, own) in zip(alike, reasons, strict=True) if own == reason)
             merged.append((first, _of(first, NodeName(listed(nodes))) if len(nodes) > 1 else first))
     return merged
 
@@ -245,9 +242,11 @@ def _together(known: dict[NodeName, Silence]) -> list[tuple[NodeName, ...]]:
     """Names of those that are said in one line: the cluster by itself."""
     groups: list[tuple[NodeName, ...]] = [(CLUSTER,)] if CLUSTER in known else []
     for slow in (False, True):
-        reasons = {
-            name: one.why for name, one in known.items() if name != CLUSTER and (one.took is not None) is slow
-        }
+        reasons = (
+            (name, one.why)
+            for name, one in known.items()
+            if name != CLUSTER and (one.took is not None) is slow
+        )
         groups += [tuple(names) for names in by_same_reason(reasons).values()]
     return groups
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.estimate import remaining
+from orchestrator.engine.left_over import texts
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import NOT_BEGUN, RunState
@@ -189,7 +190,7 @@ def screen_of(
         wait=wait_of(state, decision, now),
         recovery=recovery_of(seen, now),
         withheld=None if withheld_since is None else max(0.0, now - withheld_since),
-        unrestored=unrestored(state),
+        unrestored=texts(unrestored(state)),
         request=state.process.request,
         requested_by=state.process.requested_by,
         trouble=_trouble(state),

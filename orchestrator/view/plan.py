@@ -172,7 +172,7 @@ def _settings(plan: Plan) -> list[str]:
     timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
         f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored to their original values at the end:",
-        *(f"  {listed(keys, 3)}: {change}" for change, keys in by_same_reason(said).items()),
+        *(f"  {listed(keys, 3)}: {change}" for change, keys in by_same_reason(said.items()).items()),
     ]
 
 

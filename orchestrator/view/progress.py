@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.left_over import LeftOver, flat
+from orchestrator.engine.left_over import LeftOver
 from orchestrator.engine.limits import nearest
 from orchestrator.engine.progress import IN_HAND, NodeProgress
 from orchestrator.engine.situation import Decision
@@ -164,12 +164,8 @@ def merges_in_words(state: RunState) -> str:
     return "; ".join(parts)
 
 
-def unrestored(state: RunState) -> tuple[str, ...]:
+def unrestored(state: RunState) -> tuple[LeftOver, ...]:
     """The changes of settings, replicas and voters that the run has not restored yet."""
-    return flat(_unrestored(state))
-
-
-def _unrestored(state: RunState) -> tuple[LeftOver, ...]:
     left = [
         LeftOver(
             name=change.key,
@@ -194,16 +190,11 @@ def not_restored(state: RunState) -> tuple[LeftOver, ...]:
         for node in state.nodes.values()
         if node.phase in IN_HAND
     ]
-    return (*_unrestored(state), *down)
+    return (*unrestored(state), *down)
 
 
 def _phase(node: NodeProgress) -> str:
     return node.phase.value + (f" ({node.failure})" if node.failure else "")
-
-
-def not_put_back(state: RunState) -> tuple[str, ...]:
-    """The same, a text for each."""
-    return flat(not_restored(state))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

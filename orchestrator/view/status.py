@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.engine.left_over import by_what_is_left
+from orchestrator.engine.left_over import grouped, texts
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.state import ProcessState, RunState
@@ -24,7 +24,6 @@ from orchestrator.view.phrases import OUTCOMES, hold_object, hold_sentence
 from orchestrator.view.progress import (
     left_to_do,
     merges_in_words,
-    not_put_back,
     not_restored,
     still_recovering,
     wait_of,
@@ -85,16 +84,19 @@ def status_text(
         lines += _asked(state.process)
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
-    left = () if restored else not_put_back(state)
-    first = _not_restored(len(left), alive, restored=restored)
-    items = [*by_what_is_left(not_restored(state))] if left else []
-    first, *items = restoring_lines(state, cluster) if left and cluster else (first, *items)
+    left = () if restored else not_restored(state)
+    if left and cluster is not None:
+        first, *items = restoring_lines(state, cluster)
+    else:
+        first, items = _not_restored(len(left), alive, restored=restored), [*grouped(left)]
     lines.append(f"  {first}")
     lines += [f"    {item}" for item in items[:_LEFT_SHOWN]]
     if len(items) > _LEFT_SHOWN:
         lines.append(f"    and {len(items) - _LEFT_SHOWN} more")
     if left and cluster is not None and cluster.all_restored:
-        lines += [*_advice(state, (), alive), f"  to close the run: {state.command('restore')}"]
+        lines += _advice(state, (), alive)
+        if state.phase is Phase.ENDED or alive is False:
+            lines.append(f"  to close the run: {state.command('restore')}")
     else:
         lines += _advice(state, left, alive)
     if suspended is not None and state.phase is not Phase.ENDED:
@@ -149,7 +151,7 @@ def status_object(
         **(wait.trouble_objects if wait else {}),
         "request": state.process.request.name.lower(),
         "standing_down": down.reason if (down := state.process.standing_down) else None,
-        "not_put_back": list(not_put_back(state)),
+        "not_put_back": list(texts(not_restored(state))),
         **({} if cluster is None else {"unwritten": cluster.unwritten, "cluster_now": cluster.as_object()}),
         "last_sequence": records[-1].sequence if records else None,
         "last_event_at": stamp(records[-1].at) if records else None,
@@ -241,7 +243,7 @@ def _not_restored(number: int, alive: bool | None, *, restored: bool) -> str:  #
     return f"not restored: {number or 'nothing'}{unseen}"
 
 
-def _advice(state: RunState, left: Sequence[str], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
+def _advice(state: RunState, left: Sequence[object], alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
     """The command to continue with, if the run's process is known to do nothing more by itself."""
     over = state.phase is Phase.ENDED or alive is False
     to_do = left_to_do(state)

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.estimate import whole_turns
-from orchestrator.engine.left_over import by_what_is_left, flat, left_over
+from orchestrator.engine.left_over import grouped, recorded, texts
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
@@ -129,10 +129,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     failed = tuple(names.get(NodePhase.FAILED, []))
     skipped = names.get(NodePhase.SKIPPED, [])
     handled = {*restarted, *failed, *skipped}
-    left = left_over(state) if stood_down and stood_down.left else not_restored(state)
-    items, lines = flat(left), by_what_is_left(left)
-    if stood_down and stood_down.left and stood_down.left != items:
-        items = lines = stood_down.left  # the journal of another version, with other words
+    left = recorded(state, stood_down.left) if stood_down and stood_down.left else not_restored(state)
     # A node whose wave is finished has its copies; it is not RECOVERED until its hooks have run.
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
@@ -148,8 +145,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         seconds=finished.seconds if finished else max(0.0, now - state.process.started),
         node_seconds=whole_turns(events),
         holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
-        left=items,
-        left_lines=lines,
+        left=texts(left),
+        left_lines=grouped(left),
         message=(finished.message if finished else "") or state.message,
         unchecked=tuple(name for name in back if name not in checked),
         unserved=tuple(name for name in back if name in checked),

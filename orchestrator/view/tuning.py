@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from rich.box import SIMPLE_HEAD
@@ -74,11 +74,11 @@ def _state_row(state: TunableState) -> Row:
 
 def by_host(rows: Mapping[NodeName, Sequence[Row]]) -> list[Row]:
     """The rows of hosts with the names of the hosts before them; hosts with the same rows together."""
-    same = by_same_reason({node: "\n".join("\t".join(row) for row in own) for node, own in rows.items()})
+    same = by_same_reason((node, "\n".join("\t".join(row) for row in own)) for node, own in rows.items())
     return [(listed(nodes), *row) for nodes in same.values() for row in rows[nodes[0]]]
 
 
-def by_reason_lines(reasons: Mapping[NodeName, str]) -> list[str]:
+def by_reason_lines(reasons: Iterable[tuple[NodeName, str]]) -> list[str]:
     """`es1, es2: no route`: a line for each reason, with the names of all hosts that have it."""
     return [f"{listed(nodes)}: {one_line(reason)}" for reason, nodes in by_same_reason(reasons).items()]
 

@@ -189,7 +189,7 @@ def test_a_secret_that_was_refused_a_moment_ago_is_not_sent_again(
     refusal = Refusal(endpoint=cluster.url, credentials="user op", source="env:PW")
     journal = begun(store, cluster.write_file(console.folder))
     journal.append([AccessRefused(refusal=refusal, reading=True)], time.time() - ago)
-    said = "the cluster was not read: a moment ago"
+    said = "(401; secret from env:PW) a moment ago"
     assert (said in status()) is (ago == 0.0)
     assert (cluster.asked == []) is (ago == 0.0)
 

@@ -199,7 +199,7 @@ def test_the_folder_of_the_lease_is_tried_on_each_host(
         (
             {"expect": {"nodes": 5}},
             ["expect"],
-            "3 nodes are there and `expect.nodes` is 5, so a run would wait",
+            "3 nodes, at least 5 expected: a run would wait and then be held",
         ),
         ({"product": "elasticsearch", "version": "8.19.0"}, ["version"], "es3 below `version: 8.19.0`"),
         ({"product": "elasticsearch", "version": "8.18.0"}, [], "no node is below 8.18.0"),

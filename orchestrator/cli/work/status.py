@@ -24,7 +24,7 @@ from orchestrator.runtime.identity import provably_alive, provably_gone, suspend
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.view.cluster_now import ClusterNow, compare
 from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.status import status_object, status_text
 
 _WATCH_SECONDS = 1.0
@@ -62,8 +62,9 @@ def _show(
     if records[-1].sequence != after or clear or gone:
         past = PastRun(entry=entry, started=state.begun, records=records, state=state, shared=store.shared)
         unwritten = store.is_unwritten(entry.run)
-        certain = not (gone or unwritten or state.phase is Phase.ENDED)
-        found = None if certain or restored else _cluster_now(past, cluster, context, unwritten=unwritten)
+        over = gone or unwritten or state.phase is Phase.ENDED
+        compared = over and not restored
+        found = _cluster_now(past, cluster, context, unwritten=unwritten) if compared else None
         context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
             context.say_json(
@@ -89,7 +90,7 @@ def _cluster_now(
     past: PastRun, cluster: str | None, context: Context, *, unwritten: bool
 ) -> ClusterNow | None:
     """The changes that the journal lists, compared with the cluster; None if it lists none."""
-    if not not_put_back(past.state):
+    if not not_restored(past.state):
         return None
     read = read_now(past, _reach(past, cluster, context), context.clock.now())
     at, ended = context.clock.now(), past.records[-1].at

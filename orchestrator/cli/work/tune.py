@@ -11,7 +11,6 @@ from orchestrator.cli.prompts import require_terminal
 from orchestrator.cli.work.tune_apply import apply as apply_changes
 from orchestrator.cli.work.tune_revert import revert as revert_changes
 from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
-from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tuning.boot_files import script_text
 from orchestrator.model.cluster import NodeName
@@ -22,8 +21,7 @@ from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import WITHOUT_IT, Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import StateMissing
-from orchestrator.view.text import listed
-from orchestrator.view.tuning import Found
+from orchestrator.view.tuning import Found, by_reason_lines
 
 _ORIGINALS = (
     "the original values are only in the state of the machine that tuned the hosts: name it by --state"
@@ -107,9 +105,9 @@ def _hosts(
 
 def _write_script(found: Found, context: Context) -> None:
     """Print the boot script, as it is installed, on standard output, and the nodes' parts as notes."""
-    unknown = {node: one.reason for node, one in sorted(found.items()) if isinstance(one, Unknown)}
-    for reason, nodes in by_same_reason(unknown).items():
-        context.warn(f"{listed(nodes)}: the part of the script is unknown: {reason}")
+    unknown = [(node, one.reason) for node, one in sorted(found.items()) if isinstance(one, Unknown)]
+    for line in by_reason_lines((node, f"the part of the script is unknown: {why}") for node, why in unknown):
+        context.warn(line)
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
             continue

@@ -100,7 +100,7 @@ def tell(making: Making, context: Context) -> None:
         why = "" if isinstance(one.result, Done) else one.result.reason.removeprefix(f"{one.state.tunable}: ")
         results.setdefault(one.state.tunable, {})[one.node] = why
     for tunable, reasons in results.items():
-        for why, nodes in by_same_reason(reasons).items():
+        for why, nodes in by_same_reason(reasons.items()).items():
             said = f"FAILED  {listed(nodes)}  {tunable}: {one_line(why)}"
             context.say(said if why else f"done    {listed(nodes)}  {tunable}")
 
@@ -120,16 +120,14 @@ def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
 
 
 def _say_unread(found: Found, context: Context) -> None:
-    reasons: dict[str, dict[NodeName, str]] = {}
+    reasons: list[tuple[NodeName, str]] = []
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
-            reasons.setdefault("", {})[node] = tuning.reason
+            reasons.append((node, tuning.reason))
         else:
-            for state in tuning.unread:
-                reasons.setdefault(state.tunable, {})[node] = f"{state.tunable}: {state.detail}"
-    for of_tunable in reasons.values():
-        for line in by_reason_lines(of_tunable):
-            context.warn(line)
+            reasons += [(node, f"{state.tunable}: {state.detail}") for state in tuning.unread]
+    for line in by_reason_lines(reasons):
+        context.warn(line)
 
 
 def _warn_of_processes(made: Sequence[Made], where: TunedHosts, context: Context) -> None:

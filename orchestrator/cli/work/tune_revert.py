@@ -115,7 +115,7 @@ def _tell(undone: Sequence[Undone], context: Context) -> None:
         else:
             results.setdefault(debt.owed.subject, {})[debt.node] = words
     for subject, reasons in results.items():
-        for words, nodes in by_same_reason(reasons).items():
+        for words, nodes in by_same_reason(reasons.items()).items():
             context.say(f"{listed(nodes)}  {subject}: {words}")
 
 

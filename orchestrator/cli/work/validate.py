@@ -131,13 +131,12 @@ def expected_checks(spec: AnyClusterSpec, view: ClusterView) -> Iterator[Check]:
     """Compare the cluster with what its file expects. Its name is a part of the identity."""
     there, wanted = len(view.members), spec.expect.nodes
     if wanted is not None:
-        wrong = (
-            f"{there} nodes are there and `expect.nodes` is {wanted}, so a run would wait and then be held"
-        )
-        message = f"{wrong}: start those that are missing, or correct the number"
-        good = there >= wanted
-        message = f"{there} nodes, at least {wanted} expected" if good else message
-        yield Check(subject="cluster", point="expect", good=good, message=message)
+        message = f"{counted(there, 'node')}, at least {wanted} expected"
+        if there < wanted:
+            message += (
+                ": a run would wait and then be held; start those that are missing, or correct `expect.nodes`"
+            )
+        yield Check(subject="cluster", point="expect", good=there >= wanted, message=message)
     lowest = spec.version if isinstance(spec, ClusterSpec) else None
     if lowest is not None:
         older = sorted(node.name for node in view.nodes if numbers(node.version) < numbers(lowest))
@@ -204,7 +203,8 @@ def _hosts(
 def _noting(faults: list[Check], checks: Iterable[Check]) -> Iterator[Check]:
     """The checks; those that failed are kept, for their number."""
     for check in checks:
-        faults += [check] if check.good is False else []
+        if check.good is False:
+            faults.append(check)
         yield check
 
 
@@ -218,7 +218,7 @@ def together(checks: Iterable[Check]) -> Iterator[Check]:
         for check in some:
             points.setdefault((check.point, check.good), {})[check.subject] = check.message
         for (point, good), messages in points.items():
-            for message, hosts in by_same_reason(messages).items():
+            for message, hosts in by_same_reason(messages.items()).items():
                 yield Check(subject=listed(hosts), point=point, good=good, message=message, of_host=True)
 
 

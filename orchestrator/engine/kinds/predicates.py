@@ -187,24 +187,26 @@ def by_reason(hold: Hold) -> Mapping[str, Sequence[str]]:
     """The subjects of a hold by their evidence; those with the same one together."""
     if not hold.reasons:
         return {hold.evidence: hold.subjects or (hold.subject,)}
-    return by_same_reason(dict(zip(hold.subjects, hold.reasons, strict=True)))
+    return by_same_reason(zip(hold.subjects, hold.reasons, strict=True))
 
 
 Name = TypeVar("Name", bound=str)
 
 
-def by_same_reason(reasons: Mapping[Name, str]) -> Mapping[str, Sequence[Name]]:
-    """Names by their reason, in its words for the first of them.
+def by_same_reason(reasons: Iterable[tuple[Name, str]]) -> Mapping[str, Sequence[Name]]:
+    """Names by their reason, in its words for the first of them; each name once a reason.
 
     Two reasons are the same if they differ only in the name itself and in addresses: each host has its own.
     """
     found: dict[str, list[Name]] = {}
     words: dict[str, str] = {}
-    for name, reason in reasons.items():
+    for name, reason in reasons:
         node = re.escape(name.removeprefix("host of "))
         same = _ADDRESS.sub("", re.sub(rf"(?<![\w.-]){node}(?![\w-])", "", reason))
         first = reason if reason in found else words.setdefault(same, reason)
-        found.setdefault(first, []).append(name)
+        names = found.setdefault(first, [])
+        if name not in names:
+            names.append(name)
     return found
 
 

@@ -2,7 +2,8 @@
 
 A directory locks an account after a few refused logins. So a refused secret is sent at most once a minute,
 by all threads together, and every other request gets the refusal as its answer. A secret that can change (a
-file, a key ring, a command) is read again at a refusal, at most once a minute, and sent at once if it is new.
+file, a key ring, a command) is read again at a refusal, at most once a minute, and sent at once if it is new:
+to each endpoint once, until one of them accepts it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Renewal(Protocol):
         """Whether the source shows, without being read, that it has changed since it was last read."""
         ...
 
-    def read(self) -> Access | None:
-        """The access with the present secret; None if the source cannot be read."""
+    def read(self) -> str | None:
+        """The present secret; None if the source cannot be read."""
         ...
 
 
@@ -51,7 +52,7 @@ class Credentials:
     """The login that all connections of a client share. Safe to share between threads.
 
     Args:
-        access: has the first secret.
+        access: has the first secret, and the user that each later one is of.
         clock: the time.
         redact: learns every secret.
         renewal: its source; None if that cannot change.
@@ -68,6 +69,7 @@ class Credentials:
         self._sent_at: Instant = 0.0
         self._read_at: Instant | None = None
         self._renewed_at: Instant | None = None
+        self._refused_by: set[str] = set()
         self._learn(access)
 
     def login(self) -> Login | Fault:
@@ -88,6 +90,7 @@ class Credentials:
         with self._lock:
             if login.number == self._login.number:
                 self._refused = None
+                self._refused_by.clear()
 
     def refused(self, login: Login, fault: Fault) -> Fault | None:
         """Take note of a refusal: 401 of the login, or 403 of one request.
@@ -103,8 +106,10 @@ class Credentials:
                 return None
             if fault.refusal is None or not fault.refusal.of_login:
                 return fault
-            if self._renewed_at is not None and now - self._renewed_at < AGAIN_SECONDS:
-                # Nodes take over a new password one after the other: only this one refuses it.
+            new = self._renewed_at is not None and now - self._renewed_at < AGAIN_SECONDS
+            if new and fault.refusal.endpoint not in self._refused_by:
+                # Nodes take over a new password one after the other: another one may accept it already.
+                self._refused_by.add(fault.refusal.endpoint)
                 return replace(fault, elsewhere=True, passes=True)
             if self._refused is None:
                 self._sent_at = now
@@ -119,12 +124,19 @@ class Credentials:
         if lately and not self._renewal.touched():
             return False
         self._read_at = now
-        access = self._renewal.read()
-        header = None if access is None else _header(access)
-        if access is None or header == self._login.header:
+        secret = self._renewal.read()
+        if secret is None:
+            return False
+        if self._access.api_key is None:
+            access = replace(self._access, password=secret)
+        else:
+            access = replace(self._access, api_key=secret)
+        header = _header(access)
+        if header == self._login.header:
             return False
         self._learn(access)
-        self._access, self._renewed_at, self._refused = access, now, None
+        self._renewed_at, self._refused = now, None
+        self._refused_by.clear()
         self._login = Login(header=header, number=self._login.number + 1)
         return True
 

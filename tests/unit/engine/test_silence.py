@@ -108,7 +108,7 @@ def test_hosts_with_the_same_reason_are_one_event() -> None:
 def test_reasons_are_the_same_if_only_the_host_differs(
     reasons: Mapping[str, str], groups: list[list[str]]
 ) -> None:
-    assert [list(names) for names in by_same_reason(reasons).values()] == groups
+    assert [list(names) for names in by_same_reason(reasons.items()).values()] == groups
     hold = Hold(
         predicate="p",
         subject=next(iter(reasons)),

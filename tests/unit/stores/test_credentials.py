@@ -6,7 +6,6 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,15 +75,15 @@ def server(account: Account) -> Iterator[ScriptedServer]:
 class Kept:
     """A `Renewal` over a variable."""
 
-    def __init__(self, access: Access) -> None:
-        self.access, self.password, self.reads, self.changed = access, OLD, 0, False
+    def __init__(self) -> None:
+        self.password, self.reads, self.changed = OLD, 0, False
 
     def touched(self) -> bool:
         return self.changed
 
-    def read(self) -> Access | None:
+    def read(self) -> str | None:
         self.reads, self.changed = self.reads + 1, False
-        return replace(self.access, password=self.password)
+        return self.password
 
 
 Open = Callable[..., tuple[ElasticsearchClient, ManualClock, Kept]]
@@ -97,7 +96,7 @@ def opened() -> Iterator[Open]:
     def make(*urls: str, renewed: bool = True, redact: Redactor | None = None) -> object:
         clock = ManualClock()
         access = Access(endpoints=urls, username="ops", password=OLD, source="file:pw")
-        kept = Kept(access)
+        kept = Kept()
         client = ElasticsearchClient(access, clock=clock, redact=redact, renewal=kept if renewed else None)
         made.append(client)
         return client, clock, kept
@@ -200,6 +199,26 @@ def test_nodes_that_take_over_a_new_password_later_are_passed_over(opened: Open)
         assert len(late.refused) <= 2
         late.password = NEW
         assert client.endpoints() == {one.url: None, other.url: None}
+
+
+def test_a_new_secret_that_is_wrong_is_sent_once_to_each_endpoint(opened: Open) -> None:
+    accounts = [Account(name) for name in ("es1", "es2")]
+    with ScriptedServer() as one, ScriptedServer() as other:
+        accounts[0].serve(one), accounts[1].serve(other)
+        client, clock, kept = opened(one.url, other.url)
+        client.read(READ)
+        client.endpoints()
+        for account in accounts:
+            account.password = NEW
+        kept.password, kept.changed = "hunter-typo", True
+        for _ in range(20):
+            assert isinstance(client.read(READ), Fault)
+            clock.time += 1.0
+        sent = [header for account in accounts for header in account.refused]
+        assert sent.count(_header("hunter-typo")) <= 1 + len(accounts), sent
+        assert sent.count(_header(OLD)) == 1
+        kept.password, kept.changed = NEW, True
+        assert isinstance(client.read(READ), Answer)
 
 
 def test_a_node_that_alone_refuses_is_the_last_to_be_asked(opened: Open) -> None:

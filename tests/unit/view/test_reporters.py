@@ -16,7 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
-from orchestrator.view.progress import not_put_back
+from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
 
 Golden = Callable[[str, str], None]
@@ -275,4 +275,4 @@ def test_the_end_of_a_restore_replaces_what_the_state_lists(samples: Any, clock:
 
 
 def test_nothing_is_owed_at_a_good_end(samples: Any) -> None:
-    assert not_put_back(samples.ended_state()) == ()
+    assert not_restored(samples.ended_state()) == ()

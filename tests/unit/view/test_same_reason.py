@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.work.validate import Check, together
-from orchestrator.engine.left_over import LeftOver, by_what_is_left, flat
+from orchestrator.engine.left_over import LeftOver, grouped, recorded, texts
 from orchestrator.model.action import ProbeSettings, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, Record
@@ -53,7 +53,7 @@ def test_what_failed_alike_in_one_step_is_one_line(subtests: pytest.Subtests) ->
             [stop_failed(ES1, "a"), ActionFailed(action=StartNode(node=ES2), reason="a", in_doubt=False)],
             [1, 1],
         ),
-        ([stop_failed(ES1, "a"), stop_failed(ES1, "b"), stop_failed(ES2, "b")], [1, 1, 1]),
+        ([stop_failed(ES1, "a"), stop_failed(ES1, "b"), stop_failed(ES2, "b")], [1, 2]),
         ([install_ended(node, 0, "No such package") for node in NODES], [3]),
         ([install_ended(ES1, 0, "x"), install_ended(ES2, 1, "x")], [1, 1]),
         ([missed(node, "numad", "sudo refused") for node in NODES], [3]),
@@ -114,8 +114,8 @@ def test_what_is_not_restored_is_grouped(subtests: pytest.Subtests) -> None:
         ),
     ]:
         with subtests.test(lines=lines):
-            assert list(by_what_is_left(left)) == lines
-            assert len(flat(left)) == len(left)
+            assert list(grouped(left)) == lines
+            assert len(texts(left)) == len(left)
 
 
 def test_status_names_nodes_that_are_down_in_one_line(samples: Any) -> None:
@@ -126,6 +126,22 @@ def test_status_names_nodes_that_are_down_in_one_line(samples: Any) -> None:
     left = status_object(state, (), now=samples.t0)["not_put_back"]
     assert isinstance(left, list)
     assert left[-3:] == [f"node {name}: stopping" for name in NODES]
+
+
+def test_the_end_of_a_run_groups_what_its_journal_lists(samples: Any) -> None:
+    state = samples.run_state()
+    nodes = {name: replace(node, phase=NodePhase.STARTING) for name, node in state.nodes.items()}
+    state = samples.run_state(nodes=nodes)
+    seen = "started, and not seen in the cluster"
+    left = (
+        *(f"node {name} was {seen}" for name in NODES[:2]),
+        "node es3 is starting",
+        "setting a",
+        "setting b",
+    )
+    items = recorded(state, left)
+    assert texts(items) == left
+    assert grouped(items) == (f"nodes es1, es2 were {seen}", *left[2:])
 
 
 def test_hosts_with_one_result_are_one_check() -> None:
@@ -155,4 +171,4 @@ def test_hosts_with_the_same_tuning_have_their_rows_once() -> None:
     away = {node: Unknown(reason=f"host of {node}: no route") for node in (NodeName("es4"), NodeName("es5"))}
     rows = state_rows({ES1: same, ES2: same, ES3: HostTuning(states=()), **away})
     assert [row[0] for row in rows] == ["es1, es2", "es4, es5"]
-    assert by_reason_lines({ES1: "a", ES2: "b", ES3: "a"}) == ["es1, es3: a", "es2: b"]
+    assert by_reason_lines([(ES1, "a"), (ES2, "b"), (ES3, "a")]) == ["es1, es3: a", "es2: b"]

@@ -131,12 +131,11 @@ def value_today(settings: SettingsView, key: str, wanted: SettingValue | None, *
         found = size_of(count)  # the largest of the nodes' own values is read in bytes
     defaults = {**_DEFAULTS, **({BANDWIDTH: "20mb"} if slow else {})}
     is_default = isinstance(found, str) and found.lower() == defaults.get(key)
-    before, after = bytes_of(found), bytes_of(wanted)
-    raised = before is not None and after is not None and 0 < before < after
+    before, after = bytes_of(found) or 0, bytes_of(wanted) or 0
     return ValueToday(
         value=found,
         source=level.value if level else "default" if is_default else "file",
-        times=after / before if raised and before and after else None,
+        times=after / before if 0 < before < after else None,
     )
 
 
