@@ -304,8 +304,6 @@ def summary_lines(end: Summary) -> list[str]:
     run, there = ("RUN", "a real run would be continued by: ") if end.simulated else (end.run, "")
     step = advice(run, failed=end.failed, left=bool(end.left), refused=end.refused, state=end.state)
     if end.left or (end.failed and end.repairs):
-        if end.refused:
-            lines.append("  the lease of this run could not be released: it runs out by itself")
         purpose = f"{step.first}{'repair' if step.restores else 'continue'}: "
         lines.append(f"  {there or purpose}{step.command}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:

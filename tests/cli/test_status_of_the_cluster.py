@@ -179,7 +179,7 @@ def test_a_cluster_that_does_not_answer_is_left_out(
 
 
 @pytest.mark.parametrize("ago", [0.0, 61.0])
-def test_a_secret_that_was_refused_a_moment_ago_is_not_sent_again(
+def test_a_secret_refused_a_moment_ago_is_not_sent_again(
     console: Console,
     cluster: SmallCluster,
     store: StateStore,

@@ -96,7 +96,7 @@ def named(line: Line | None, since: float) -> tuple[float | None, str]:
     ["one", "two with one state", "two with a state each"],
     ids=["one-machine", "one-state", "two-states"],
 )
-def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
+def test_a_killed_run_is_restored_under_a_fast_clock(
     night: Night, tmp_path: Path, machines: str, show_mishap: ShowMishap
 ) -> None:
     here = doomed = night.operator
@@ -133,7 +133,7 @@ def test_a_killed_run_is_restored_although_a_fast_clock_dates_another_after_it(
 
 
 @pytest.mark.parametrize("late", [0.0, 20.0], ids=["at-once", "20-s-later"])
-def test_a_password_that_is_rotated_in_its_file_costs_a_run_nothing(
+def test_a_password_rotated_in_its_file_costs_nothing(
     night: Night, rotated: Rotation, tmp_path: Path, late: float, show_mishap: ShowMishap
 ) -> None:
     secret = tmp_path / "secret"
@@ -164,7 +164,7 @@ def test_a_password_that_is_rotated_in_its_file_costs_a_run_nothing(
     assert night.left() == NOTHING
 
 
-def test_a_password_of_the_environment_that_is_refused_is_named_and_ends_the_run(
+def test_a_refused_password_of_the_environment_ends_the_run(
     night: Night, rotated: Rotation, show_mishap: ShowMishap
 ) -> None:
     file = night.operator.write()
@@ -193,9 +193,7 @@ def test_a_password_of_the_environment_that_is_refused_is_named_and_ends_the_run
     assert night.left() == NOTHING
 
 
-def test_restore_with_a_refused_password_names_it_and_starts_the_node(
-    night: Night, show_mishap: ShowMishap
-) -> None:
+def test_restore_with_a_refused_password_starts_the_node(night: Night, show_mishap: ShowMishap) -> None:
     run = killed_at_stop(night.operator, night.operator.write(), night.victim)
     mistaken = replace(night.operator, password="wrong")  # noqa: S106  (it is wrong)
     with Typed(mistaken, "restore", *PLAIN) as restore:
@@ -217,9 +215,7 @@ def test_restore_with_a_refused_password_names_it_and_starts_the_node(
     assert night.left() == NOTHING
 
 
-def test_restore_with_a_refused_password_of_a_run_that_changed_nothing(
-    night: Night, show_mishap: ShowMishap
-) -> None:
+def test_restore_with_a_refused_password_and_no_changes(night: Night, show_mishap: ShowMishap) -> None:
     file = night.operator.write(playbook={"gates": [{"command": {"run": "echo not yet; false"}}]})
     with Typed(night.operator, "restart", "--cluster", str(file), *PLAIN) as run:
         run.wait_for("not yet")
@@ -239,9 +235,7 @@ def test_restore_with_a_refused_password_of_a_run_that_changed_nothing(
     assert night.restarted() == set()
 
 
-def test_a_unit_that_does_not_start_shows_why_and_is_retried_after_the_repair(
-    night: Night, show_mishap: ShowMishap
-) -> None:
+def test_a_unit_that_does_not_start_is_retried_after_repair(night: Night, show_mishap: ShowMishap) -> None:
     with misspelt(night.cluster, night.victim), readable_journal(night.cluster, night.victim):
         failed = fails_to_start(night, TYPO, "its account reads the journal", show_mishap)
         retry = advised(failed, "resume")
@@ -259,17 +253,13 @@ def test_a_unit_that_does_not_start_shows_why_and_is_retried_after_the_repair(
     assert night.left() == NOTHING
 
 
-def test_of_a_unit_that_does_not_start_the_servers_own_log_is_shown(
-    night: Night, show_mishap: ShowMishap
-) -> None:
+def test_a_failed_unit_shows_the_servers_own_log(night: Night, show_mishap: ShowMishap) -> None:
     with misspelt(night.cluster, night.victim), usual_logs(night.cluster, night.victim):
         failed = fails_to_start(night, TYPO, "its account reads the server's log", show_mishap)
     assert "/var/log/elasticsearch/lab.log:" in failed
 
 
-def test_of_a_unit_that_does_not_start_the_status_that_everybody_sees_is_shown(
-    night: Night, show_mishap: ShowMishap
-) -> None:
+def test_a_failed_unit_shows_the_status_that_all_may_see(night: Night, show_mishap: ShowMishap) -> None:
     with misspelt(night.cluster, night.victim):
         fails_to_start(night, r"\| .*code=exited, status=1", "its account reads no log", show_mishap)
 

@@ -43,7 +43,7 @@ def test_a_line_that_does_not_come_fails_with_what_was_said() -> None:
         command.wait_for("anything", seconds=0.3)
 
 
-def test_a_command_that_does_not_end_fails_and_is_ended_with_the_block(tmp_path: Path) -> None:
+def test_a_command_that_does_not_end_is_ended_with_the_block(tmp_path: Path) -> None:
     began = time.monotonic()
     with typed(f"echo $$ > {tmp_path}/pid; exec sleep 60") as command:
         with pytest.raises(AssertionError, match="not ended"):
@@ -53,7 +53,7 @@ def test_a_command_that_does_not_end_fails_and_is_ended_with_the_block(tmp_path:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_the_advised_command_is_one_and_is_typed_as_it_is_printed() -> None:
+def test_the_advised_command_is_typed_as_it_is_printed() -> None:
     line = "repair es1, then continue: `orchestrate resume 2026-a --retry-failed --state 'sqlite:///a b.db'`."
     assert advised(f"{line}\n{line}", "resume") == [
         *("resume", "2026-a", "--retry-failed"),

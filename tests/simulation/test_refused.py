@@ -107,7 +107,7 @@ def test_the_refusal_is_in_the_waiting_line_and_in_status() -> None:
         }
 
 
-def test_a_right_that_is_taken_away_is_named_and_ends_the_run_too() -> None:
+def test_a_right_that_is_taken_away_ends_the_run_too() -> None:
     simulation, state, records = lived(refused(3000.0, writes=True))
     assert state.outcome is Outcome.NOT_RESTORED
     ((at, first),) = found(records, AccessRefused)
@@ -156,7 +156,7 @@ def _continued(simulation: Simulation, verb: str) -> tuple[RunState | Orchestrat
 
 
 @pytest.mark.parametrize("verb", ["restore", "resume"])
-def test_a_node_that_is_down_is_started_though_the_credentials_are_refused(verb: str) -> None:
+def test_a_node_that_is_down_is_started_though_refused(verb: str) -> None:
     simulation = _killed(STOP_CONFIRMED)
     world, began = simulation.world, simulation.world.agenda.now
     ended, said = _continued(simulation, verb)
@@ -201,7 +201,7 @@ def test_a_node_that_does_not_start_is_listed_as_down() -> None:
 
 
 @pytest.mark.parametrize("verb", ["restore", "resume"])
-def test_refused_credentials_of_a_run_that_changed_nothing_are_a_usage_error(verb: str) -> None:
+def test_refused_without_a_change_is_a_usage_error(verb: str) -> None:
     ended, said = _continued(_killed(NOTHING_CHANGED), verb)
     assert isinstance(ended, LeaseRefused), (ended, said)
     assert ended.exit_code is ExitCode.USAGE

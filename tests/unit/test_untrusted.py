@@ -107,6 +107,6 @@ def test_a_command_is_not_cut_in_two(limit: int) -> None:
     assert shown == text[: min(limit - 3, text.index("`"))] + "..."
 
 
-def test_a_command_before_the_cut_stays_and_one_backtick_is_only_a_character() -> None:
+def test_a_command_before_the_cut_stays_and_a_backtick_too() -> None:
     assert one_line("`orchestrate status` shows it in full", 30) == "`orchestrate status` shows ..."
     assert one_line("it`s a long, long reason for this", 20) == "it`s a long, long..."

@@ -159,7 +159,7 @@ def test_a_secret_that_was_replaced_costs_one_request(
     assert redact(f"{NEW} {_header(NEW)}") == "[redacted] Basic [redacted]"
 
 
-def test_the_source_is_read_once_a_minute_unless_its_file_changes(
+def test_the_source_is_read_once_a_minute_unless_it_changes(
     account: Account, server: ScriptedServer, opened: Open
 ) -> None:
     client, clock, kept = opened(server.url)
@@ -173,7 +173,7 @@ def test_the_source_is_read_once_a_minute_unless_its_file_changes(
     assert (kept.reads, len(account.refused)) == (2, 1)
 
 
-def test_the_source_is_read_before_a_refused_secret_is_sent_again(
+def test_the_source_is_read_before_a_secret_is_sent_again(
     account: Account, server: ScriptedServer, opened: Open
 ) -> None:
     client, clock, kept = opened(server.url)
@@ -185,7 +185,7 @@ def test_the_source_is_read_before_a_refused_secret_is_sent_again(
     assert account.refused == [_header(OLD)]
 
 
-def test_nodes_that_take_over_a_new_password_later_are_passed_over(opened: Open) -> None:
+def test_nodes_that_take_a_new_password_later_are_passed(opened: Open) -> None:
     early, late = Account("es1"), Account("es2")
     with ScriptedServer() as one, ScriptedServer() as other:
         early.serve(one), late.serve(other)
@@ -201,7 +201,7 @@ def test_nodes_that_take_over_a_new_password_later_are_passed_over(opened: Open)
         assert client.endpoints() == {one.url: None, other.url: None}
 
 
-def test_a_new_secret_that_is_wrong_is_sent_once_to_each_endpoint(opened: Open) -> None:
+def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(opened: Open) -> None:
     accounts = [Account(name) for name in ("es1", "es2")]
     with ScriptedServer() as one, ScriptedServer() as other:
         accounts[0].serve(one), accounts[1].serve(other)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.kinds.riak.hasten import unstarted
 from orchestrator.engine.kinds.riak.predicates import no_transfers
 from orchestrator.engine.state import RunState
@@ -95,4 +96,4 @@ def unsettled(state: RunState, view: ClusterView) -> str | None:
     if view.riak.beyond:
         return f"{sum(view.riak.beyond.values())} vnodes to be handed off to their owners, by /stats"
     found = next(no_transfers(view.riak, frozenset()), None)
-    return unstarted(state, view.riak) if found is None else f"{found[0]}: {found[1]}"
+    return unstarted(state, view.riak) if found is None else f"{found[0]}: {evidence_of(found[1])}"
