@@ -263,3 +263,81 @@ def test_a_secret_in_a_file_is_seen_to_change(tmp_path: Path) -> None:
     (tmp_path / "next").rename(file)  # as a mounted secret is replaced
     assert source.touched()
     assert source.read() == "third"
+
+
+def test_a_new_secret_that_is_wrong_is_sent_once_to_each_node(opened: Open) -> None:
+    one_account, other_account = Account("es1"), Account("es2")
+    with ScriptedServer() as one, ScriptedServer() as other:
+        one_account.serve(one), other_account.serve(other)
+        client, clock, kept = opened(one.url, other.url)
+        client.read(READ)
+        one_account.password = other_account.password = NEW
+        kept.password = "hunter-wrong"
+        for _ in range(59):
+            assert isinstance(client.read(READ), Fault)
+            clock.time += 1.0
+        refused = [*one_account.refused, *other_account.refused]
+        assert sorted(refused) == sorted([_header(OLD), *[_header("hunter-wrong")] * 2])
+
+
+def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
+    account: Account, server: ScriptedServer, opened: Open
+) -> None:
+    client, clock, kept = opened(server.url)
+    client.read(READ)
+    account.password = kept.password = NEW
+    assert isinstance(client.read(READ), Answer)
+    account.password = "hunter-third"
+    for _ in range(30):
+        assert isinstance(client.read(READ), Fault)
+        clock.time += 1.0
+    assert account.refused == [_header(OLD), _header(NEW)]
+    kept.password, kept.changed = "hunter-third", True
+    assert isinstance(client.read(READ), Answer)
+
+
+def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) -> None:
+    gone, there = Account("es1"), Account("es2")
+    with ScriptedServer() as other:
+        there.serve(other)
+        with ScriptedServer() as one:
+            gone.serve(one)
+            client, clock, _ = opened(other.url, one.url, renewed=False)
+            client.read(READ)
+            there.password = NEW
+            assert isinstance(client.read(READ), Fault)  # from now on the other one is asked first
+        there.password = OLD
+        clock.time += 60.0
+        assert isinstance(client.read(READ), Answer)
+
+
+@pytest.mark.parametrize(
+    ("status", "error_type", "refused"),
+    [
+        (503, "master_not_discovered_exception", None),
+        (404, "index_not_found_exception", None),
+        (403, "security_exception", 403),
+        (503, "cluster_block_exception", 401),
+        (429, "circuit_breaking_exception", 401),
+    ],
+)
+def test_a_login_that_is_accepted_again_may_still_get_no_answer(
+    status: int, error_type: str, refused: int | None, account: Account, server: ScriptedServer, opened: Open
+) -> None:
+    client, clock, _ = opened(server.url, renewed=False)
+    client.read(READ)
+    account.password = NEW
+    client.read(READ)
+    account.password = OLD
+    clock.time += 60.0
+    body = {"error": {"type": error_type, "reason": "not now"}}
+    server.on("/_cluster/health", account.guarded(reply(body, status=status)))
+    client.read(READ)
+    found = client.read(READ)
+    assert isinstance(found, Fault)
+    assert (found.refusal.status if found.refusal else None) == refused
+
+
+@pytest.mark.parametrize("key", ["abcde", "a", "=", "not base 64"])
+def test_a_key_that_is_no_base_64_is_hidden_too(key: str) -> None:
+    assert key in Access(endpoints=("http://es1:9200",), api_key=key).secrets
