@@ -240,10 +240,10 @@ def _urgent(situation: Situation) -> Decision | None:
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
-        reason = (
-            f"allocation was disabled for {withheld_for:.0f} s: it is enabled now, and the "
-            f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
-        )
+        then = f"it is enabled now, and the cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
+        lost = state.process.refused
+        now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
+        reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
         return stand_down(state, reason, Outcome.FAILED)
     if state.recovering or state.merging.in_hand:
         return None  # recoveries and merges finish before a pause
@@ -756,9 +756,11 @@ def reassigned(situation: Situation) -> Decision:
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    late = limits.restoring(situation.state).is_over(situation.now) or _refused_too_long(situation)
+    refused = _refused_too_long(situation)
+    late = limits.restoring(situation.state).is_over(situation.now) or refused is not None
     if late and not restoring.at_once:
-        return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
+        because = f": {refused}" if refused is not None else ""
+        return stand_down(situation.state, f"{what} could not be restored yet{because}", Outcome.FAILED)
     return restoring
 
 
@@ -883,7 +885,7 @@ def standing_down(situation: Situation) -> Decision:
     back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
     if back:
         return note(*back)
-    if _refused_too_long(situation) is not None and not _unstarted(situation):
+    if state.process.deposed is None and _refused_too_long(situation) and not _unstarted(situation):
         return _undo(situation, late=True) or _lost_stop_awaited(situation) or _end(situation)
     awaited = _awaited(situation)
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]

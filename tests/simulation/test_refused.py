@@ -10,10 +10,12 @@ import pytest
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, NotRestored, OrchestratorError
+from orchestrator.model.action import ProbeSettings, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record, StandingDown
+from orchestrator.model.event import ActionConfirmed, Event, Record, StandingDown
 from orchestrator.model.host_event import AccessGranted, AccessRefused, FellSilent
 from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.policy import Deadlines
 from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run
@@ -21,7 +23,7 @@ from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.taking import LeaseRefused
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
-from orchestrator.simulation.mishaps import Mishap
+from orchestrator.simulation.mishaps import Mishap, SettingMeddled
 from orchestrator.simulation.program_mishaps import CredentialsRefused
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
@@ -205,3 +207,29 @@ def test_refused_credentials_of_a_run_that_changed_nothing_are_a_usage_error(ver
     assert isinstance(ended, LeaseRefused), (ended, said)
     assert ended.exit_code is ExitCode.USAGE
     assert "nothing was changed" in str(ended)
+
+
+def test_a_right_that_is_given_back_is_seen_at_the_next_write_of_any_kind() -> None:
+    key = "cluster.routing.allocation.enable"
+    by_hand = Mishap(what=SettingMeddled(key=key, value="all"), verb="restore_allocation", after=5.0)
+    _, state, records = lived(refused(20.0, "restore_allocation", writes=True, after=0.0), by_hand)
+    assert state.outcome is Outcome.DONE
+    ((granted, _),) = found(records, AccessGranted)
+    ((since, _),) = found(records, AccessRefused)
+    writes = (WriteSettings, ProbeSettings)
+    confirmed = [at for at, event in found(records, ActionConfirmed) if isinstance(event.action, writes)]
+    assert granted == min(at for at in confirmed if at > since), "it restores nothing before the next wave is back"
+
+
+def test_a_limit_of_disabled_allocation_that_is_over_meanwhile_does_not_call_it_enabled() -> None:
+    short = policy(deadlines=Deadlines(withheld=60.0))
+    simulation, state = run(cluster(3), plan=[refused(3000.0, after=0.1)], wanted=short)
+    ((_, standing_down),) = found(list(simulation.journal.records), StandingDown)
+    assert standing_down.reason.endswith(f"it cannot be enabled, {LINE}")
+    assert state.outcome is Outcome.NOT_RESTORED
+
+
+def test_the_end_of_a_run_whose_settings_cannot_be_restored_says_why() -> None:
+    _, state, _ = lived(refused(3000.0, "restore_settings", writes=True, after=0.0))
+    assert state.outcome is Outcome.NOT_RESTORED
+    assert state.message.startswith(f"settings could not be restored yet: {RIGHT_TAKEN.sentence}")
