@@ -341,3 +341,14 @@ def test_a_login_that_is_accepted_again_may_still_get_no_answer(
 @pytest.mark.parametrize("key", ["abcde", "a", "=", "not base 64"])
 def test_a_key_that_is_no_base_64_is_hidden_too(key: str) -> None:
     assert key in Access(endpoints=("http://es1:9200",), api_key=key).secrets
+
+
+def test_a_key_ring_that_is_locked_meanwhile_ends_nothing(tmp_path: Path) -> None:
+    class KeyringLocked(Exception):  # noqa: N818  (as the package has it: no RuntimeError)
+        pass
+
+    def locked(_service: str, _user: str) -> str:
+        raise KeyringLocked
+
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, keyring=locked)
+    assert Source(resolver, parse_reference("keyring:es/ops")).read() is None
