@@ -240,7 +240,8 @@ def _urgent(situation: Situation) -> Decision | None:
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
-        then = f"it is enabled now, and the cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
+        held = f"what the nodes that are down hold{rebuilds}"
+        then = f"it is enabled now, and the cluster rebuilds elsewhere {held}"
         lost = state.process.refused
         now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
         reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
@@ -966,10 +967,20 @@ def _refused_too_long(situation: Situation) -> str | None:
 
 
 def _unstarted(situation: Situation) -> list[NodeName]:
-    """Nodes whose service is not seen to run: a start needs no answer of the cluster."""
+    """Nodes whose service is not seen to run, or may still stop: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
-    down = (node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node))
-    return [name for name in down if name not in hosts or hosts[name].service is not ServiceState.RUNNING]
+    ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    settled = [node.name for node in ours if not _may_still_stop(situation, node)]
+    up = {name for name in settled if name in hosts and hosts[name].service is ServiceState.RUNNING}
+    return [node.name for node in ours if node.name not in up]
+
+
+def _may_still_stop(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a verb in doubt may still take down a node whose service runs: nothing has started it yet."""
+    if sight(situation, node) is Sight.DOUBT:
+        return True
+    limit = limits.unheard_stop(situation.state, node)
+    return limit is not None and not limit.is_over(situation.seen.at)
 
 
 _EXIT: Final = {

@@ -38,7 +38,7 @@ _WORTH_ANOTHER_TRY: Final = frozenset(
 _PASSING: Final = _WORTH_ANOTHER_TRY | {HTTPStatus.SERVICE_UNAVAILABLE}
 """429 of a full queue or a circuit breaker, 503 of a cluster without a master, and a proxy's own trouble."""
 _AFTER_LOGIN: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
-"""With a type of error: a node looked for something. A proxy names no type, and a full node looks at no login."""
+"""With a type of error: a node looked for something. A proxy names no type; a full node checks no login."""
 _UNTRUSTED: Final = "is not signed by an authority that we trust"
 
 

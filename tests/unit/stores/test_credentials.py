@@ -26,7 +26,7 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, node, reply
 
 READ = get("/_cluster/health")
-OLD, NEW = "hunter-old", "hunter-new"
+OLD, NEW, WRONG, THIRD = "hunter-old", "hunter-new", "hunter-wrong", "hunter-third"
 DENIED = {"error": {"type": "security_exception", "reason": "unable to authenticate user [ops]"}}
 FORBIDDEN = {"error": {"type": "security_exception", "reason": "action [x] is unauthorized for user [ops]"}}
 
@@ -272,12 +272,12 @@ def test_a_new_secret_that_is_wrong_is_sent_once_to_each_node(opened: Open) -> N
         client, clock, kept = opened(one.url, other.url)
         client.read(READ)
         one_account.password = other_account.password = NEW
-        kept.password = "hunter-wrong"
+        kept.password = WRONG
         for _ in range(59):
             assert isinstance(client.read(READ), Fault)
             clock.time += 1.0
         refused = [*one_account.refused, *other_account.refused]
-        assert sorted(refused) == sorted([_header(OLD), *[_header("hunter-wrong")] * 2])
+        assert sorted(refused) == sorted([_header(OLD), *[_header(WRONG)] * 2])
 
 
 def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
@@ -287,12 +287,12 @@ def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
     client.read(READ)
     account.password = kept.password = NEW
     assert isinstance(client.read(READ), Answer)
-    account.password = "hunter-third"
+    account.password = THIRD
     for _ in range(30):
         assert isinstance(client.read(READ), Fault)
         clock.time += 1.0
     assert account.refused == [_header(OLD), _header(NEW)]
-    kept.password, kept.changed = "hunter-third", True
+    kept.password, kept.changed = THIRD, True
     assert isinstance(client.read(READ), Answer)
 
 
@@ -312,17 +312,17 @@ def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) 
 
 
 @pytest.mark.parametrize(
-    ("status", "error_type", "refused"),
+    ("answer", "refused"),
     [
-        (503, "master_not_discovered_exception", None),
-        (404, "index_not_found_exception", None),
-        (403, "security_exception", 403),
-        (503, "cluster_block_exception", 401),
-        (429, "circuit_breaking_exception", 401),
+        ((503, "master_not_discovered_exception"), None),
+        ((404, "index_not_found_exception"), None),
+        ((403, "security_exception"), 403),
+        ((503, "cluster_block_exception"), 401),
+        ((429, "circuit_breaking_exception"), 401),
     ],
 )
 def test_a_login_that_is_accepted_again_may_still_get_no_answer(
-    status: int, error_type: str, refused: int | None, account: Account, server: ScriptedServer, opened: Open
+    answer: tuple[int, str], refused: int | None, account: Account, server: ScriptedServer, opened: Open
 ) -> None:
     client, clock, _ = opened(server.url, renewed=False)
     client.read(READ)
@@ -330,8 +330,8 @@ def test_a_login_that_is_accepted_again_may_still_get_no_answer(
     client.read(READ)
     account.password = OLD
     clock.time += 60.0
-    body = {"error": {"type": error_type, "reason": "not now"}}
-    server.on("/_cluster/health", account.guarded(reply(body, status=status)))
+    body = {"error": {"type": answer[1], "reason": "not now"}}
+    server.on("/_cluster/health", account.guarded(reply(body, status=answer[0])))
     client.read(READ)
     found = client.read(READ)
     assert isinstance(found, Fault)
