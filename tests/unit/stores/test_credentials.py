@@ -311,6 +311,20 @@ def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) 
         assert isinstance(client.read(READ), Answer)
 
 
+def test_a_known_node_that_begins_to_refuse_alone_is_the_last_to_be_asked(opened: Open) -> None:
+    broken, good = Account("es1"), Account("es2")
+    with ScriptedServer() as one, ScriptedServer() as other:
+        broken.serve(one), good.serve(other)
+        client, clock, _ = opened(one.url, other.url, renewed=False)
+        assert isinstance(client.read(READ), Answer)
+        broken.password = NEW
+        assert isinstance(client.read(READ), Fault)
+        clock.time += 60.0
+        for _ in range(5):
+            assert isinstance(client.read(READ), Answer)
+        assert len(broken.refused) == 1
+
+
 @pytest.mark.parametrize(
     ("answer", "refused"),
     [
