@@ -187,7 +187,7 @@ def look_up_keyring(service: str, user: str) -> str | None:
 
     Raises:
         ModuleNotFoundError: the `keyring` extra is not installed.
-        RuntimeError: the key ring cannot be opened.
+        Exception: the key ring cannot be opened; the package has no common class for that.
     """
     # Imported here because it is an optional extra: only references to a key ring need it.
     found: str | None = importlib.import_module("keyring").get_password(service, user)
@@ -288,7 +288,7 @@ class SecretResolver:
             value = self.keyring(service, user)
         except ModuleNotFoundError:
             raise _fail(reference, "needs the `keyring` extra: install orchestrator[keyring]") from None
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001  (a locked key ring, and each backend, has errors of its own)
             raise _fail(reference, f"the key ring cannot be opened ({type(error).__name__})") from None
         if value is None:
             raise _fail(reference, f"the key ring holds nothing for service {service}, user {user}")

@@ -190,8 +190,18 @@ def back(state: RunState, node: NodeProgress) -> Limit | None:
 
 def lost_stop(state: RunState, node: NodeProgress) -> Limit | None:
     """A lost stop that may still be done when the run is to end; None for a node without one."""
-    seconds = min(LOST_STOP_SECONDS, _deadlines(state).stop)
-    return None if node.lost_at is None else Limit(since=node.lost_at, seconds=seconds)
+    return None if node.lost_at is None else _of_lost_stop(state, node.lost_at)
+
+
+def unheard_stop(state: RunState, node: NodeProgress) -> Limit | None:
+    """The same before a reading has shown that the node lives its old life; None without such a stop."""
+    doubt = node.doubt
+    unheard = doubt is not None and doubt.verb is Verb.STOP and not doubt.heard
+    return _of_lost_stop(state, doubt.since) if doubt is not None and unheard else None
+
+
+def _of_lost_stop(state: RunState, since: Instant) -> Limit:
+    return Limit(since=since, seconds=min(LOST_STOP_SECONDS, _deadlines(state).stop))
 
 
 # A wave, and the end ------------------------------------

@@ -11,13 +11,22 @@ from collections.abc import Iterable
 from typing import Final
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Action, ClearVotingExclusions, Purpose, SetReplicas, WriteSettings
+from orchestrator.model.action import (
+    Action,
+    ClearVotingExclusions,
+    ProbeSettings,
+    Purpose,
+    SetReplicas,
+    WriteSettings,
+)
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event
 from orchestrator.model.host_event import AccessGranted, AccessRefused
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Instant, Reading, Unauthorized, Unknown
 
 _RESTORES: Final = frozenset({Purpose.REASSIGN, Purpose.PUT_BACK})
+_WRITES: Final = (WriteSettings, ProbeSettings, SetReplicas, ClearVotingExclusions)
+"""The next of them that is confirmed shows that the right is back, even if it restores nothing."""
 
 
 def of_reading(state: RunState, cluster: Reading[ClusterView], now: Instant) -> tuple[Event, ...]:
@@ -38,7 +47,7 @@ def of_outcomes(state: RunState, outcomes: Iterable[Event], now: Instant) -> tup
             login = outcome.refusal.of_login
             if login or _restores(outcome.action):
                 return (AccessRefused(refusal=outcome.refusal, reading=login),)
-        accepted = isinstance(outcome, ActionConfirmed) and _restores(outcome.action)
+        accepted = isinstance(outcome, ActionConfirmed) and isinstance(outcome.action, _WRITES)
         if accepted and known is not None and not known.reading:
             return (AccessGranted(seconds=max(0.0, now - known.since)),)
     return ()

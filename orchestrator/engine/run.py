@@ -240,10 +240,11 @@ def _urgent(situation: Situation) -> Decision | None:
     withheld_for = _withheld_too_long(situation)
     if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
-        reason = (
-            f"allocation was disabled for {withheld_for:.0f} s: it is enabled now, and the "
-            f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
-        )
+        held = f"what the nodes that are down hold{rebuilds}"
+        then = f"it is enabled now, and the cluster rebuilds elsewhere {held}"
+        lost = state.process.refused
+        now_or_later = then if lost is None else f"it cannot be enabled, {lost.refusal.sentence}"
+        reason = f"allocation was disabled for {withheld_for:.0f} s: {now_or_later}"
         return stand_down(state, reason, Outcome.FAILED)
     if state.recovering or state.merging.in_hand:
         return None  # recoveries and merges finish before a pause
@@ -756,9 +757,11 @@ def reassigned(situation: Situation) -> Decision:
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    late = limits.restoring(situation.state).is_over(situation.now) or _refused_too_long(situation)
+    refused = _refused_too_long(situation)
+    late = limits.restoring(situation.state).is_over(situation.now) or refused is not None
     if late and not restoring.at_once:
-        return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
+        because = f": {refused}" if refused is not None else ""
+        return stand_down(situation.state, f"{what} could not be restored yet{because}", Outcome.FAILED)
     return restoring
 
 
@@ -883,7 +886,7 @@ def standing_down(situation: Situation) -> Decision:
     back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
     if back:
         return note(*back)
-    if _refused_too_long(situation) is not None and not _unstarted(situation):
+    if state.process.deposed is None and _refused_too_long(situation) and not _unstarted(situation):
         return _undo(situation, late=True) or _lost_stop_awaited(situation) or _end(situation)
     awaited = _awaited(situation)
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
@@ -960,14 +963,24 @@ def _refused_too_long(situation: Situation) -> str | None:
     found, limit = situation.state.process.refused, limits.refused(situation.state)
     if found is None or limit is None or not limit.is_over(situation.now):
         return None
-    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s"
+    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s; the lease of the run runs out by itself"
 
 
 def _unstarted(situation: Situation) -> list[NodeName]:
-    """Nodes whose service is not seen to run: a start needs no answer of the cluster."""
+    """Nodes whose service is not seen to run, or may still stop: a start needs no answer of the cluster."""
     state, hosts = situation.state, situation.hosts
-    down = (node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node))
-    return [name for name in down if name not in hosts or hosts[name].service is not ServiceState.RUNNING]
+    ours = [node for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    settled = [node.name for node in ours if not _may_still_stop(situation, node)]
+    up = {name for name in settled if name in hosts and hosts[name].service is ServiceState.RUNNING}
+    return [node.name for node in ours if node.name not in up]
+
+
+def _may_still_stop(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a verb in doubt may still take down a node whose service runs: nothing has started it yet."""
+    if sight(situation, node) is Sight.DOUBT:
+        return True
+    limit = limits.unheard_stop(situation.state, node)
+    return limit is not None and not limit.is_over(situation.seen.at)
 
 
 _EXIT: Final = {

@@ -43,7 +43,7 @@ def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> R
 
     Returns:
         `cluster` and `settings`; `Unknown` if it may not be read, does not answer within `LIMIT`, is another
-        cluster, or has a wrong cluster file or secret.
+        cluster, or has a wrong cluster file or secret; or after a defect of the program.
     """
     why_not = _why_not(past, at)
     if why_not:
@@ -55,6 +55,8 @@ def read_now(past: PastRun, reach: Callable[[], ClusterPorts], at: Instant) -> R
         return Unknown(reason=f"it has not answered within {LIMIT:.0f}s")
     except OrchestratorError as error:
         return Unknown(reason=str(error))
+    except Exception as defect:  # noqa: BLE001  (the journal is shown all the same)
+        return Unknown(reason=f"a defect of the program: {type(defect).__name__}")
 
 
 def _read(past: PastRun, reach: Callable[[], ClusterPorts]) -> Reading[ClusterReadings]:

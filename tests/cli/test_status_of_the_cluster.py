@@ -178,6 +178,24 @@ def test_a_cluster_that_does_not_answer_is_left_out(
     assert time.monotonic() - began < cluster_now.LIMIT + 2
 
 
+def test_a_defect_in_the_comparison_does_not_hide_the_journal(
+    console: Console,
+    cluster: SmallCluster,
+    store: StateStore,
+    status: Status,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("hunter2")
+
+    begun(store, cluster.write_file(console.folder))
+    monkeypatch.setattr(cluster_now, "_read", fails)
+    said = status()
+    assert "the cluster was not read: a defect of the program: KeyError;" in said
+    assert "hunter2" not in said
+    assert f"to restore: orchestrate restore {RUN}" in said
+
+
 @pytest.mark.parametrize("ago", [0.0, 61.0])
 def test_a_secret_refused_a_moment_ago_is_not_sent_again(
     console: Console,

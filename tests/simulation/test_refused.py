@@ -8,20 +8,28 @@ from typing import TypeVar
 import pytest
 
 from orchestrator.engine.fold import evolve
+from orchestrator.engine.run import decide
+from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, NotRestored, OrchestratorError
+from orchestrator.model.action import ProbeSettings, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record, StandingDown
+from orchestrator.model.event import ActionConfirmed, Event, Record, StandingDown
 from orchestrator.model.host_event import AccessGranted, AccessRefused, FellSilent
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.lease_event import Deposed
+from orchestrator.model.observation import Observation
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Deadlines, Hook, Hooks
+from orchestrator.model.reading import Instant
 from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import restore_run, resume_run
+from orchestrator.runtime import loop
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.taking import LeaseRefused
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
-from orchestrator.simulation.mishaps import Mishap
+from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, SettingMeddled, Trip
 from orchestrator.simulation.program_mishaps import CredentialsRefused
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
@@ -206,3 +214,87 @@ def test_refused_without_a_change_is_a_usage_error(verb: str) -> None:
     assert isinstance(ended, LeaseRefused), (ended, said)
     assert ended.exit_code is ExitCode.USAGE
     assert "nothing was changed" in str(ended)
+
+
+def test_a_right_that_is_given_back_is_seen_at_the_next_write_of_any_kind() -> None:
+    key = "cluster.routing.allocation.enable"
+    by_hand = Mishap(what=SettingMeddled(key=key, value="all"), verb="restore_allocation", after=5.0)
+    _, state, records = lived(refused(20.0, "restore_allocation", writes=True, after=0.0), by_hand)
+    assert state.outcome is Outcome.DONE
+    ((granted, _),) = found(records, AccessGranted)
+    ((since, _),) = found(records, AccessRefused)
+    writes = (WriteSettings, ProbeSettings)
+    confirmed = [at for at, event in found(records, ActionConfirmed) if isinstance(event.action, writes)]
+    assert granted == min(at for at in confirmed if at > since), (
+        "it restores nothing before the next wave is back"
+    )
+
+
+def test_a_limit_of_disabled_allocation_that_is_over_meanwhile_does_not_call_it_enabled() -> None:
+    short = policy(deadlines=Deadlines(withheld=60.0))
+    simulation, state = run(cluster(3), plan=[refused(3000.0, after=0.1)], wanted=short)
+    ((_, standing_down),) = found(list(simulation.journal.records), StandingDown)
+    assert standing_down.reason.endswith(f"it cannot be enabled, {LINE}")
+    assert state.outcome is Outcome.NOT_RESTORED
+
+
+def test_the_end_of_a_run_whose_settings_cannot_be_restored_says_why() -> None:
+    _, state, records = lived(refused(3000.0, "restore_settings", writes=True, after=0.0))
+    assert state.outcome is Outcome.NOT_RESTORED
+    ((since, _),) = found(records, AccessRefused)
+    assert records[-1].at - since < 200.0
+    assert state.message.startswith(f"settings could not be restored yet: {RIGHT_TAKEN.sentence}")
+
+
+def test_a_host_that_cannot_be_reached_for_longer_than_the_limit_is_awaited() -> None:
+    """A start needs no answer of the cluster, and a node that is down is worse than a late end."""
+    cut_off = Mishap(what=HostCutOff(node=NodeName("es2"), seconds=250.0), verb="stop", after=2.0)
+    simulation, state, records = lived(refused(3000.0), cut_off)
+    ((down, _),) = found(records, StandingDown)
+    assert state.outcome is Outcome.NOT_RESTORED
+    assert simulation.world.nodes[NodeName("es2")].process
+    assert records[-1].at - down > 100.0
+
+
+HOOKS = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+RIGHT_GONE = [refused(3000.0, "restore_allocation", writes=True, after=0.0)]
+
+
+def test_a_node_that_is_back_is_put_into_service_though_settings_cannot_be_restored() -> None:
+    simulation, state = run(cluster(3), plan=RIGHT_GONE, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.NOT_RESTORED
+    ran = [
+        fact.what for node in simulation.world.nodes.values() for fact in node.facts if "hook" in fact.what
+    ]
+    assert ran == ["hook before_stop 0", "hook after_recovery 0"]
+
+
+def test_a_run_that_another_took_over_puts_nothing_into_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided: list[tuple[RunState, Observation, Instant]] = []
+
+    def noted(state: RunState, seen: Observation, now: Instant) -> Decision:
+        decided.append((state, seen, now))
+        return decide(state, seen, now)
+
+    monkeypatch.setattr(loop, "decide", noted)
+    run(cluster(3), plan=RIGHT_GONE, wanted=policy(hooks=HOOKS))
+    deposed = Deposed(successor="run-2", owner="eve@elsewhere", epoch=2, in_hand=())
+    with_hooks = [
+        (state, seen, now)
+        for state, seen, now in decided
+        if state.phase is Phase.STANDING_DOWN and "hook" in repr(decide(state, seen, now).actions).lower()
+    ]
+    assert with_hooks
+    for state, seen, now in with_hooks:
+        record = Record(run=state.run, sequence=999, at=now, event=deposed)
+        assert decide(evolve(state, record), seen, now).actions == ()
+
+
+@pytest.mark.parametrize("late", [20.0, 40.0, 110.0])
+def test_a_stop_that_may_still_be_done_is_awaited(late: float) -> None:
+    """Its node is seen to run, and was not started: it stops after that."""
+    trips = [Trip(verb="stop", how=How.LATE, late=late)]
+    limits = policy(deadlines=Deadlines(refused=30.0))
+    simulation, _ = run(cluster(3), plan=[refused(3000.0, after=0.0)], trips=trips, wanted=limits)
+    simulation.world.agenda.advance(400.0)
+    assert all(node.process for node in simulation.world.nodes.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -54,8 +55,10 @@ class Access:
         if self.password is not None:
             found += [self.password, f"{self.username}:{self.password}"]
         if self.api_key is not None:
-            pair = b64decode(self.api_key + "==", validate=False).decode(errors="replace")
-            found += [self.api_key, pair, pair.partition(":")[2]]
+            found += [self.api_key]
+            with suppress(ValueError):  # it is no base 64: the cluster refuses it
+                pair = b64decode(self.api_key + "==", validate=False).decode(errors="replace")
+                found += [pair, pair.partition(":")[2]]
         return tuple(found)
 
     @property

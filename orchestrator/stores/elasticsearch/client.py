@@ -295,17 +295,21 @@ class ElasticsearchClient:
         outcome = self._connection(endpoint).exchange(request)
         with self._lock:
             if isinstance(outcome, Fault) and (outcome.status is None or outcome.refusal is not None):
-                self._book.went_wrong(endpoint)
+                self._went_wrong(endpoint, outcome)
             else:
                 self._book.succeeded(endpoint)
         return outcome if isinstance(outcome, Fault) else self._with_names(outcome)
+
+    def _went_wrong(self, endpoint: Endpoint, fault: Fault) -> None:
+        if not fault.held_back:
+            self._book.went_wrong(endpoint)
 
     def _identify(self, endpoint: Endpoint) -> Fault | None:
         """Read product and node of an endpoint. Returns its problem, or None."""
         server = self._connection(endpoint).probe()
         with self._lock:
             if isinstance(server, Fault):
-                self._book.went_wrong(endpoint)
+                self._went_wrong(endpoint, server)
                 return server
             server = replace(server, name=self._names.get(server.node_id, server.name))
             self._servers[endpoint] = server

@@ -140,14 +140,18 @@ class Connection:
     def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
         """Send the request; again at once if its login was refused and there is another secret now."""
         while True:
-            login = self._credentials.login()
+            login = self._credentials.login(self.endpoint.url)
             if isinstance(login, Fault):
                 return login
             outcome = self._sent(request, login)
             if not isinstance(outcome, Fault):
-                self._credentials.accepted(login)
+                self._credentials.accepted(login, self.endpoint.url)
                 return outcome
             if outcome.refusal is None:
+                if outcome.logged_in:
+                    self._credentials.accepted(login, self.endpoint.url)
+                elif outcome.status is None and outcome.nothing_done:
+                    self._credentials.unsent(login)
                 return outcome
             refused = self._credentials.refused(login, outcome)
             if refused is not None:

@@ -69,28 +69,41 @@ class Credentials:
         self._sent_at: Instant = 0.0
         self._read_at: Instant | None = None
         self._renewed_at: Instant | None = None
-        self._refused_by: set[str] = set()
+        self._accepting: set[str] = set()
+        self._late: dict[str, Fault] = {}
         self._learn(access)
 
-    def login(self) -> Login | Fault:
-        """What the next request sends; the last refusal if the secret may not be sent now."""
+    def login(self, url: str) -> Login | Fault:
+        """What the next request to an endpoint sends; the last refusal if the secret may not be sent now."""
         with self._lock:
+            if self._refused is None and not self._accepting:
+                self._refused = self._late.get(url)  # a new secret that no node has accepted: it is wrong
             if self._refused is None:
                 return self._login
             now = self._clock.now()
             if self._renewed(now):
                 return self._login
             if now - self._sent_at < AGAIN_SECONDS:
-                return self._refused
+                return replace(self._refused, held_back=True)
             self._sent_at = now  # before it is sent: no other thread sends it too
             return self._login
 
-    def accepted(self, login: Login) -> None:
-        """The server answered a request with this login as it should."""
+    def accepted(self, login: Login, url: str) -> None:
+        """An endpoint accepted this login; it may still have refused the request."""
         with self._lock:
-            if login.number == self._login.number:
-                self._refused = None
-                self._refused_by.clear()
+            self._accepted(login, url)
+
+    def unsent(self, login: Login) -> None:
+        """No connection was made: the secret may be sent to another endpoint at once."""
+        with self._lock:
+            if login.number == self._login.number and self._refused is not None:
+                self._sent_at = self._clock.now() - AGAIN_SECONDS
+
+    def _accepted(self, login: Login, url: str) -> None:
+        if login.number == self._login.number:
+            self._refused = None
+            self._accepting.add(url)
+            self._late.clear()
 
     def refused(self, login: Login, fault: Fault) -> Fault | None:
         """Take note of a refusal: 401 of the login, or 403 of one request.
@@ -104,12 +117,16 @@ class Credentials:
                 return fault
             if login.number != self._login.number or self._renewed(now):
                 return None
-            if fault.refusal is None or not fault.refusal.of_login:
+            if fault.refusal is None:
+                return fault
+            url = fault.refusal.endpoint
+            if not fault.refusal.of_login:
+                self._accepted(login, url)
                 return fault
             new = self._renewed_at is not None and now - self._renewed_at < AGAIN_SECONDS
-            if new and fault.refusal.endpoint not in self._refused_by:
-                # Nodes take over a new password one after the other: another one may accept it already.
-                self._refused_by.add(fault.refusal.endpoint)
+            if new and url not in self._accepting:
+                # Nodes take over a new password one after the other: only this one refuses it.
+                self._late[url], self._sent_at = fault, now
                 return replace(fault, elsewhere=True, passes=True)
             if self._refused is None:
                 self._sent_at = now
@@ -135,8 +152,8 @@ class Credentials:
         if header == self._login.header:
             return False
         self._learn(access)
-        self._renewed_at, self._refused = now, None
-        self._refused_by.clear()
+        self._access, self._renewed_at, self._refused = access, now, None
+        self._accepting, self._late = set(), {}
         self._login = Login(header=header, number=self._login.number + 1)
         return True
 

@@ -37,6 +37,8 @@ _WORTH_ANOTHER_TRY: Final = frozenset(
 
 _PASSING: Final = _WORTH_ANOTHER_TRY | {HTTPStatus.SERVICE_UNAVAILABLE}
 """429 of a full queue or a circuit breaker, 503 of a cluster without a master, and a proxy's own trouble."""
+_AFTER_LOGIN: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
+"""With a type of error: a node looked for something. A proxy names no type; a full node checks no login."""
 _UNTRUSTED: Final = "is not signed by an authority that we trust"
 
 
@@ -66,6 +68,7 @@ class Fault:
         error_type: the server's name for it, such as `index_not_found_exception`.
         untrusted: the certificate is signed by no authority that is trusted here.
         refusal: the credentials that were not accepted.
+        held_back: nothing was sent, because the credentials were refused a moment ago.
     """
 
     reason: str
@@ -76,6 +79,12 @@ class Fault:
     error_type: str | None = None
     untrusted: bool = False
     refusal: Refusal | None = None
+    held_back: bool = False
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether a node accepted the login before the request failed."""
+        return self.error_type in _NO_MASTER or (self.status in _AFTER_LOGIN and self.error_type is not None)
 
     def unknown(self, of: str = "") -> Unknown:
         """The reading that failed with it; `of` goes before the reason."""

@@ -25,7 +25,7 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, node, reply
 
 READ = get("/_cluster/health")
-OLD, NEW = "hunter-old", "hunter-new"
+OLD, NEW, WRONG, THIRD = "hunter-old", "hunter-new", "hunter-wrong", "hunter-third"
 DENIED = {"error": {"type": "security_exception", "reason": "unable to authenticate user [ops]"}}
 FORBIDDEN = {"error": {"type": "security_exception", "reason": "action [x] is unauthorized for user [ops]"}}
 
@@ -282,3 +282,106 @@ def test_a_secret_in_a_file_is_seen_to_change(tmp_path: Path) -> None:
     (tmp_path / "next").rename(file)  # as a mounted secret is replaced
     assert source.touched()
     assert source.read() == "third"
+
+
+def test_a_new_secret_that_is_wrong_is_sent_once_to_each_node(opened: Open) -> None:
+    one_account, other_account = Account("es1"), Account("es2")
+    with ScriptedServer() as one, ScriptedServer() as other:
+        one_account.serve(one), other_account.serve(other)
+        client, clock, kept = opened(one.url, other.url)
+        client.read(READ)
+        one_account.password = other_account.password = NEW
+        kept.password = WRONG
+        for _ in range(59):
+            assert isinstance(client.read(READ), Fault)
+            clock.time += 1.0
+        refused = [*one_account.refused, *other_account.refused]
+        assert sorted(refused) == sorted([_header(OLD), *[_header(WRONG)] * 2])
+
+
+def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
+    account: Account, server: ScriptedServer, opened: Open
+) -> None:
+    client, clock, kept = opened(server.url)
+    client.read(READ)
+    account.password = kept.password = NEW
+    assert isinstance(client.read(READ), Answer)
+    account.password = THIRD
+    for _ in range(30):
+        assert isinstance(client.read(READ), Fault)
+        clock.time += 1.0
+    assert account.refused == [_header(OLD), _header(NEW)]
+    kept.password, kept.changed = THIRD, True
+    assert isinstance(client.read(READ), Answer)
+
+
+def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) -> None:
+    gone, there = Account("es1"), Account("es2")
+    with ScriptedServer() as other:
+        there.serve(other)
+        with ScriptedServer() as one:
+            gone.serve(one)
+            client, clock, _ = opened(other.url, one.url, renewed=False)
+            client.read(READ)
+            there.password = NEW
+            assert isinstance(client.read(READ), Fault)  # from now on the other one is asked first
+        there.password = OLD
+        clock.time += 60.0
+        assert isinstance(client.read(READ), Answer)
+
+
+def test_a_known_node_that_begins_to_refuse_alone_is_the_last_to_be_asked(opened: Open) -> None:
+    broken, good = Account("es1"), Account("es2")
+    with ScriptedServer() as one, ScriptedServer() as other:
+        broken.serve(one), good.serve(other)
+        client, clock, _ = opened(one.url, other.url, renewed=False)
+        assert isinstance(client.read(READ), Answer)
+        broken.password = NEW
+        assert isinstance(client.read(READ), Fault)
+        clock.time += 60.0
+        for _ in range(5):
+            assert isinstance(client.read(READ), Answer)
+        assert len(broken.refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ((503, "master_not_discovered_exception"), None),
+        ((404, "index_not_found_exception"), None),
+        ((403, "security_exception"), 403),
+        ((503, "cluster_block_exception"), 401),
+        ((429, "circuit_breaking_exception"), 401),
+    ],
+)
+def test_a_login_that_is_accepted_again_may_still_get_no_answer(
+    answer: tuple[int, str], refused: int | None, account: Account, server: ScriptedServer, opened: Open
+) -> None:
+    client, clock, _ = opened(server.url, renewed=False)
+    client.read(READ)
+    account.password = NEW
+    client.read(READ)
+    account.password = OLD
+    clock.time += 60.0
+    body = {"error": {"type": answer[1], "reason": "not now"}}
+    server.on("/_cluster/health", account.guarded(reply(body, status=answer[0])))
+    client.read(READ)
+    found = client.read(READ)
+    assert isinstance(found, Fault)
+    assert (found.refusal.status if found.refusal else None) == refused
+
+
+@pytest.mark.parametrize("key", ["abcde", "a", "=", "not base 64"])
+def test_a_key_that_is_no_base_64_is_hidden_too(key: str) -> None:
+    assert key in Access(endpoints=("http://es1:9200",), api_key=key).secrets
+
+
+def test_a_key_ring_that_is_locked_meanwhile_ends_nothing(tmp_path: Path) -> None:
+    class KeyringLocked(Exception):  # noqa: N818  (as the package has it: no RuntimeError)
+        pass
+
+    def locked(_service: str, _user: str) -> str:
+        raise KeyringLocked
+
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, keyring=locked)
+    assert Source(resolver, parse_reference("keyring:es/ops")).read() is None
