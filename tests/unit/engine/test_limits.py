@@ -315,7 +315,7 @@ def test_every_limit_has_its_wait_here() -> None:
     }
     functions = {name for name in public if name[0].islower() and name[0] != "_"}
     tested = {name.partition(",")[0] for name in (*NODES, *RUNS)}
-    assert functions - {"effect", "of_node", "in_words", "nearest"} == tested
+    assert functions - {"effect", "unheard_stop", "of_node", "in_words", "nearest"} == tested
 
 
 def test_a_verb_in_doubt_may_take_effect_for_as_long() -> None:
@@ -331,6 +331,22 @@ def test_a_verb_in_doubt_may_take_effect_for_as_long() -> None:
         (Verb.REBOOT, False): 30.0,
         (Verb.REBOOT, True): 809.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("doubt", "seconds"),
+    [
+        (Doubt(verb=Verb.STOP, since=_AT), 101.0),
+        (Doubt(verb=Verb.STOP, since=_AT, accepted=True, heard=True), None),
+        (Doubt(verb=Verb.REBOOT, since=_AT), None),
+        (None, None),
+    ],
+)
+def test_a_stop_that_was_not_heard_counts_as_lost(doubt: Doubt | None, seconds: Seconds | None) -> None:
+    state = _run(_asked()).state
+    node = replace(next(iter(state.nodes.values())), doubt=doubt)
+    found = limits.unheard_stop(state, node)
+    assert (None if found is None else found.seconds) == seconds
 
 
 def test_a_limit_that_is_over_is_not_shown_and_the_next_one_is() -> None:
