@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from orchestrator.engine import limits
+from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     Action,
@@ -51,6 +53,14 @@ def of_outcomes(state: RunState, outcomes: Iterable[Event], now: Instant) -> tup
         if accepted and known is not None and not known.reading:
             return (AccessGranted(seconds=max(0.0, now - known.since)),)
     return ()
+
+
+def too_long(situation: Situation) -> str | None:
+    """The refusal of the credentials because of which nothing can be restored; None before its limit."""
+    found, limit = situation.state.process.refused, limits.refused(situation.state)
+    if found is None or limit is None or not limit.is_over(situation.now):
+        return None
+    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s; the lease of the run runs out by itself"
 
 
 def _restores(action: Action) -> bool:

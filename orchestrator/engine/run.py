@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine import admit, beginning, changes, limits, recover, upgrade
+from orchestrator.engine import admit, beginning, changes, limits, recover, refusals, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason
@@ -234,7 +234,7 @@ def _urgent(situation: Situation) -> Decision | None:
     if timeout is not None and timeout.is_over(now):
         reason = f"--timeout of {timeout.seconds:.0f} s ran out{state.merges_left}"
         return stand_down(state, reason, Outcome.HELD)
-    refused = _refused_too_long(situation)
+    refused = refusals.too_long(situation)
     if refused is not None:
         return stand_down(state, refused, Outcome.FAILED)
     withheld_for = _withheld_too_long(situation)
@@ -757,7 +757,7 @@ def reassigned(situation: Situation) -> Decision:
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     """The actions that restore, within their limit. A setting that was read as restored is never late."""
-    refused = _refused_too_long(situation)
+    refused = refusals.too_long(situation)
     late = limits.restoring(situation.state).is_over(situation.now) or refused is not None
     if late and not restoring.at_once:
         because = f": {refused}" if refused is not None else ""
@@ -886,7 +886,7 @@ def standing_down(situation: Situation) -> Decision:
     back = [rejoined(situation, node) for node in next_to(Move.REJOIN, situation)]
     if back:
         return note(*back)
-    if state.process.deposed is None and _refused_too_long(situation) and not _unstarted(situation):
+    if state.process.deposed is None and refusals.too_long(situation) and not _unstarted(situation):
         return _undo(situation, late=True) or _lost_stop_awaited(situation) or _end(situation)
     awaited = _awaited(situation)
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
@@ -956,14 +956,6 @@ def _withheld_too_long(situation: Situation) -> Seconds | None:
     """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
     limit = limits.withheld(situation.state)
     return situation.now - limit.since if limit is not None and limit.is_over(situation.now) else None
-
-
-def _refused_too_long(situation: Situation) -> str | None:
-    """The refusal of the credentials because of which nothing can be restored; None before its limit."""
-    found, limit = situation.state.process.refused, limits.refused(situation.state)
-    if found is None or limit is None or not limit.is_over(situation.now):
-        return None
-    return f"{found.refusal.sentence}, for {limit.seconds:.0f} s; the lease of the run runs out by itself"
 
 
 def _unstarted(situation: Situation) -> list[NodeName]:

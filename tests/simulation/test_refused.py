@@ -216,7 +216,7 @@ def test_refused_without_a_change_is_a_usage_error(verb: str) -> None:
     assert "nothing was changed" in str(ended)
 
 
-def test_a_right_that_is_given_back_is_seen_at_the_next_write_of_any_kind() -> None:
+def test_a_right_given_back_is_seen_at_the_next_write() -> None:
     key = "cluster.routing.allocation.enable"
     by_hand = Mishap(what=SettingMeddled(key=key, value="all"), verb="restore_allocation", after=5.0)
     _, state, records = lived(refused(20.0, "restore_allocation", writes=True, after=0.0), by_hand)
@@ -230,7 +230,7 @@ def test_a_right_that_is_given_back_is_seen_at_the_next_write_of_any_kind() -> N
     )
 
 
-def test_a_limit_of_disabled_allocation_that_is_over_meanwhile_does_not_call_it_enabled() -> None:
+def test_allocation_that_is_disabled_is_not_called_enabled() -> None:
     short = policy(deadlines=Deadlines(withheld=60.0))
     simulation, state = run(cluster(3), plan=[refused(3000.0, after=0.1)], wanted=short)
     ((_, standing_down),) = found(list(simulation.journal.records), StandingDown)
@@ -238,7 +238,7 @@ def test_a_limit_of_disabled_allocation_that_is_over_meanwhile_does_not_call_it_
     assert state.outcome is Outcome.NOT_RESTORED
 
 
-def test_the_end_of_a_run_whose_settings_cannot_be_restored_says_why() -> None:
+def test_settings_that_cannot_be_restored_say_why() -> None:
     _, state, records = lived(refused(3000.0, "restore_settings", writes=True, after=0.0))
     assert state.outcome is Outcome.NOT_RESTORED
     ((since, _),) = found(records, AccessRefused)
@@ -246,7 +246,7 @@ def test_the_end_of_a_run_whose_settings_cannot_be_restored_says_why() -> None:
     assert state.message.startswith(f"settings could not be restored yet: {RIGHT_TAKEN.sentence}")
 
 
-def test_a_host_that_cannot_be_reached_for_longer_than_the_limit_is_awaited() -> None:
+def test_a_host_out_of_reach_beyond_the_limit_is_awaited() -> None:
     """A start needs no answer of the cluster, and a node that is down is worse than a late end."""
     cut_off = Mishap(what=HostCutOff(node=NodeName("es2"), seconds=250.0), verb="stop", after=2.0)
     simulation, state, records = lived(refused(3000.0), cut_off)
@@ -260,7 +260,7 @@ HOOKS = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run
 RIGHT_GONE = [refused(3000.0, "restore_allocation", writes=True, after=0.0)]
 
 
-def test_a_node_that_is_back_is_put_into_service_though_settings_cannot_be_restored() -> None:
+def test_a_node_that_is_back_is_put_into_service_all_the_same() -> None:
     simulation, state = run(cluster(3), plan=RIGHT_GONE, wanted=policy(hooks=HOOKS))
     assert state.outcome is Outcome.NOT_RESTORED
     ran = [

@@ -299,7 +299,7 @@ def test_a_new_secret_that_is_wrong_is_sent_once_to_each_node(opened: Open) -> N
         assert sorted(refused) == sorted([_header(OLD), *[_header(WRONG)] * 2])
 
 
-def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
+def test_a_new_secret_replaced_within_a_minute_is_refused(
     account: Account, server: ScriptedServer, opened: Open
 ) -> None:
     client, clock, kept = opened(server.url)
@@ -315,7 +315,7 @@ def test_a_new_secret_that_is_replaced_within_a_minute_is_refused_like_any(
     assert isinstance(client.read(READ), Answer)
 
 
-def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) -> None:
+def test_an_endpoint_without_a_connection_uses_up_no_try(opened: Open) -> None:
     gone, there = Account("es1"), Account("es2")
     with ScriptedServer() as other:
         there.serve(other)
@@ -330,7 +330,7 @@ def test_an_endpoint_without_a_connection_does_not_use_up_the_try(opened: Open) 
         assert isinstance(client.read(READ), Answer)
 
 
-def test_a_known_node_that_begins_to_refuse_alone_is_the_last_to_be_asked(opened: Open) -> None:
+def test_a_known_node_that_refuses_alone_is_asked_last(opened: Open) -> None:
     broken, good = Account("es1"), Account("es2")
     with ScriptedServer() as one, ScriptedServer() as other:
         broken.serve(one), good.serve(other)
