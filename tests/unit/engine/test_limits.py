@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pytest
+
 from orchestrator.engine import limits
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.merge_state import Merging
