@@ -56,9 +56,12 @@ def of_outcomes(state: RunState, outcomes: Iterable[Event], now: Instant) -> tup
 
 
 def too_long(situation: Situation) -> str | None:
-    """The refusal of the credentials because of which nothing can be restored; None before its limit."""
+    """The refusal of the credentials because of which nothing can be restored; None before its limit.
+
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
+    """
     found, limit = situation.state.process.refused, limits.refused(situation.state)
-    if found is None or limit is None or not limit.is_over(situation.now):
+    if found is None or limit is None or not limit.is_over(situation.seen.at):
         return None
     return f"{found.refusal.sentence}, for {limit.seconds:.0f} s; the lease of the run runs out by itself"
 

@@ -91,7 +91,7 @@ class SimulatedCluster:
         began, fate = self.world.agenda.now, self.fate
         if began < max(fate.unreadable_until, fate.unauthorized_until):
             refused = began >= fate.unreadable_until
-            self.world.agenda.advance(_WRITE_SECONDS if refused else 1.0)
+            self._pass(_WRITE_SECONDS if refused else 1.0)
             gone = (
                 Unauthorized(reason=LOGIN_REFUSED.sentence, refusal=LOGIN_REFUSED)
                 if refused
@@ -111,11 +111,15 @@ class SimulatedCluster:
             self.world.stale_read = fate.read_stale = False
             if Look.CLUSTER in look:
                 self.world.last_read = fate.read_at = began
+        self._pass(_READ_SECONDS)
+        return _parts(self._with_listed_snapshots(read), look)
+
+    def _pass(self, seconds: Seconds) -> None:
+        """The time of a reading; the machine of the program may be suspended in it."""
         stood_still = self.fate.stood_still()
-        self.world.agenda.advance(_READ_SECONDS + stood_still)
+        self.world.agenda.advance(seconds + stood_still)
         if stood_still:
             self.world.program_since = self.world.agenda.now
-        return _parts(self._with_listed_snapshots(read), look)
 
     def _with_listed_snapshots(self, read: ClusterReadings) -> ClusterReadings:
         """Without the snapshots where the program looks for them in a cluster state that lists none."""

@@ -29,7 +29,7 @@ from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.taking import LeaseRefused
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
-from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, SettingMeddled, Trip
+from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, ProgramStandsStill, SettingMeddled, Trip
 from orchestrator.simulation.program_mishaps import CredentialsRefused
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
@@ -298,3 +298,10 @@ def test_a_stop_that_may_still_be_done_is_awaited(late: float) -> None:
     simulation, _ = run(cluster(3), plan=[refused(3000.0, after=0.0)], trips=trips, wanted=limits)
     simulation.world.agenda.advance(400.0)
     assert all(node.process for node in simulation.world.nodes.values())
+
+
+def test_a_standstill_takes_nothing_of_the_limit() -> None:
+    sleeps = Mishap(what=ProgramStandsStill(seconds=400.0), verb="stop", after=20.0)
+    _, state, records = lived(refused(430.0), sleeps)
+    assert state.outcome is Outcome.DONE, state.message
+    assert len(found(records, AccessGranted)) == 1
