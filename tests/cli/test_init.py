@@ -255,7 +255,7 @@ def test_a_refused_login_is_asked_for_again(
     terminal("".join(f"{answer}\n" for answer in answers))
     assert run(["init", "--endpoint", secured.url, "--out", "new.yml", *HERE]) == ExitCode.DONE
     assert f"ApiKey {PASSWORD}" in [asked.headers.get("authorization") for asked in secured.asked]
-    assert "refused the API key (401)" in capfd.readouterr().err
+    assert "refused the API key (401; secret from env:ES_PASSWORD)" in capfd.readouterr().err
     spec = spec_of(folder / "new.yml")
     assert spec.auth is not None
     assert spec.auth.api_key is None
@@ -406,7 +406,7 @@ BAD: dict[str, tuple[Callable[[Stage], tuple[str, ...]], str]] = {
     "no credentials over plain HTTP": (lambda s: s.refused(), "or --api-key REFERENCE"),
     "wrong credentials": (
         lambda s: s.trusted("--username", "other", "--password", "env:ES_PASSWORD"),
-        "refused user other (401)",
+        "refused user other (401; secret from env:ES_PASSWORD)",
     ),
     "a certificate of an unknown authority": (
         lambda s: s.tls(*LOGIN),
