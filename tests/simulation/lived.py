@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
-from orchestrator.errors import JournalError, LeaseError, SafetyViolation
+from orchestrator.errors import JournalError, LeaseError, NotRestored, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -29,7 +29,7 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
-from orchestrator.runtime.taking import LeaseUnreachable
+from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
@@ -255,7 +255,7 @@ class AnyLife:
             if first.fate.lease_holder is None:
                 try:
                     state = other.take_over(wanted)
-                except LeaseError:  # the first one is alive still, or there is no master
+                except (LeaseError, NotRestored):  # the first one is alive, no master, or refused credentials
                     if world.agenda.now > gives_up:
                         return
                     world.agenda.advance(_NEXT_LOOK_SECONDS)
@@ -279,9 +279,9 @@ class AnyLife:
         for _ in range(_BEGINNINGS):
             try:
                 return begins()
-            except (LeaseError, JournalError) as error:
+            except (LeaseError, JournalError, NotRestored) as error:  # the last: with refused credentials
                 said = str(error)
-                if isinstance(error, LeaseUnreachable):
+                if isinstance(error, LeaseUnreachable) and not isinstance(error, LeaseRefused):
                     self._help_without_a_master()
                 self.world.agenda.advance(_BEGINS_AGAIN_SECONDS)
         raise BrokenError("liveness", f"no run can be begun: {said}")
