@@ -58,7 +58,7 @@ class Refusal:
         source: the reference of the secret, such as `env:ES_PASSWORD`; empty if there is none.
         status: of HTTP.
         call: the request that lacks a right: method and path. Empty if the login itself was refused.
-        lasting: the source cannot change while the program runs.
+        fixed: the source cannot change while the program runs.
     """
 
     endpoint: str
@@ -66,7 +66,7 @@ class Refusal:
     source: str = ""
     status: int = 401
     call: str = ""
-    lasting: bool = False
+    fixed: bool = False
 
     @property
     def of_login(self) -> bool:

@@ -27,10 +27,11 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
     if secret is None:
         return access
     value = resolver.resolve(secret, header=_is_header(spec)).reveal()
+    access = replace(access, source=secret.shown, fixed=secret.scheme is Scheme.ENV)
     basic = spec.auth.basic if spec.auth is not None else None
     if basic is None:
-        return replace(access, api_key=value, source=secret.shown)
-    return replace(access, username=basic.username, password=value, source=secret.shown)
+        return replace(access, api_key=value)
+    return replace(access, username=basic.username, password=value)
 
 
 def _secret_of(spec: ClusterSpec) -> SecretReference | None:

@@ -59,7 +59,7 @@ _PATIENCE_SECONDS: Final = 5.0
 """How long the real adapter waits for a merge that is no task."""
 
 LOGIN_REFUSED: Final = Refusal(
-    endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", lasting=True
+    endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", fixed=True
 )
 RIGHT_TAKEN: Final = replace(LOGIN_REFUSED, status=403, call="PUT /_cluster/settings")
 

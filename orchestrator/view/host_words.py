@@ -106,7 +106,7 @@ def _may_change(refusal: Refusal) -> str:
     """What a person can do while the run waits."""
     if not refusal.of_login:
         return "give the right back"
-    if refusal.lasting or not refusal.source:
+    if refusal.fixed or not refusal.source:
         return "this program cannot get another secret: have this one accepted again, or end the run"
     return f"write the new secret to {refusal.source}: it is read again"
 

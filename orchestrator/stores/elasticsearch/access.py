@@ -27,6 +27,7 @@ class Access:
         api_key: the encoded form (`id:key` in base 64).
         username: for basic authentication; goes with `password`.
         source: the reference of the secret, such as `env:ES_PASSWORD`, for messages.
+        fixed: the source cannot change while the program runs.
         ca: file of the trusted certificates; by default the system's.
         verify: whether certificates are checked at all.
         client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
@@ -40,6 +41,7 @@ class Access:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     source: str = ""
+    fixed: bool = False
     ca: str | None = None
     verify: bool = True
     client_cert: str | None = None

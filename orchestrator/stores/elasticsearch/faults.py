@@ -259,7 +259,7 @@ def _refusal(access: Access, url: str, status: int, call: str = "") -> Refusal:
         source=access.source,
         status=status,
         call=call,
-        lasting=access.source.startswith("env:"),
+        fixed=access.fixed,
     )
 
 

@@ -62,7 +62,7 @@ INSTALL = action.RunInstall(
 HOLD = event.Hold(
     predicate="zero_replica_indices", subject="index logs-x", evidence="5 shards without a second copy"
 )
-REFUSAL = Refusal(endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", lasting=True)
+REFUSAL = Refusal(endpoint="https://es1:9200", credentials="user ops", source="env:ES_PASSWORD", fixed=True)
 WITHHOLD = action.SettingChange(level=Level.PERSISTENT, key=ENABLE, found="all", wanted="primaries")
 
 
