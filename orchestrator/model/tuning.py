@@ -197,8 +197,9 @@ class TunableState:
         wanted: for people, with the device where there is one (`none (sdb)`).
         at_boot: whether our unit sets it at the next boot, or what the tunable's own file or service says.
         detail: the reason, where the verdict alone is not enough.
-        changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`. A drift
-            without changes needs only a restart of the node: its process has an older value.
+        changes: in the order in which they have to be made; empty unless the verdict is `DRIFT`.
+        restart_needed: right from the node's next start on; its running process has an older value. No change
+            can correct that, so the verdict is that of the next start.
         overridden: another node of the host sets another value after ours at the next boot.
     """
 
@@ -211,6 +212,7 @@ class TunableState:
     changes: tuple[Change, ...] = ()
     on_failure: OnFailure = OnFailure.WARN
     overridden: bool = False
+    restart_needed: bool = False
 
     @property
     def former(self) -> str:
@@ -237,7 +239,7 @@ class HostTuning:
     @property
     def restart_needed(self) -> tuple[TunableState, ...]:
         """Tunables that are right from the node's next start on; its running process has another value."""
-        return tuple(one for one in self.states if one.verdict is Verdict.DRIFT and not one.changes)
+        return tuple(state for state in self.states if state.restart_needed)
 
     @property
     def unread(self) -> tuple[TunableState, ...]:

@@ -107,7 +107,7 @@ def tell(making: Making, context: Context) -> None:
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
     failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
-    code = ExitCode.FAILED if failed else verdict_on(now, made=True)
+    code = ExitCode.FAILED if failed else verdict_on(now)
     if context.output.for_people:
         nodes: dict[str, list[NodeName]] = {}
         for one in made:

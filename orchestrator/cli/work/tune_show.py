@@ -39,18 +39,12 @@ def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
         context.say(*table(head, rows))
 
 
-def verdict_on(found: Found, *, made: bool = False) -> ExitCode:
-    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine.
-
-    Args:
-        found: the reading.
-        made: it follows the changes, which do not include a restart of the node.
-    """
+def verdict_on(found: Found) -> ExitCode:
+    """The exit code of a reading: an unreachable host ranks before drift, and unknown is never fine."""
     if any(isinstance(tuning, Unknown) for tuning in found.values()):
         return ExitCode.FAILED
     read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
     wrong = any(tuning.drifted or tuning.unread or tuning.overridden for tuning in read)
-    wrong = wrong or (not made and any(tuning.restart_needed for tuning in read))
     return ExitCode.HELD if wrong else ExitCode.DONE
 
 

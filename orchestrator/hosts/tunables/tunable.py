@@ -100,10 +100,8 @@ class Tunable(ABC):
         if not there:
             return unchanged(setting, Verdict.NOT_APPLICABLE, _said(reasons))
         changes = tuple(change for part in there for change in part.changes)
-        right = all(part.running is True for part in there)
-        late = bool(there) and all(part.running is True or part.after_restart for part in there)
-        drift = bool(changes) or (late and not right)
-        verdict = Verdict.DRIFT if drift else Verdict.OK if right else Verdict.UNKNOWN
+        right = all(part.running is True or part.after_restart for part in there)
+        verdict = Verdict.DRIFT if changes else Verdict.OK if right else Verdict.UNKNOWN
         if verdict is Verdict.UNKNOWN and not any(reasons):
             reasons.append("it is not as wanted, and this program cannot change it")
         return TunableState(
@@ -115,6 +113,7 @@ class Tunable(ABC):
             detail=_said(reasons),
             changes=changes,
             on_failure=setting.on_failure,
+            restart_needed=right and any(part.after_restart for part in there),
         )
 
 
