@@ -17,7 +17,6 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     StandingDown,
-    StoodStill,
 )
 from orchestrator.model.host_event import AccessGranted, AccessRefused
 from orchestrator.simulation.mishaps import Mishap, What
@@ -69,22 +68,25 @@ _SLACK_SECONDS = 120.0
 """A decision may come this much later than its limit: readings of hosts that hang follow each other."""
 
 
-def broken_rule(records: Sequence[Record], refused_at: Sequence[float], happened: Counter[str]) -> str | None:
+def broken_rule(
+    records: Sequence[Record], refused_at: Sequence[float], still: float, happened: Counter[str]
+) -> str | None:
     """What the journal of an attempt shows against the rules of refused credentials; None if it keeps them.
 
     Args:
         records: of the attempt, by the world's time.
         refused_at: when the cluster began to refuse every call for at least `NAMED_SECONDS`.
+        still: seconds for which the machine of the program was suspended.
         happened: counts refusals that were named, that passed, and that ended a run.
     """
-    limit, since, still, login = 0.0, None, 0.0, False
+    limit, since, login = 0.0, None, False
     named: list[float] = []
     for record in records:
         match record.event:
             case RunStarted(policy=policy):
                 limit = policy.deadlines.refused
             case AccessRefused(reading=login):
-                since, still = record.at, 0.0
+                since = record.at
                 named.append(record.at)
                 happened["a refusal is named"] += 1
             case AccessGranted():
@@ -95,8 +97,6 @@ def broken_rule(records: Sequence[Record], refused_at: Sequence[float], happened
                 since = None
             case RunFinished() | RunResumed() | RestoreBegun():
                 since = None
-            case StoodStill(seconds=seconds):
-                still += seconds
             case ActionSent(action=StopNode(node=node)) if since is not None and login:
                 return f"{node} is stopped while the credentials are refused"
             case _:

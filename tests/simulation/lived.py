@@ -31,7 +31,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
-from orchestrator.simulation.mishaps import Crash, Seams, Trip
+from orchestrator.simulation.mishaps import Crash, ProgramStandsStill, Seams, Trip
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.program_mishaps import CredentialsRefused, TakenOver
 from orchestrator.simulation.world import World
@@ -456,7 +456,11 @@ class AnyLife:
             and at >= self.attempt_began
         ]
         records = [*([began] if began else []), *here]
-        wrong = at_night.broken_rule(records, refused, simulation.fate.happened)
+        asleep = (
+            what for _, what in simulation.fate.befell if isinstance(what, ProgramStandsStill | TakenOver)
+        )
+        still = sum(what.seconds for what in asleep)
+        wrong = at_night.broken_rule(records, refused, still, simulation.fate.happened)
         if wrong is not None:
             raise BrokenError("refused", wrong)
 
