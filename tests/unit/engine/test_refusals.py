@@ -55,14 +55,14 @@ def test_a_reading_that_fails_for_another_reason_ends_no_refusal() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_right_that_is_lacking_counts_where_something_is_restored(action: Action, *, counts: bool) -> None:
+def test_a_lacking_right_counts_where_something_is_restored(action: Action, *, counts: bool) -> None:
     found = refusals.of_outcomes(RunState(run="r"), _failed(action, RIGHT), T0)
     assert found == ((AccessRefused(refusal=RIGHT, reading=False),) if counts else ())
     (login,) = refusals.of_outcomes(RunState(run="r"), _failed(action, LOGIN), T0)
     assert login == AccessRefused(refusal=LOGIN, reading=True), "a login that is refused counts everywhere"
 
 
-def test_a_standstill_of_the_program_does_not_count_towards_the_limit() -> None:
+def test_a_standstill_does_not_count_towards_the_limit() -> None:
     still = Record(run="r", sequence=1, at=T0 + 1000.0, event=StoodStill(nodes=(), seconds=900.0))
     limit = limits.refused(evolve(_refused(), still))
     assert limit is not None
