@@ -169,13 +169,28 @@ def _start_until_elected(
 def _not_running(
     process: Process, hosts: HostPort, nodes: Sequence[NodeName], *, until: Instant
 ) -> tuple[NodeName, ...]:
-    """Wait until the services of these nodes run; those of which it is not seen, each with a warning."""
-    while True:
-        read = hosts.observe(nodes, rights=False)
-        down = {node: host for node, host in read.items() if not _is(host, ServiceState.RUNNING)}
-        if not down or process.now >= until or any(_is(host, ServiceState.FAILED) for host in down.values()):
-            break
-        process.clock.wait(min(process.terms.poll, until - process.now))
+    """Wait until the services of these nodes run; those of which it is not seen, each with a warning.
+
+    Raises:
+        WatchInterrupted: a request to stop came during the wait.
+    """
+    next_message = process.now + _NEWS_SECONDS
+    with process.requests.during(lambda: None) as asked:
+        while True:
+            read = hosts.observe(nodes, rights=False)
+            down = {node: host for node, host in read.items() if not _is(host, ServiceState.RUNNING)}
+            failed = any(_is(host, ServiceState.FAILED) for host in down.values())
+            if not down or failed or process.now >= until:
+                break
+            names = ", ".join(down)
+            if asked()[0] is not Request.NONE:
+                raise WatchInterrupted(
+                    f"interrupted while waiting for {names} to start; only starts were sent"
+                )
+            if process.now >= next_message:
+                next_message = process.now + _NEWS_SECONDS
+                process.tell(f"waiting for {names} to start")
+            process.clock.wait(min(process.terms.poll, until - process.now))
     for node, host in down.items():
         process.warn(f"{node}: {host.reason if isinstance(host, Unknown) else host.detail}")
         for line in () if isinstance(host, Unknown) else host.said:

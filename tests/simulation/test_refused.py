@@ -18,7 +18,7 @@ from orchestrator.model.event import ActionConfirmed, Event, Record, StandingDow
 from orchestrator.model.host_event import AccessGranted, AccessRefused, FellSilent
 from orchestrator.model.lease_event import Deposed
 from orchestrator.model.observation import Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.model.reading import Instant
 from orchestrator.runs.recorded import past_run_of
@@ -27,7 +27,7 @@ from orchestrator.runs.unfinished import restore_run, resume_run
 from orchestrator.runtime import loop
 from orchestrator.runtime.codec import decode_event, encode_event
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.taking import LeaseRefused
+from orchestrator.runtime.taking import LeaseRefused, WatchInterrupted
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, ProgramStandsStill, SettingMeddled, Trip
 from orchestrator.simulation.program_mishaps import CredentialsRefused
@@ -305,3 +305,18 @@ def test_a_standstill_takes_nothing_of_the_limit() -> None:
     _, state, records = lived(refused(430.0), sleeps)
     assert state.outcome is Outcome.DONE, state.message
     assert len(found(records, AccessGranted)) == 1
+
+
+def test_a_signal_ends_the_wait_for_a_node_to_start() -> None:
+    simulation = _killed(STOP_CONFIRMED)
+    world, began = simulation.world, simulation.world.agenda.now
+    world.nodes[NodeName("es2")].unreachable_until = began + 9000.0
+
+    def ask() -> None:
+        simulation.fate.request = Request.STOP
+
+    world.agenda.after(100.0, ask)
+    ended, said = _continued(simulation, "restore")
+    assert isinstance(ended, WatchInterrupted), ended
+    assert world.agenda.now - began < 130.0
+    assert any(line == "waiting for es2 to start" for line in said), said
