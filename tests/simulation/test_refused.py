@@ -81,6 +81,8 @@ def test_a_refusal_that_lasts_ends_the_run_with_what_is_left(verb: str) -> None:
     assert any("NOT RESTORED: cluster.routing" in line for line in lines), lines
     assert any(LINE in line for line in lines), lines
     assert any("runs out by itself" in line for line in lines), lines
+    if verb in ("stop", "start"):
+        assert any("was started, and not seen in the cluster" in line for line in lines), lines
     assert "orchestrate restore run-1" in "\n".join(lines[-2:]), lines
 
     simulation.world.agenda.advance(3000.0)
