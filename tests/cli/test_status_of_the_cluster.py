@@ -26,6 +26,7 @@ from orchestrator.model.event import Event, GoodReading, PhaseEntered, RunFinish
 from orchestrator.model.host_event import AccessRefused
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Refusal
 from orchestrator.runs import cluster_now
 from orchestrator.runtime import database
@@ -66,7 +67,7 @@ def status(capsys: pytest.CaptureFixture[str]) -> Status:
     return shown
 
 
-def until_the_stop(file: str) -> list[Event]:
+def until_the_stop(file: str, kind: Kind = Kind.ELASTICSEARCH) -> list[Event]:
     """The events of a run until its first node stops: allocation is disabled, and limits are raised."""
     world = play.cluster(3)
     world.name = "lab"
@@ -76,6 +77,7 @@ def until_the_stop(file: str) -> list[Event]:
         event = record.event
         if isinstance(event, RunStarted):
             event = replace(event, cluster="lab", cluster_uuid="uuid", cluster_file=file)
+            event = replace(event, policy=replace(event.policy, kind=kind))
         events.append(event)
         if isinstance(event, PhaseEntered) and event.to == NodePhase.STOPPING.value:
             return events
@@ -156,6 +158,15 @@ def test_a_cluster_out_of_reach(
     found = json.loads(status("--output", "json").splitlines()[0])
     assert (found["cluster_now"]["read_at"], found["cluster_now"]["changes"]) == (None, [])
     assert found["cluster_now"]["why_not"]
+
+
+def test_a_riak_cluster_is_not_read(
+    console: Console, cluster: SmallCluster, store: StateStore, status: Status
+) -> None:
+    journal = store.create_run(entry(RUN, GONE))
+    journal.append(until_the_stop(cluster.write_file(console.folder), Kind.RIAK), 1000.0)
+    assert "the cluster was not read: a Riak cluster is read by commands on its hosts" in status()
+    assert cluster.asked == []
 
 
 def test_what_a_run_said_at_its_end_is_certain_until_then(

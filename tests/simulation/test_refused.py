@@ -302,9 +302,13 @@ def test_a_stop_that_may_still_be_done_is_awaited(late: float) -> None:
     assert all(node.process for node in simulation.world.nodes.values())
 
 
-def test_a_standstill_takes_nothing_of_the_limit() -> None:
-    sleeps = Mishap(what=ProgramStandsStill(seconds=400.0), verb="stop", after=20.0)
-    _, state, records = lived(refused(430.0), sleeps)
+@pytest.mark.parametrize(
+    ("verb", "after", "asleep"),
+    [("stop", 0.3, 19.7), pytest.param("set_allocation", 1.0, 2.2, id="before-a-node-is-late")],
+)
+def test_a_standstill_takes_nothing_of_the_limit(verb: str, after: float, asleep: float) -> None:
+    sleeps = Mishap(what=ProgramStandsStill(seconds=400.0), verb=verb, after=after + asleep)
+    _, state, records = lived(refused(430.0, verb, after=after), sleeps)
     assert state.outcome is Outcome.DONE, state.message
     assert len(found(records, AccessGranted)) == 1
 

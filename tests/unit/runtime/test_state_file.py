@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from sqlalchemy import create_engine, text
 from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.action import Done
-from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
+from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, RunFinished
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.lease_event import LeaseTaken
+from orchestrator.model.phase import Outcome
 from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url, usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
@@ -344,6 +347,21 @@ def test_a_full_disk_takes_the_mark_of_a_run(small_disk: Path, entry: Entry) -> 
     assert sorted(file.name for file in small_disk.iterdir()) == ["state.db", "state.db-journal"]
     reader.close()
     store.close()
+
+
+def test_a_run_that_another_restored_has_no_mark(store: StateStore, entry: Entry) -> None:
+    store.create_run(entry()).append((GoodReading(count=1),), 1.0)
+    store.mark_unwritten(RUN)
+    taken = LeaseTaken(epoch=2, holder="ben", ordinal=2, takes_over=RUN)
+    other = store.create_run(replace(entry(), run="run-2"))
+    other.append((taken,), 2.0)
+    assert [line.unwritten for line in store.runs() if line.run == RUN] == [True]
+    other.append((RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0),), 3.0)
+    assert [(line.outcome, line.unwritten) for line in store.runs() if line.run == RUN] == [
+        (Outcome.RESTORED, False)
+    ]
+    store.close_run(RUN, Outcome.RESTORED, 4.0)
+    assert not store.is_unwritten(RUN)
 
 
 def test_a_mark_stays_in_the_folder_of_the_state(tmp_path: Path, store: StateStore) -> None:
