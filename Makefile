@@ -1,32 +1,36 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all airflow soak lint docs site bench lock clean prepare prepare-demo hosts
+.PHONY: help demo check test test-all test-changed soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 # Four processes on two cores, because tests on servers mostly wait; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
 SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
-ON_SERVERS := real or docker or airflow
+ON_SERVERS := real or docker
+EVERY_JAVA := $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8
 JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 
 help:  ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
 	$(VENV)/bin/orchestrate demo
 
 check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes on two cores
-	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or exhaustive or slow)"
+	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
 
-test: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),600) $(PYTEST) $(SHARED) -m "not exhaustive" --durations=15 --durations-min=20
+test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
+	ORCHESTRATE_RUNS=$(or $(RUNS),600) $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
 
-test-all: prepare $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8 lint hosts  ## the same, and the tests that take hours
+test-all: prepare-all $(EVERY_JAVA) lint hosts  ## the same, and every part: hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
 
-airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
-	$(PYTEST) -m airflow tests/integration/test_airflow.py
+test-%: prepare-all $(EVERY_JAVA)  ## one part of it, such as test-hosts (names: tests/parts.py)
+	$(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
+
+test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
+	@for part in $$($(PYTHON) -m tests.parts "$(or $(BASE),main)"); do $(MAKE) test-$$part || exit; done
 
 soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them; RIAK=1 for Riak's)
 	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000) $(if $(RIAK),--riak)
@@ -56,6 +60,9 @@ clean:  ## remove the virtual environment and what tools left
 
 prepare:
 	.ci/prepare
+
+prepare-all:
+	.ci/prepare all
 
 prepare-demo:
 	.ci/prepare demo

@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",
     "tests.integration.fixtures_riak_hosts",
+    "tests.parts",
     "tests.workers",
 ]
 

@@ -41,7 +41,7 @@ from orchestrator.lab.layout import (
     settings_text,
     share_home,
 )
-from orchestrator.lab.security import Security, write_security
+from orchestrator.lab.security import SECURITY_FILES, Security, write_security
 
 HEAP_MB = 384
 """Enough for a few hundred megabytes of data under load; three nodes fit beside a test run in 2 GiB."""
@@ -66,7 +66,7 @@ class LabCluster:
 
     Attributes:
         directory: the lab's folder; removed by `close`.
-        distribution: which server it runs.
+        distribution: which server it was started with.
         nodes: its nodes.
         name: the cluster's name.
         access: how to connect to it.
@@ -189,6 +189,11 @@ class LabCluster:
         return self.endpoints[list(self.ports).index(node)]
 
     @property
+    def installed(self) -> frozenset[Distribution]:
+        """The servers that its nodes run from their next start on; several in the middle of an upgrade."""
+        return frozenset(server.distribution for server in self._servers.values())
+
+    @property
     def client(self) -> LabClient:
         """A new client of the lab's own."""
         return LabClient(self.access)
@@ -230,7 +235,7 @@ class LabCluster:
         return _Server(distribution=distribution, home=home, java=java.path)
 
     def upgrade(self, node: str, version: str, *, progress: Progress = _silent) -> None:
-        """Give a node without TLS another version of its server; it takes effect at the node's next start.
+        """Give a node another version of its server; it takes effect at the node's next start.
 
         Raises:
             LabError: the machine lacks something; the message names it.
@@ -241,9 +246,14 @@ class LabCluster:
             home = install(distribution, cache=self._cache, progress=progress)
             known = self._shared(distribution, home, find_java(distribution))
         self._servers[node] = known
-        config = self.directory / node / "config"
-        shutil.rmtree(config)
+        config, before = self.directory / node / "config", self.directory / node / "config.before"
+        config.rename(before)
         shutil.copytree(known.home / "config", config)
+        if self._security is not None:
+            for name in SECURITY_FILES:
+                if (before / name).exists():
+                    shutil.copy2(before / name, config / name)
+        shutil.rmtree(before)
         self.configure(node, {})
         give_away(self.directory / node, self._account)
 

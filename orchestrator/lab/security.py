@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -22,6 +23,8 @@ PBKDF2_ROUNDS = 1000
 """The fewest that Elasticsearch takes: every request of a test pays for them."""
 PBKDF2_BYTES = 32
 """Length of Elasticsearch's salts and hashes."""
+SECURITY_FILES: Final = ("ca.crt", "node.crt", "node.key", "users", "users_roles", "roles.yml")
+"""What `write_security` writes into a configuration folder; the last only where roles are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def test_a_hostile_text_comes_out_nowhere(attacked: Console, planted: Planted) -
     assert not attack(attacked, planted, *RUN)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="long")
 def test_no_field_brings_a_hostile_text_out(attacked: Console) -> None:
     found = []
     for recording, field in fields(VERSION):

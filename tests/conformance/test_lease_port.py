@@ -23,6 +23,9 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.lease_hosts import lease_hosts
+from tests.integration.secured import OPS, SECURED
+
+CLUSTER = "9.1.0"
 
 FIRST = LeaseRecord(
     epoch=1,
@@ -77,8 +80,11 @@ def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     elif place == "hosts of Riak":
         yield lease_hosts(tmp_path, 3).lease()
     else:
-        lab = request.getfixturevalue("process_cluster")("opensearch-2.19.0")
-        client = ElasticsearchClient(ClusterAccess(endpoints=lab.endpoints), clock=SystemClock())
+        lab = request.getfixturevalue("process_cluster")(CLUSTER, security=SECURED)
+        access = ClusterAccess(
+            endpoints=lab.endpoints, ca=lab.access.ca, username=OPS.name, password=OPS.password
+        )
+        client = ElasticsearchClient(access, clock=SystemClock())
         yield ElasticsearchLease(client)
         client.close()
 

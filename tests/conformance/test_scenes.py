@@ -78,7 +78,7 @@ CASES = [
     pytest.param(
         version,
         scene,
-        marks=() if version == USUAL and scene.usual else pytest.mark.exhaustive,
+        marks=() if version == USUAL and scene.usual else pytest.mark.part(name="generations"),
         id=f"{version}: {scene}",
     )
     for version in VERSIONS

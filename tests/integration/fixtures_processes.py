@@ -2,7 +2,8 @@
 
 Registered by the conftest at the root.
 A boot costs ten seconds, so a cluster is kept for the session and brought back to a fresh state for each test
-that asks for it; asking for another version ends the one that runs.
+that asks for it; asking for another version ends the one that runs. A cluster that a test has upgraded is one
+of its new version from then on.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from dataclasses import dataclass
 
 import pytest
 
+from orchestrator.lab.distributions import find_distribution
 from orchestrator.lab.errors import LabError
 from orchestrator.lab.layout import THREE_ZONES, LabNode
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.reset import reset
 from orchestrator.lab.security import Security
+from tests.integration.killing import QUICKEST
 
 ProcessCluster = Callable[..., LabCluster]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    version: str
     nodes: tuple[LabNode, ...]
     settings: tuple[tuple[str, str], ...]
     security: Security | None
@@ -46,13 +48,14 @@ class _Keeper:
         security: Security | None = None,
         anew: bool = False,
     ) -> LabCluster:
-        wanted = _Wanted(
-            version=version, nodes=nodes, settings=tuple(sorted((settings or {}).items())), security=security
-        )
-        if self._cluster is not None and self._wanted == wanted and not anew:
+        distribution = find_distribution(version)
+        wanted = _Wanted(nodes=nodes, settings=tuple(sorted((settings or {}).items())), security=security)
+        kept = self._cluster if self._wanted == wanted and not anew else None
+        if kept is not None and kept.installed == {distribution}:
             with contextlib.suppress(LabError):  # whatever the last test did to it, then start from nothing
-                reset(self._cluster)
-                return self._cluster
+                kept.distribution = distribution  # a test may have upgraded it
+                reset(kept)
+                return kept
         self.close()
         self._cluster = LabCluster.start(version=version, nodes=nodes, settings=settings, security=security)
         self._wanted = wanted
@@ -62,6 +65,22 @@ class _Keeper:
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close()
+
+
+@pytest.hookimpl(tryfirst=True)  # before the groups are put first
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring tests on one version together, as a change of cluster costs a boot. Others keep their places."""
+    places = [place for place, item in enumerate(items) if item.get_closest_marker("real")]
+    ordered = sorted((items[place] for place in places), key=_version)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _version(item: pytest.Item) -> str:
+    """The parameter of that name, else `CLUSTER` of its module, else the quickest."""
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params.get("version") if callspec else None
+    return str(given or getattr(getattr(item, "module", None), "CLUSTER", QUICKEST))
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.integration.killing import QUICKEST, assert_put_back, assert_restarte
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.airflow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.part(name="airflow"), pytest.mark.airflow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"

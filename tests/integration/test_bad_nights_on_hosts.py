@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     ShowMishap = Callable[[Mishap], None]
 
 FLAVOUR = "8.19.0"
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="nights"), pytest.mark.timeout(2400)]
 PLAIN = ("--yes", "--output", "plain")
 SILENT_SECONDS = 75.0
 REFUSAL = r"refused user orchestrator \(401"
@@ -184,7 +184,7 @@ def test_a_refused_password_of_the_environment_ends_the_run(
     assert night.is_up(), run.text
     assert night.started in run.text
     assert night.restarted() == {night.victim}
-    assert "NOT RESTORED: setting cluster.routing.allocation.enable" in run.text
+    assert "NOT RESTORED: cluster.routing.allocation.enable (persistent)" in run.text
     assert "runs out by itself" in run.text, "the lease"
     command = advised(run.text, "restore")
     knowing = replace(night.operator, password=rotated.password)

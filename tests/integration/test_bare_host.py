@@ -33,7 +33,7 @@ from tests.integration.hostlab.hosts import wait_until
 from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 
 
 @pytest.fixture

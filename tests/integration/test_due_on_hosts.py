@@ -13,7 +13,7 @@ from tests.integration.operating import Operator, lives
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts"), pytest.mark.timeout(2400)]
 
 FOLDER = "/etc/node"
 FILES = {"config_files": [f"{FOLDER}/elasticsearch.yml", f"{FOLDER}/jvm.options.d"]}

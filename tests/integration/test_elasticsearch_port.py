@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.security import LabUser, Security
+from orchestrator.lab.security import LabUser
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.model.action import (
     ClearVotingExclusions,
@@ -47,13 +46,14 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from tests.integration.secured import OPS, READER, SECURED
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
 
 pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).parents[2]
+CLUSTER = "9.1.0"
 ES1 = NodeName("es1")
 _ELSEWHERE = (Look.HOSTS, Look.HOST_RIGHTS, Look.BULK, Look.GATES, Look.PACE, Look.UPGRADE, Look.MODES)
 CLUSTER_LOOKS = tuple(look for look in Look if look not in _ELSEWHERE)
@@ -70,17 +70,20 @@ class RealClock:
 
 
 def open_client(lab: LabCluster, **more: Any) -> ElasticsearchClient:
-    given = {"endpoints": lab.endpoints, "ca": lab.access.ca} | more
+    access = lab.access
+    login = {"username": access.user, "password": access.password}
+    given = {"endpoints": lab.endpoints, "ca": access.ca} | login | more
     return ElasticsearchClient(Access(**given), clock=RealClock())
 
 
-# Nodes of OpenSearch run for most tests already. On 9.1 a whole restart is shown on hosts, and every call
-# under the shipped role is tried there; 8.19 speaks as 9.1 does.
 @pytest.fixture(
     scope="module",
     params=[
-        "opensearch-2.19.0",
-        *(pytest.param(other, marks=pytest.mark.exhaustive) for other in ("9.1.0", "8.19.0")),
+        CLUSTER,
+        *(
+            pytest.param(other, marks=pytest.mark.part(name="generations"))
+            for other in ("opensearch-2.19.0", "8.19.0")
+        ),
     ],
 )
 def version(request: pytest.FixtureRequest) -> str:
@@ -89,7 +92,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def lab(version: str, process_cluster: ProcessCluster) -> LabCluster:
-    return process_cluster(version)
+    return process_cluster(version, security=None if version.startswith("opensearch") else SECURED)
 
 
 @pytest.fixture
@@ -450,29 +453,19 @@ def test_a_lease_that_cannot_be_read_is_unknown(lab: LabCluster, client: Elastic
     assert isinstance(ElasticsearchLease(client).write(RECORD), Refused)
 
 
-READER = "\nreader:\n  cluster: [monitor]\n"
-
-
 @pytest.fixture
 def secured(process_cluster: ProcessCluster) -> LabCluster:
-    role = (ROOT / "docs/reference/elasticsearch-role.yml").read_text(encoding="utf-8")
-    users = (
-        LabUser(name="lab", password="lab-password"),  # noqa: S106  (dies with the lab)
-        LabUser(name="ops", password="ops-password", roles=("orchestrator",)),  # noqa: S106  (as above)
-        LabUser(name="reader", password="reader-password", roles=("reader",)),  # noqa: S106  (as above)
-    )
-    return process_cluster("9.1.0", security=Security(users=users, roles_yml=role + READER))
+    return process_cluster(CLUSTER, security=SECURED)
 
 
-def as_user(lab: LabCluster, name: str, password: str) -> ElasticsearchClient:
-    return open_client(lab, username=name, password=password)
+def as_user(lab: LabCluster, user: LabUser, password: str | None = None) -> ElasticsearchClient:
+    return open_client(lab, username=user.name, password=password or user.password)
 
 
-@pytest.mark.exhaustive  # nodes of its own; test_least_rights tries every call of the program on hosts
 def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
     for name in ("posts", "others"):
         secured.client.ask("PUT", f"/{name}", {"settings": {"number_of_replicas": 1}})
-    client = as_user(secured, "ops", "ops-password")
+    client = as_user(secured, OPS)
     port, lease = ElasticsearchCluster(client), ElasticsearchLease(client)
     seen = port.observe(CLUSTER_LOOKS)
     for look in set(CLUSTER_LOOKS) - {Look.STORED}:
@@ -514,9 +507,8 @@ def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
     client.close()
 
 
-@pytest.mark.exhaustive  # as above; how a refusal is read is tried in the unit tests of the client
 def test_what_is_missing_is_named(secured: LabCluster) -> None:
-    reader = as_user(secured, "reader", "reader-password")
+    reader = as_user(secured, READER)
     done = ElasticsearchCluster(reader).perform(ProbeSettings())
     assert isinstance(done, Refused)
     assert "user reader may not PUT /_cluster/settings (403)" in done.reason
@@ -526,13 +518,13 @@ def test_what_is_missing_is_named(secured: LabCluster) -> None:
     assert isinstance(recoveries, Unknown)
     assert "indices:monitor/recovery" in recoveries.reason
     reader.close()
-    wrong = as_user(secured, "ops", "not-this-one")
+    wrong = as_user(secured, OPS, "not-this-one")
     refused = ElasticsearchCluster(wrong).perform(ProbeSettings())
     assert isinstance(refused, Refused)
     assert "refused user ops (401)" in refused.reason
     assert "not-this-one" not in refused.reason
     wrong.close()
-    key = open_client(secured, api_key="bm8ta2V5Om5vbmU=")
+    key = open_client(secured, username=None, password=None, api_key="bm8ta2V5Om5vbmU=")
     denied = ElasticsearchCluster(key).observe([Look.HEALTH]).health
     assert isinstance(denied, Unknown)
     assert "refused the API key (401)" in denied.reason

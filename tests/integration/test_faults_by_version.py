@@ -27,7 +27,7 @@ from tests.integration.restarting import events, held_by, restart
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
 
 ALONE = (LabNode(name="es1", zone="a"),)
 TAKE_AWAY = {"persistent": {"archived.*": None}, "transient": {"archived.*": None}}

@@ -26,7 +26,7 @@ from tests.integration.operating import Operator, ask, leases, lives, settings
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 
 
 def test_a_unit_that_fails_to_start_stands_the_run_down(
@@ -48,7 +48,6 @@ def test_a_unit_that_fails_to_start_stands_the_run_down(
     resumed(operator, cluster, born, was, "--retry-failed")
 
 
-@pytest.mark.exhaustive  # connections to real sshds are lost in test_hosts_ssh
 def test_a_host_that_drops_ssh_in_mid_command_gets_its_node_back(
     host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
@@ -69,7 +68,6 @@ def test_a_host_that_drops_ssh_in_mid_command_gets_its_node_back(
     assert "while_stopped" in output
 
 
-@pytest.mark.exhaustive  # a minute; simulated hosts hang in stop by chance, and in a golden trace
 def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
@@ -87,7 +85,6 @@ def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     resumed(operator, cluster, born, was)
 
 
-@pytest.mark.exhaustive  # simulated disks fill up by chance, and a real one is full in tests/cli
 def test_a_full_disk_under_the_state_file_while_a_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -109,7 +106,6 @@ def test_a_full_disk_under_the_state_file_while_a_node_is_down(
     assert settings(cluster) == was
 
 
-@pytest.mark.exhaustive  # simulated masters die by themselves by chance, and in a golden trace
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_the_master_dies_by_itself_while_another_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, nodes: int
@@ -160,7 +156,6 @@ def test_a_reboot_is_proven_by_another_boot_id(host_cluster: HostClusterFactory,
     assert settings(cluster) == was
 
 
-@pytest.mark.exhaustive  # as above: simulated nodes are restarted by hand by chance
 def test_a_restart_by_somebody_else_counts(host_cluster: HostClusterFactory, tmp_path: Path) -> None:
     cluster, operator = prepared(host_cluster, tmp_path)
     was, born = settings(cluster), lives(cluster)

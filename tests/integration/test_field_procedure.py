@@ -24,7 +24,7 @@ from tests.integration.restarting import events, orchestrate
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
 
 MOST: Final = 5
 WRITERS: Final = 4

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
 
 # That nothing is merged twice is in `make test` too: test_merges_killed.py.
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
 
 QUICKEST = "opensearch-2.19.0"
 LOADS = 8

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="gates")]
 
 QUEUE = "ingest"
 MOST = 5
@@ -142,7 +142,6 @@ def test_a_queue_that_fills_holds_the_run_until_it_drains(
     assert_no_account(tmp_path)
 
 
-@pytest.mark.exhaustive  # a gate's limit has to run out; unit and simulated runs stand down likewise
 def test_a_full_queue_stands_the_run_down_and_resume_finishes(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:
@@ -166,7 +165,6 @@ def test_a_full_queue_stands_the_run_down_and_resume_finishes(
     assert_restarted_once(lab, before, nodes=TWO[1::2])
 
 
-@pytest.mark.exhaustive  # a gate's limit has to run out; the next one asks Prometheus too
 def test_a_metric_stands_a_run_down_and_the_resumed_one_waits(
     process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
 ) -> None:
@@ -213,7 +211,6 @@ def test_a_metric_that_is_low_holds_a_run_until_it_rises(
     assert_restarted_once(lab, before, nodes=["es1"])
 
 
-@pytest.mark.exhaustive  # a gate's limit has to run out; unit tests ask ports where nobody listens
 def test_a_server_that_does_not_answer_is_a_closed_gate(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Every accepted generation of Elasticsearch and OpenSearch, on three real nodes of it.
 
-`make test` restarts one node of each. `make test-all` does all of it: plan, both strategies, merge and
-restart, a kill in the middle of a wave and its repair, under load.
+One node of each is restarted, and then all of it is done: plan, both strategies, merge and restart, a kill in
+the middle of a wave and its repair, under load.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.integration.restarting import held_by, orchestrate
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
 
 VERSIONS = (
     "0.90.13",
@@ -114,7 +114,6 @@ def test_nodes_of_1_7_without_names_are_restarted_by_address(
     _print(capsys, story)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("version", [*VERSIONS, *MORE])
 def test_every_command_on_each_generation_under_load(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
@@ -158,7 +157,6 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.Capture
     _print(capsys, story)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("older", "newer"), UPGRADES, ids=[" to ".join(pair) for pair in UPGRADES])
 def test_restarts_in_the_middle_of_an_upgrade(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str

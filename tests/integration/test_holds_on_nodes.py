@@ -79,7 +79,7 @@ def test_an_agent_that_starts_services_holds_the_run(process_cluster: ProcessClu
     assert_restarted_once(lab, before)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="nodes")
 def test_an_accepted_index_without_replicas_does_not_hold(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -105,7 +105,7 @@ def test_an_added_replica_is_taken_away_again(process_cluster: ProcessCluster, t
     assert_restarted_once(lab, before, nodes=[only])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="nodes")
 def test_an_index_that_is_yellow_for_ever_does_not_hold(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -159,12 +159,12 @@ def test_a_new_index_after_the_last_reading_is_rescued(
         pytest.param(
             {"transient": {"cluster.routing.allocation.enable": "primaries"}},
             "no_other_maintenance",
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.part(name="nodes"),
         ),
         pytest.param(
             {"transient": {"cluster.routing.allocation.exclude._name": "nobody"}},
             "no_other_maintenance",
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.part(name="nodes"),
         ),
     ],
 )

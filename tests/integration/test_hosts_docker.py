@@ -19,7 +19,7 @@ from orchestrator.model.observation import HostView, ServiceState
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.images import BASE
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 
 NODE = NodeName("es1")
 ENDS_WHEN_ASKED = "trap 'exit 143' TERM; while :; do sleep 60 & wait $!; done"

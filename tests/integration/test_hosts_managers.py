@@ -55,16 +55,14 @@ def until(hosts: Hosts, state: ServiceState, seconds: float) -> list[ServiceStat
     pytest.fail(f"not {state}: {states}")
 
 
-HOSTS = [("9.1.0", Manager.SYSTEMD), ("sysv", Manager.SYSV)]
-NODES = {Manager.SYSTEMD: 3, Manager.SYSV: 1}
-"""These tests need one host; of systemd there are three for others already, and a boot takes a minute."""
+HOSTS = [("tuning", Manager.SYSTEMD), ("sysv", Manager.SYSV)]
 
 
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)
 def test_stops_starts_and_reboots_with_the_shipped_rights(
     host_cluster: HostClusterFactory, flavour: str, manager: Manager
 ) -> None:
-    cluster = host_cluster(flavour, nodes=NODES[manager])
+    cluster = host_cluster(flavour, nodes=1)
     hosts = Hosts({"es1": settings(cluster, manager)})
     try:
         until(hosts, ServiceState.RUNNING, 180)  # its start command may end after its node is in the cluster
@@ -93,7 +91,7 @@ def test_an_init_script_start_sent_again_is_the_first_one(
     host_cluster: HostClusterFactory, flavour: str
 ) -> None:
     """With the shipped sudoers file: the lock is the account's, and sudo runs what it always ran."""
-    cluster = host_cluster(flavour, nodes=NODES[Manager.SYSV])
+    cluster = host_cluster(flavour, nodes=1)
     reached = settings(cluster, Manager.SYSV)
     hosts = Hosts({"es1": reached})
     try:
@@ -123,12 +121,12 @@ def test_an_init_script_start_sent_again_is_the_first_one(
         cluster.wait_ready()
 
 
-@pytest.mark.exhaustive  # test_faults_on_hosts reboots three hosts, with the program around it
+@pytest.mark.part(name="hosts")
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)
 def test_a_reboot_is_seen_through_on_a_new_connection(
     host_cluster: HostClusterFactory, flavour: str, manager: Manager
 ) -> None:
-    cluster = host_cluster(flavour, nodes=NODES[manager])
+    cluster = host_cluster(flavour, nodes=1)
     hosts = Hosts({"es1": settings(cluster, manager, user="rebooter")})
     try:
         boot = seen(hosts).boot_id

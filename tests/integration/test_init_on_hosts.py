@@ -14,7 +14,7 @@ from tests.integration.operating import PASSWORD_VARIABLE, Operator
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400), pytest.mark.part(name="hosts")]
 
 
 def test_the_service_of_each_node_is_found_by_its_process(

@@ -13,24 +13,20 @@ from ruamel.yaml import YAML
 from orchestrator.config.cluster import ClusterSpec, load_cluster
 from orchestrator.config.services import Manager
 from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.security import LabUser, Security
 from tests.cli.console import Console
 from tests.integration.fixtures_processes import ProcessCluster
+from tests.integration.secured import OPS, SECURED
 from tests.integration.sshd import Sshd, make_key
 
 pytestmark = pytest.mark.real
 
-ROLE = Path(__file__).parents[2] / "docs/reference/elasticsearch-role.yml"
-ADMIN = LabUser(name="lab", password="lab-password")  # noqa: S106  (dies with the lab)
-OPS = LabUser(name="ops", password="ops-password", roles=("orchestrator",))  # noqa: S106  (as above)
+CLUSTER = "9.1.0"
 AWARENESS = "cluster.routing.allocation.awareness.attributes"
 
 
 @pytest.fixture
 def lab(process_cluster: ProcessCluster) -> LabCluster:
-    return process_cluster(
-        "9.1.0", security=Security(users=(ADMIN, OPS), roles_yml=ROLE.read_text(encoding="utf-8"))
-    )
+    return process_cluster(CLUSTER, security=SECURED)
 
 
 @pytest.fixture

@@ -36,11 +36,11 @@ TWO = ("--only", "es1", "--only", "es2")
     ("number", "phase", "node"),
     [
         # Simulated runs are interrupted by chance, and in a golden trace: one real run shows that it is so.
-        pytest.param(signal.SIGINT, "stopping", "es", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGINT, "stopping", "es", marks=pytest.mark.part(name="nodes")),
         (signal.SIGTERM, "stopped", "es"),
-        pytest.param(signal.SIGHUP, "starting", "es", marks=pytest.mark.exhaustive),
-        pytest.param(signal.SIGINT, "rejoined", "", marks=pytest.mark.exhaustive),
-        pytest.param(signal.SIGINT, "reassigned", "", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGHUP, "starting", "es", marks=pytest.mark.part(name="nodes")),
+        pytest.param(signal.SIGINT, "rejoined", "", marks=pytest.mark.part(name="nodes")),
+        pytest.param(signal.SIGINT, "reassigned", "", marks=pytest.mark.part(name="nodes")),
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else value or "run",
 )
@@ -87,7 +87,7 @@ def test_a_second_signal_leaves_at_once_and_names_the_repair(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
 
 
-@pytest.mark.exhaustive  # the next one pauses and goes on too
+@pytest.mark.part(name="nodes")  # the next one pauses and goes on too
 def test_a_canary_pauses_and_resume_goes_on(process_cluster: ProcessCluster, bastion_of: BastionOf) -> None:
     lab = process_cluster(QUICKEST)
     bastion = bastion_of(lab)
@@ -131,7 +131,7 @@ def test_pause_and_status_from_another_terminal(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
 
 
-@pytest.mark.exhaustive  # tests/cli stops a run on real nodes too
+@pytest.mark.part(name="nodes")  # tests/cli stops a run on real nodes too
 def test_stop_from_another_terminal(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ test-all`); four kills of one run, at places drawn by a seed, are part of `make 
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from itertools import count
@@ -17,6 +16,7 @@ import pytest
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
+    SEED,
     Bastion,
     Seam,
     When,
@@ -50,7 +50,7 @@ def _nothing_to_resume(bastion: Bastion, seam: Seam) -> bool:
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="kills")
 @pytest.mark.parametrize("seam", SEAMS, ids=str)
 def test_resume_ends_as_an_undisturbed_run_does(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
@@ -68,7 +68,7 @@ def test_resume_ends_as_an_undisturbed_run_does(
     assert_restarted_once(lab, before, bastion.story())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="kills")
 @pytest.mark.parametrize("seam", SEAMS, ids=str)
 def test_restore_puts_back_what_was_found(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
@@ -81,7 +81,7 @@ def test_restore_puts_back_what_was_found(
     assert_put_back(lab, before, bastion.story())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="kills")
 @pytest.mark.timeout(3600)
 def test_a_run_killed_at_each_next_seam_still_ends_well(
     process_cluster: ProcessCluster, bastion_of: BastionOf
@@ -101,7 +101,9 @@ def test_a_run_killed_at_each_next_seam_still_ends_well(
 KILLS = 4
 
 
-@pytest.mark.parametrize("run", [0, *(pytest.param(run, marks=pytest.mark.exhaustive) for run in (1, 2))])
+@pytest.mark.parametrize(
+    "run", [0, *(pytest.param(run, marks=pytest.mark.part(name="kills")) for run in (1, 2))]
+)
 def test_a_run_killed_four_times_ends_as_an_undisturbed_one(
     process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str], run: int
 ) -> None:
@@ -127,6 +129,3 @@ def test_a_run_killed_four_times_ends_as_an_undisturbed_one(
     with capsys.disabled():
         sys.stdout.write(f"\n{' '.join(told)} ")
     assert_restarted_once(lab, before, f"{' '.join(told)}\n{bastion.story()}")
-
-
-SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))

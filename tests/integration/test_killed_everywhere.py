@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RESCUER: Mapping[str, Any] = {**PLAYBOOK, "deadlines": {**PLAYBOOK["deadlines"], "stop": "10s"}}
 """After nearly every death one waits so long for a stop that may have been sent; here none is on its way."""
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="kills"), pytest.mark.timeout(7200)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

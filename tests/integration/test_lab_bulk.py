@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.exhaustive  # the lab alone; tests of merges begin with a look at their segments
+@pytest.mark.part(name="nodes")  # the lab alone; tests of merges begin with a look at their segments
 def test_a_bulk_load_leaves_many_segments_in_every_copy(
     process_cluster: ProcessCluster,
 ) -> None:

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
     from tests.integration.hostlab.hosts import HostCluster
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]  # the first image takes minutes
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(2400),
+    pytest.mark.part(name="hosts"),
+]  # the first image takes minutes
 
 # The hosts are one image: what differs is the archive in it, so one is enough for `make test`.
 SYSTEMD = (
     "9.1.0",
-    *(pytest.param(other, marks=pytest.mark.exhaustive) for other in ("8.19.0", "opensearch-2.19.0")),
+    *(pytest.param(other) for other in ("8.19.0", "opensearch-2.19.0")),
 )
 REFUSED = 1
 """What `sudo -n` exits with when no rule fits."""
@@ -73,7 +77,6 @@ def test_three_hosts_in_three_zones_run_one_cluster(host_cluster: HostClusterFac
     client.close()
 
 
-@pytest.mark.exhaustive  # test_hosts_managers stops and starts with these rights, and is refused the rest
 @pytest.mark.parametrize("flavour", SYSTEMD)
 def test_the_ssh_user_may_only_stop_and_start_the_unit(
     host_cluster: HostClusterFactory, flavour: str
@@ -117,7 +120,6 @@ def test_an_unknown_host_key_is_refused(host_cluster: HostClusterFactory) -> Non
     assert cluster.ssh("es1", "true").returncode == 0
 
 
-@pytest.mark.exhaustive
 def test_a_reboot_changes_only_the_boot_id(
     host_cluster: HostClusterFactory,
 ) -> None:
@@ -139,7 +141,6 @@ def test_a_reboot_changes_only_the_boot_id(
     client.close()
 
 
-@pytest.mark.exhaustive  # the lab alone, and a minute
 def test_a_host_without_power_stays_down_until_switched_on(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot = cluster.boot_id("es3")
@@ -151,7 +152,6 @@ def test_a_host_without_power_stays_down_until_switched_on(host_cluster: HostClu
     assert cluster.boot_id("es3") != boot
 
 
-@pytest.mark.exhaustive  # the lab alone
 def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot, before = cluster.boot_id("es2"), incarnations(cluster)
@@ -162,7 +162,6 @@ def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFact
     assert cluster.boot_id("es2") != boot
 
 
-@pytest.mark.exhaustive  # the lab alone: a reset that left something would fail the tests after it
 def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     client = LabClient(cluster.admin)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
 FLAVOUR = "tuning"
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(2400)]  # the lab alone
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="tuning"), pytest.mark.timeout(2400)]  # the lab alone
 KILLED = """
 import os, sys
 from tests.integration.hostlab.kernel import kept, write_kernel

@@ -27,7 +27,7 @@ from orchestrator.lab.settings import changes, read_settings
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
 
 QUICKEST = "opensearch-2.19.0"
 
@@ -40,7 +40,6 @@ def gone(pid: int) -> bool:
     return nodectl.start_time(pid) is None
 
 
-@pytest.mark.exhaustive
 def test_no_acknowledged_document_is_lost_while_a_node_restarts(process_cluster: ProcessCluster) -> None:
     cluster = process_cluster("9.1.0")
     seed(cluster.client, [SeedIndex(name="posts", documents=500)])
@@ -125,7 +124,6 @@ def test_nodectl_starts_nothing_twice_and_knows_no_strangers(process_cluster: Pr
     assert "es1, es2, es3" in stranger.stderr
 
 
-@pytest.mark.exhaustive  # nodes of its own; hosts of 9.1 have TLS and users in every test on them
 def test_tls_and_users(process_cluster: ProcessCluster) -> None:
     security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (made for this cluster)
     cluster = process_cluster("9.1.0", security=security)

@@ -21,7 +21,7 @@ from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="generations"), pytest.mark.timeout(600)]
 
 VERSIONS = (
     "9.1.0",

@@ -26,7 +26,7 @@ from tests.integration.every_call import VERBS, every_call, reads
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.powers import DONE, ELASTICSEARCH, FORBIDDEN, OPENSEARCH, Power, outcomes, prepare
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.part(name="nodes")]
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference"
 PAGE = Path(__file__).parents[2] / "docs/how-to/least-rights.md"
@@ -181,8 +181,8 @@ KINDS = {
 }
 EVERY_KIND = (
     pytest.param("9.1.0", marks=pytest.mark.real),
-    pytest.param("8.19.0", marks=[pytest.mark.real, pytest.mark.exhaustive]),
-    pytest.param("opensearch", marks=[pytest.mark.real, pytest.mark.exhaustive]),
+    pytest.param("8.19.0", marks=pytest.mark.real),
+    pytest.param("opensearch", marks=pytest.mark.real),
 )
 Start = Callable[[str, Mapping[str, Any]], Server]
 
@@ -246,7 +246,6 @@ def test_the_shipped_role_allows_every_call(start: Start, name: str) -> None:
     assert {call for call, statuses in others.items() if 404 in statuses} <= none_yet
 
 
-@pytest.mark.exhaustive  # that it is enough is for every change; that it is least, for a release
 @pytest.mark.parametrize("name", EVERY_KIND)
 def test_every_line_of_the_shipped_role_is_needed(start: Start, name: str) -> None:
     kind = KINDS[name]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
 
 PAIR = ("es1", "es4")
 

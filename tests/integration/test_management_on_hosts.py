@@ -16,7 +16,7 @@ from tests.integration.operating import lives, settings
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 
 AGENT, OTHER = "agent.timer", "other.timer"
 FILES = """

@@ -7,7 +7,6 @@ it would be seen.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -24,6 +23,7 @@ from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
+    SEED,
     Bastion,
     Seam,
     Truth,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="kills")]
 
 MOST = 5
 POSTS = BulkLoad(
@@ -53,7 +53,6 @@ by_seam = pytest.mark.parametrize("seam", seams(APPENDS, PERFORMS), ids=str)
 LOOK_SECONDS = 0.02
 NO_RUN = 2
 KILLS = 4
-SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 
 
 class Merges:
@@ -130,7 +129,6 @@ def _assert_merged(
     assert truth(lab) == before, bastion.story()
 
 
-@pytest.mark.exhaustive
 @by_seam
 def test_a_merge_killed_at_any_seam_is_resumed_and_never_doubled(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
@@ -146,7 +144,6 @@ def test_a_merge_killed_at_any_seam_is_resumed_and_never_doubled(
         _assert_merged(lab, client, merges, before, bastion)
 
 
-@pytest.mark.exhaustive
 @by_seam
 def test_a_killed_merge_is_started_again_and_never_doubled(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam

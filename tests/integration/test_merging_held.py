@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.lab.client import LabClient
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
 
 MOST = 5
 POSTS = BulkLoad(
@@ -121,7 +121,6 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  (constants and own paths)
 
 
-@pytest.mark.exhaustive  # a node of its own, for an arithmetic that unit tests try on recorded disks
 def test_a_disk_without_room_for_the_merge_is_refused(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

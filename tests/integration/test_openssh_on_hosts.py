@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
 FLAVOUR = "tuning"
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 DRIFT, UNREACHABLE = 3, 255
 
 

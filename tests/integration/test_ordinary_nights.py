@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import re
 import shlex
@@ -33,6 +32,7 @@ from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
+    SEED,
     Bastion,
     Truth,
     assert_restarted_once,
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(4800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name="nodes")]
 
-SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 FLAPPING = "co1"
 SEVEN = (*SIX_IN_THREE, LabNode(name=FLAPPING, zone="a", roles=()))
 SIX = tuple(node.name for node in SIX_IN_THREE)
@@ -224,9 +223,9 @@ def _until_the_night_had_all(night: Night, seconds: float = 900.0) -> None:
     ("strategy", "version"),
     [
         ("zone", QUICKEST),
-        pytest.param("node", QUICKEST, marks=pytest.mark.exhaustive),
+        pytest.param("node", QUICKEST),
         *(
-            pytest.param(strategy, version, marks=pytest.mark.exhaustive)
+            pytest.param(strategy, version)
             for version in ("8.19.0", "9.1.0")
             for strategy in ("node", "zone")
         ),
@@ -262,9 +261,9 @@ def test_a_run_ends_well_on_an_ordinary_night(
 @pytest.mark.parametrize(
     ("strategy", "kills"),
     [
-        pytest.param("zone", 2, marks=pytest.mark.exhaustive),  # two to three minutes
-        pytest.param("node", 8, marks=pytest.mark.exhaustive),
-        pytest.param("zone", 8, marks=pytest.mark.exhaustive),
+        pytest.param("zone", 2),  # two to three minutes
+        pytest.param("node", 8),
+        pytest.param("zone", 8),
     ],
 )
 def test_a_run_killed_on_an_ordinary_night_ends_well(

@@ -34,7 +34,7 @@ STEP = ("post-bulk-index", "--index", "posts-*")
 RUN_SECONDS = 1200.0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="nodes")
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("version", ["9.1.0", "8.19.0", "opensearch-2.19.0"])
 def test_300_000_documents_come_to_five_segments_a_copy(
@@ -44,7 +44,7 @@ def test_300_000_documents_come_to_five_segments_a_copy(
     _print(capsys, version, lines)
 
 
-@pytest.mark.exhaustive  # test_post_bulk_index merges, restarts and is run again too
+@pytest.mark.part(name="nodes")  # test_post_bulk_index merges, restarts and is run again too
 def test_a_small_load_comes_to_five_segments_a_copy(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,13 +16,13 @@ from tests.integration.operating import Operator, ask, leases, lives, settings, 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400), pytest.mark.part(name="hosts")]
 
 
 @pytest.mark.parametrize(
     "flavour",
     # Every fault on hosts is tried on OpenSearch; the undisturbed run on it takes a minute and a half more.
-    ["9.1.0", "8.19.0", pytest.param("opensearch-2.19.0", marks=pytest.mark.exhaustive)],
+    ["9.1.0", "8.19.0", "opensearch-2.19.0"],
 )
 def test_every_node_restarts_once_under_load_without_a_trace(
     host_cluster: HostClusterFactory, flavour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

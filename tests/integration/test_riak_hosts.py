@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_riak_hosts import RiakHostsFactory
     from tests.integration.riaklab.hosts import RiakHosts
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="riak")]
 PACE = 0.1
 PLAIN = ("riak2", "riak4")
 DRAIN_SECONDS = 300.0
@@ -48,7 +48,6 @@ def clean(lab: RiakHosts, name: str) -> bool:
     return transfers(lab, name).startswith("No transfers active\n")
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 def test_of_five_hosts_one_stops_and_its_fallbacks_drain(
     riak_hosts: RiakHostsFactory, command: RiakCommand
@@ -101,7 +100,6 @@ def test_of_five_hosts_one_stops_and_its_fallbacks_drain(
     assert lab.stats("riak2")["riak_kv_vnodes_running"] in {12, 13}
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 def test_unit_and_plain_hosts_stop_start_and_reboot(
     riak_hosts: RiakHostsFactory, command: RiakCommand
@@ -133,7 +131,6 @@ def test_unit_and_plain_hosts_stop_start_and_reboot(
         assert lab.exec(name, "cat /proc/sys/kernel/random/boot_id").stdout != boots[name]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 def test_schedulers_of_riak_conf_are_read_at_the_start_of_a_node(
     riak_hosts: RiakHostsFactory, command: RiakCommand

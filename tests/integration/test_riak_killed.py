@@ -7,7 +7,6 @@ died at (`make test-all`); in the simulation so it is in `make test` too.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ import pytest
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.integration.chains import Chain, Rescuer, kill_everywhere
-from tests.integration.killing import KILLED, Bastion, by_chance
+from tests.integration.killing import KILLED, SEED, Bastion, by_chance
 from tests.integration.nursery import Nursery
 from tests.integration.riak_processes import RiakProcesses, Watch, riak_processes
 from tests.riak_nodes import RIAK_COMMANDS, name_of
@@ -35,7 +34,6 @@ SURE = 68
 """Commits that every run has, however quick its nodes are."""
 PLACES = 250
 """Fewer than every run has."""
-SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 
 PLAYBOOK: Mapping[str, Any] = {
     "kind": "riak",
@@ -126,7 +124,7 @@ class Processes:
             yield Watched(lab=self.lab, watch=watch, bastion=self.bastion)
 
 
-@pytest.mark.exhaustive  # some 90 s; every seam is killed in the simulation, in `make test` too
+@pytest.mark.part(name="riak")  # some 90 s; every seam is killed in the simulation, in `make test` too
 def test_a_restart_killed_four_times_ends_as_an_undisturbed_one(
     lab: RiakProcesses, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +150,7 @@ def test_a_restart_killed_four_times_ends_as_an_undisturbed_one(
         sys.stdout.write(f"\n{' '.join(told)} ")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="riak")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("rescue", ["resume", "restore"])
 def test_a_run_may_be_killed_anywhere(

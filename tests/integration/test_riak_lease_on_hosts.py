@@ -16,7 +16,7 @@ from tests.integration.riak_operating import RiakOperator, at_rest, limits, memb
 if TYPE_CHECKING:
     from tests.integration.riaklab.hosts import RiakHosts
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="riak")]
 PACE = 0.05
 DONE, LEASED = 0, 6
 FILES = "/var/tmp/orchestrate-lease.ring-*.json"

@@ -24,7 +24,7 @@ PLAYBOOK: dict[str, Any] = {
 }
 
 
-@pytest.mark.exhaustive  # a minute each; the simulation has both, in `make test` too
+@pytest.mark.part(name="riak")  # a minute each; the simulation has both, in `make test` too
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 @pytest.mark.parametrize(
     ("locations", "together", "waves"),

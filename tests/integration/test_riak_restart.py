@@ -31,7 +31,7 @@ from tests.riak_nodes import RIAK_COMMANDS, name_of
 if TYPE_CHECKING:
     from tests.integration.riaklab.hosts import RiakHosts
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="riak")]
 PACE = 0.05
 PLAIN = ("riak2", "riak4")
 FEWER = SCHEDULERS - SCHEDULERS // 6
@@ -147,7 +147,6 @@ def test_a_node_down_at_the_start_holds_without_transfers(lab: RiakHosts, tmp_pa
     assert set(limits(lab).values()) == {2}
 
 
-@pytest.mark.exhaustive  # a minute and a half, with its resume; the rule alone has unit tests
 def test_a_node_that_answers_without_a_vnode_is_not_ready(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     hooks = fault_while_stopped(lab, "riak3", "vnodes=none")
@@ -169,7 +168,6 @@ def test_a_node_that_answers_without_a_vnode_is_not_ready(lab: RiakHosts, tmp_pa
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # a minute; that a stretch of waiting is no stall is shown without hosts
 def test_handoff_that_stalls_for_a_while_is_waited_for(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write()
@@ -196,7 +194,6 @@ def test_handoff_that_stalls_for_a_while_is_waited_for(lab: RiakHosts, tmp_path:
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # a minute; make test has starts that end
 def test_a_start_command_that_never_ends_is_ended(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write()
@@ -211,7 +208,6 @@ def test_a_start_command_that_never_ends_is_ended(lab: RiakHosts, tmp_path: Path
     )
 
 
-@pytest.mark.exhaustive  # a minute and a half; as above
 def test_a_start_without_effect_ends_the_run_at_its_deadline(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab)
     operator.write(deadlines={"start": "10s"})
@@ -238,7 +234,6 @@ def test_a_start_without_effect_ends_the_run_at_its_deadline(lab: RiakHosts, tmp
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # a minute; as above
 def test_a_wait_for_service_that_never_ends_is_not_sent(lab: RiakHosts, tmp_path: Path) -> None:
     """Ended from outside it leaves its loop behind, so a peer is asked by `riak rpc`."""
     operator = RiakOperator(folder=tmp_path, lab=lab)
@@ -255,7 +250,6 @@ def test_a_wait_for_service_that_never_ends_is_not_sent(lab: RiakHosts, tmp_path
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # a minute; as above
 def test_a_stop_that_hangs_ends_the_run_with_the_node_up(lab: RiakHosts, tmp_path: Path) -> None:
     host = "riak2"
     operator = RiakOperator(folder=tmp_path, lab=lab)
@@ -271,7 +265,6 @@ def test_a_stop_that_hangs_ends_the_run_with_the_node_up(lab: RiakHosts, tmp_pat
     wait_for(lambda: not commands_left(lab, host, "stop"), seconds=SUDO_SECONDS, what="riak stop is left")
 
 
-@pytest.mark.exhaustive  # a minute and a half; as above
 def test_systemd_ends_a_hanging_stop_and_the_node_starts(lab: RiakHosts, tmp_path: Path) -> None:
     host = "riak3"
     operator = RiakOperator(folder=tmp_path, lab=lab)
@@ -297,7 +290,6 @@ def test_systemd_ends_a_hanging_stop_and_the_node_starts(lab: RiakHosts, tmp_pat
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # two minutes; as above
 def test_a_stop_that_outlasts_the_run_is_resumed_later(lab: RiakHosts, tmp_path: Path) -> None:
     host = "riak3"
     operator = RiakOperator(folder=tmp_path, lab=lab)
@@ -323,7 +315,6 @@ def test_a_stop_that_outlasts_the_run_is_resumed_later(lab: RiakHosts, tmp_path:
     assert at_rest(lab)
 
 
-@pytest.mark.exhaustive  # a minute; as above
 def test_a_stop_of_a_node_stopped_by_others_is_no_failure(lab: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=lab, user="tuner")
     # Somebody's stop, right before the run's own, which exits with 1 then.

@@ -21,7 +21,7 @@ PLAYBOOK: dict[str, Any] = {
 }
 
 
-@pytest.mark.exhaustive  # a minute each; the simulation has it, in `make test` too
+@pytest.mark.part(name="riak")  # a minute each; the simulation has it, in `make test` too
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 def test_eight_nodes_are_restarted_in_four_waves_under_writes(tmp_path: Path, command: RiakCommand) -> None:
     with riak_processes(tmp_path / "riak", 8, pace=PACE, command=command) as lab:
@@ -50,7 +50,7 @@ def test_eight_nodes_are_restarted_in_four_waves_under_writes(tmp_path: Path, co
     assert len(watch.most_down) == 2, watch.most_down
 
 
-@pytest.mark.exhaustive  # as above
+@pytest.mark.part(name="riak")  # as above
 def test_with_locations_a_set_stays_in_one(tmp_path: Path) -> None:
     """dev1, dev2 and dev5 share a location, and dev1 and dev2 preference lists."""
     places = ("north", "north", "east", "south", "north", "east", "south", "west")

@@ -114,7 +114,7 @@ def drift(lines: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.docker
-@pytest.mark.exhaustive  # a minute; the same is done on hosts of the other kind in make test
+@pytest.mark.part(name="riak")  # a minute; the same is done on hosts of the other kind in make test
 def test_the_shipped_profile_sets_a_host_right_and_is_taken_back(host: RiakHosts, tmp_path: Path) -> None:
     operator = RiakOperator(folder=tmp_path, lab=host, user="tuner")
     # A container's files lie on a disk that cannot be seen from inside it: memory has none to set.

@@ -31,7 +31,7 @@ DONE, LEASED = 0, 6
 ENABLE = "cluster.routing.allocation.enable"
 by_nodes_and_by_zones = pytest.mark.parametrize(
     ("strategy", "nodes"),
-    [("node", THREE_ZONES), pytest.param("zone", SIX_IN_THREE, marks=pytest.mark.exhaustive)],
+    [("node", THREE_ZONES), pytest.param("zone", SIX_IN_THREE, marks=pytest.mark.part(name="nodes"))],
     ids=["nodes", "zones"],
 )
 OF_A_WAVE = {"node": 1, "zone": 2}
@@ -43,7 +43,7 @@ OF_A_WAVE = {"node": 1, "zone": 2}
     "foreign",
     [
         pytest.param(False, id="provably gone"),
-        pytest.param(True, id="run out", marks=pytest.mark.exhaustive),
+        pytest.param(True, id="run out", marks=pytest.mark.part(name="nodes")),
     ],
 )
 def test_restore_with_an_empty_state_needs_only_the_record(
@@ -73,7 +73,9 @@ def test_restore_with_an_empty_state_needs_only_the_record(
     assert_restarted_once(lab, before, first.story())
 
 
-@pytest.mark.exhaustive  # a lease has to run out; a restore takes over above, tests/cli shows the refusal
+@pytest.mark.part(
+    name="nodes"
+)  # a lease has to run out; a restore takes over above, tests/cli shows the refusal
 @by_nodes_and_by_zones
 def test_a_second_run_takes_over_only_from_a_dead_first(
     process_cluster: ProcessCluster,
@@ -113,7 +115,7 @@ def test_a_second_run_takes_over_only_from_a_dead_first(
     assert {after.starts[name] - before.starts[name] for name in before.starts} <= {1, 2}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="nodes")
 @by_nodes_and_by_zones
 def test_a_new_run_restarts_the_node_that_a_dead_one_left_down(
     process_cluster: ProcessCluster,

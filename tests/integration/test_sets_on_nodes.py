@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.integration.fixtures_bastions import BastionOf
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
 
 EIGHT = tuple(
     LabNode(name=f"es{number}", zone="a", roles=("master", "data") if number > 5 else ("data",))

@@ -205,7 +205,7 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
     scene.assert_reverted()
 
 
-@pytest.mark.exhaustive  # five minutes
+@pytest.mark.part(name="tuning")  # five minutes
 def test_a_restart_tunes_every_host_while_its_node_is_down(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FLAVOUR = "sysv-tuning"
 HOST = "es1"
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="tuning")]
 
 
 def test_a_sysv_host_is_tuned_lastingly_and_reverted(

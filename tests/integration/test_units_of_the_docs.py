@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.hostlab.hosts import HostCluster
 
 pytest_plugins = ["tests.integration.fixtures_hosts"]
-pytestmark = [pytest.mark.exhaustive, pytest.mark.docker, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.part(name="hosts"), pytest.mark.docker, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 HOST = "es1"

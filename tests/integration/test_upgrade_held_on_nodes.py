@@ -21,7 +21,7 @@ from tests.integration.generations import Story, assert_settings, prepare, setti
 from tests.integration.packages import Packages
 from tests.integration.restarting import held_by, orchestrate
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.part(name="upgrades")]
 
 OLD, NEW = "7.17.28", "8.19.0"
 REMOVED = "gateway.expected_nodes"

@@ -34,14 +34,17 @@ from tests.integration.generations import (
 from tests.integration.killing import Seam, When
 from tests.integration.packages import Packages
 from tests.integration.restarting import Begun, events, held_by, orchestrate
+from tests.integration.secured import SECURED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.fixtures_bastions import BastionOf
+    from tests.integration.fixtures_processes import ProcessCluster
 
 pytestmark = pytest.mark.real
 
+CLUSTER = "8.19.0"
 UNLISTED = ("--disable-predicate", "no_critical_deprecations")
 ROLLED = "rolled"
 FEWEST_KILLS = 5
@@ -201,17 +204,16 @@ def upgraded(
 WAYS: tuple[Callable[[LabCluster, Path, Packages, Story], None], ...] = (killed, started_too_early, rescued)
 
 
-@pytest.mark.parametrize(("older", "newer"), [("8.19.0", "9.1.0")])
 def test_three_nodes_are_upgraded_under_load(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str
+    process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = Story(f"{older} to {newer}")
-    with _lab(older) as lab:
-        upgraded(lab, tmp_path / newer, newer, story, plainly)
+    """With TLS and users; the tests on 9.1 go on with that cluster."""
+    story = Story(f"{CLUSTER} to 9.1.0")
+    upgraded(process_cluster(CLUSTER, security=SECURED), tmp_path / "9.1.0", "9.1.0", story, plainly)
     _print(capsys, story)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="upgrades")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "versions",
@@ -268,6 +270,7 @@ def _reindex(client: LabClient, name: str, major: str) -> None:
     client.ask("DELETE", f"/{name}")
 
 
+@pytest.mark.part(name="upgrades")
 def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> None:
     """Made by 6.8, opened by 7.17, and not by 8."""
     with _lab("6.8.23") as lab:
@@ -290,7 +293,7 @@ def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> Non
         assert_settings(lab, before, Story("6.8.23"))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="upgrades")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seams", [count(3), repeat(30)], ids=["each next seam", "the thirtieth of each"])
 def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf, seams: Iterator[int]) -> None:

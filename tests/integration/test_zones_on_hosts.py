@@ -30,7 +30,7 @@ from tests.integration.zoning import Vigil, Wave, cut, events, story, waves, who
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
 
-pytestmark = [pytest.mark.docker, pytest.mark.exhaustive, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts"), pytest.mark.timeout(2400)]
 
 Say = Callable[[str], None]
 DATA = (

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.lab.layout import THREE_ZONES, LabNode
+from orchestrator.lab.security import Security
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
+    SEED,
     Seam,
     When,
     assert_put_back,
     assert_restarted_once,
     prepare,
 )
+from tests.integration.secured import SECURED
 from tests.integration.zoning import SIX_IN_THREE, Vigil, elected_master, story, waves, whole_zones, zones_of
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 DEATHS = 12
 APART = range(8, 20)
 """Seams that a process passes before it dies; one that takes a run up passes some of its own first."""
@@ -34,24 +36,38 @@ MOST_OVER = 2
 """A run may end before its last death: how many seams it has depends on how fast its nodes start."""
 
 
-def test_six_nodes_in_three_zones_are_three_waves_under_load(
-    process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("version", "nodes", "security"),
+    [
+        ("9.1.0", THREE_ZONES, SECURED),
+        pytest.param(QUICKEST, SIX_IN_THREE, None, marks=pytest.mark.part(name="nodes")),
+    ],
+    ids=["three-with-tls", "six"],
+)
+def test_nodes_in_three_zones_are_three_waves_under_load(
+    *,
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    nodes: tuple[LabNode, ...],
+    security: Security | None,
 ) -> None:
-    lab = process_cluster(QUICKEST, nodes=SIX_IN_THREE)
+    lab = process_cluster(version, nodes=nodes, security=security)
     bastion, before = bastion_of(lab, strategy="zone"), prepare(lab)
     zones = zones_of(lab.nodes)
     wanted = whole_zones(zones, elected_master(lab.client))
     with Vigil(lab.access, zones) as vigil:
         code = bastion.restart("--output", "json")
     with capsys.disabled():
-        sys.stdout.write(f"\n{QUICKEST}\n  {story(bastion.said[-1])}\n  {vigil.told()}\n")
+        sys.stdout.write(f"\n{version}\n  {story(bastion.said[-1])}\n  {vigil.told()}\n")
     assert code == 0, bastion.story()
     assert waves(bastion.said[-1]) == wanted
     assert_restarted_once(lab, before, bastion.story())
     vigil.assert_nothing_was_lost(wanted)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.part(name="nodes")
 def test_a_run_by_zones_killed_often_ends_as_an_undisturbed_one(
     process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:

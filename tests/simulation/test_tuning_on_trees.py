@@ -141,7 +141,7 @@ def _points(kind: str, folder: Path) -> list[int]:
 
 @pytest.mark.parametrize(
     ("kind", "every"),
-    [("RHEL 7", 4), *(pytest.param(kind, 1, marks=pytest.mark.exhaustive) for kind in KINDS)],
+    [("RHEL 7", 4), *(pytest.param(kind, 1, marks=pytest.mark.part(name="long")) for kind in KINDS)],
 )
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed and undone", "undone at once"])
 def test_killed_between_any_two_tunables_nothing_is_lost(

@@ -189,7 +189,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     shutil.rmtree(tree.path)
 
 
-EACH = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+EACH = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.part(name="long"))])
 """Of the steps: each of them takes a minute."""
 
 
@@ -211,7 +211,7 @@ def test_what_is_killed_in_an_apply_is_completed_or_reverted(scene: Scene, every
     assert call > 15
 
 
-@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.part(name="long"))])
 def test_a_file_of_which_only_a_piece_is_there_is_reverted(scene: Scene, first: int) -> None:
     """Killed while it was written: in a first apply, in one that replaces the text, in a removal."""
     (scene.state / "half").touch()

@@ -286,7 +286,7 @@ def test_of_two_runs_with_two_forms_at_most_one_holds_the_lease(
     assert {(True, False), (False, True), (False, False)} <= found, "each may win, and both may lose"
 
 
-@pytest.mark.exhaustive  # two seconds each; the tests above have the two orders that matter
+@pytest.mark.part(name="long")  # two seconds each; the tests above have the two orders that matter
 @pytest.mark.parametrize("older", [False, True])
 def test_a_creation_in_doubt_is_checked_before_it_counts(cluster: TemplateCluster, *, older: bool) -> None:
     """It may arrive at any later time, or never."""

@@ -1,0 +1,81 @@
+"""The parts of `make test-all`, each for at most half an hour: what a part proves, and which changes call for it.
+
+A test that is not in `make test` is marked `part(name=…)`. `python -m tests.parts BASE` prints the parts whose
+paths have changed since the commit `BASE`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part.
+
+    Attributes:
+        shows: what its tests show, for the contributors' page.
+        paths: it is run for a change below one of them.
+    """
+
+    shows: str
+    paths: tuple[str, ...]
+
+
+_ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/stores/elasticsearch", "orchestrator/lab")
+_HOSTS: Final = ("orchestrator/hosts", "tests/integration/hosts")
+_RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtime")
+
+PARTS: Final = {
+    "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
+    "gates": Part("gates on a real RabbitMQ and a real Prometheus", ("orchestrator/runtime",)),
+    "generations": Part("one version of each generation of the servers", _ELASTICSEARCH),
+    "hosts": Part("containers with systemd or sysv, and sshd: restarts, faults, rights", _HOSTS),
+    "kills": Part("chains of SIGKILL on real nodes, and a kill at every event", _RUNS),
+    "long": Part("without servers: every field of an answer, every step of tuning", ("orchestrator",)),
+    "nights": Part("mishaps at night on real hosts, and the line that names each", (*_HOSTS, *_RUNS)),
+    "nodes": Part("ordinary life on more nodes, zones, overlap, rights of the shipped role", _RUNS),
+    "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),
+    "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/hosts/tuning",)),
+    "upgrades": Part("major version by major version, held and killed upgrades", _ELASTICSEARCH),
+}
+"""By name, as in `make test-NAME`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a part that no command runs."""
+    for item in items:
+        mark = item.get_closest_marker("part")
+        if mark and mark.kwargs.get("name") not in PARTS:
+            raise pytest.UsageError(f"{item.nodeid}: no part of tests/parts.py is {mark}")
+
+
+def called_for(changed: Collection[str]) -> Iterator[str]:
+    """The parts that changes of these files call for."""
+    for name, part in PARTS.items():
+        if any(file.startswith(f"{path}/") for file in changed for path in part.paths):
+            yield name
+
+
+def main(base: str) -> int:
+    """Print the parts that a change since this commit calls for, on one line."""
+    words = ("git", "-C", str(ROOT), "diff", "--name-only", base, "--")
+    listed = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603  (git)
+    if listed.returncode != 0:
+        sys.stderr.write(listed.stderr)
+        return 2
+    sys.stdout.write(" ".join(called_for(listed.stdout.splitlines())) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
