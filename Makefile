@@ -23,10 +23,10 @@ check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
 	ORCHESTRATE_RUNS=$(or $(RUNS),600) $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
 
-test-all: prepare-all $(EVERY_JAVA) lint hosts  ## the same, and every part: hours
+test-all: prepare-all $(EVERY_JAVA) $(VENV)/.long lint hosts  ## the same, and every part: hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
 
-test-%: prepare-all $(EVERY_JAVA)  ## one part of it, such as test-hosts (names: tests/parts.py)
+test-%: prepare-all $(EVERY_JAVA) $(VENV)/.long  ## one part of it, such as test-hosts (names: tests/parts.py)
 	$(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
 
 test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
@@ -44,7 +44,7 @@ lint: $(VENV)/.installed  ## ruff, mypy and the layers
 docs: $(VENV)/.installed  ## write the reference pages from the code
 	$(PYTHON) docs/generate.py
 
-site: $(VENV)/.installed  ## build the documentation as a site into build/site; open its index.html
+site: $(VENV)/.long  ## build the documentation as a site into build/site; open its index.html
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --clean --config-file docs/site/mkdocs.yml
 
 bench: prepare-demo $(VENV)/.java  ## what a restart costs, against a bare loop
@@ -75,6 +75,11 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@echo "installing the Python packages into $(VENV): one to three minutes"
 	$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.long: $(VENV)/.installed requirements-long.lock
+	@echo "installing the site's packages and a solver into $(VENV)"
+	$(PYTHON) -m pip install --quiet --require-hashes -r requirements-long.lock
 	@touch $@
 
 # Every server of the lab needs a Java that suits it; where the machine has none, a wheel brings one.

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from ortools.sat.python import cp_model
+import pytest
 
 from orchestrator.engine.largest_safe import Bound, Unit
+
+cp_model = pytest.importorskip("ortools.sat.python.cp_model", reason="`make test-long` installs the solver")
 
 EFFORT: Final = 4.0
 """Deterministic time for each question: about as many seconds on one core."""

@@ -41,7 +41,10 @@ PARTS: Final = {
     "generations": Part("one version of each generation of the servers", _ELASTICSEARCH),
     "hosts": Part("containers with systemd or sysv, and sshd: restarts, faults, rights", _HOSTS),
     "kills": Part("chains of SIGKILL on real nodes, and a kill at every event", _RUNS),
-    "long": Part("without servers: every field of an answer, every step of tuning", ("orchestrator",)),
+    "long": Part(
+        "without servers: every field of an answer, every step of tuning, a solver's optimum, the site",
+        ("docs", "orchestrator"),
+    ),
     "nights": Part("mishaps at night on real hosts, and the line that names each", (*_HOSTS, *_RUNS)),
     "nodes": Part("ordinary life on more nodes, zones, overlap, rights of the shipped role", _RUNS),
     "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),

@@ -70,7 +70,6 @@ SLOW: Final = (
     "tests/unit/stores/test_riak_service.py",
     "tests/unit/test_daemons.py",
     "tests/unit/test_riak_double.py",
-    "tests/unit/test_site.py",
     "tests/unit/test_workers.py",
 )
 """Where the beginning of a name says that `make check` leaves the test to `make test`."""

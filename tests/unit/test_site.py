@@ -15,11 +15,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import markdown
 import pytest
+
+pytest.importorskip("mkdocs", reason="`make test-long` installs what builds the site")
+import markdown
 import yaml
 from mkdocs.config import load_config
 from pymdownx.superfences import SuperFencesException
+
+pytestmark = pytest.mark.part(name="long")
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -21,6 +21,8 @@ from tests import layouts
 from tests.optimum import Optimum, optimum, total
 from tests.simulation.play import plan_of, policy
 
+pytestmark = pytest.mark.part(name="long")
+
 DRAWN = 200
 
 
