@@ -1,6 +1,6 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-changed soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
+.PHONY: help demo check test test-all test-soak test-changed soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -21,13 +21,16 @@ check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes 
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
-	ORCHESTRATE_RUNS=$(or $(RUNS),600) $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
+	ORCHESTRATE_KILLS=3 $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
 
 test-all: prepare-all $(EVERY_JAVA) $(VENV)/.long lint hosts  ## the same, and every part: hours
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST) $(SHARED)
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED)
 
 test-%: prepare-all $(EVERY_JAVA) $(VENV)/.long  ## one part of it, such as test-hosts (names: tests/parts.py)
 	$(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
+
+test-soak: $(VENV)/.installed
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py tests/simulation/test_riak.py
 
 test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
 	@for part in $$($(PYTHON) -m tests.parts "$(or $(BASE),main)"); do $(MAKE) test-$$part || exit; done

@@ -48,6 +48,7 @@ PARTS: Final = {
     "nights": Part("mishaps at night on real hosts, and the line that names each", (*_HOSTS, *_RUNS)),
     "nodes": Part("ordinary life on more nodes, zones, overlap, rights of the shipped role", _RUNS),
     "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),
+    "soak": Part("5,000 drawn runs, and kills at every point of a simulated run", _RUNS),
     "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/hosts/tuning",)),
     "upgrades": Part("major version by major version, held and killed upgrades", _ELASTICSEARCH),
 }

@@ -1,7 +1,7 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 600 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`whole_runs.py`),
-`make soak` as many as you like.
+Every change lives the few that together meet what hundreds meet (`corpus.py`); `make test-soak` lives 5,000
+(`ORCHESTRATE_RUNS`, `whole_runs.py`), and `make soak` as many as you like.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.mishaps import GateShut, ManagementRuns
 from orchestrator.simulation.node_mishaps import HostAnswersLate
 from orchestrator.simulation.program_mishaps import CredentialsRefused, TakenOver
+from tests.simulation import corpus
 from tests.simulation.chance import chance
-from tests.simulation.soak import EVERY_MISHAP, Tally, report
+from tests.simulation.soak import EVERY_MISHAP, ON_RINGS, Tally, report
 from tests.simulation.whole_runs import PARTS, RUNS, part, together
-from tests.simulation.wide import Life, live
+from tests.simulation.wide import Life, life_of, live
 from tests.workers import WHOLE_RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +81,21 @@ def test_seeds_that_once_broke_a_property_as_drawn_break_none(
             live(seed)
 
 
+def test_the_corpus_breaks_no_property_and_meets_every_mishap(subtests: pytest.Subtests) -> None:
+    met = set[tuple[str, ...]]()
+    for seed in corpus.seeds():
+        with subtests.test(seed=seed):
+            met |= corpus.met_by(life_of(seed))
+    assert sorted((EVERY_MISHAP | ON_RINGS) - {one[1] for one in met if one[0] == "mishap"}) == []
+
+
+def test_a_corpus_meets_all_with_as_few_as_a_greedy_search_finds() -> None:
+    lives = {
+        seed: frozenset((str(n),) for n in of) for seed, of in {7: (1, 2), 8: (2, 3, 4), 9: (1,)}.items()
+    }
+    assert corpus.cover(lives) == {8: 3, 7: 1}
+
+
 @pytest.fixture
 def lived() -> Tally:
     """All whole runs of this session."""
@@ -88,7 +104,7 @@ def lived() -> Tally:
     return tally
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.parametrize("first", PARTS)
 def test_whole_runs_break_no_property(first: int) -> None:
@@ -96,7 +112,7 @@ def test_whole_runs_break_no_property(first: int) -> None:
     assert not tally.broken, report(tally)
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
 def test_every_kind_of_mishap_came_about(lived: Tally) -> None:
@@ -117,7 +133,7 @@ def test_the_world_is_read_in_both_orders() -> None:
     assert first != second, "the order that was drawn is not the one in which the run reads"
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
@@ -125,7 +141,7 @@ def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
     assert lived.beside > lived.overlapped, "and often more than once"
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
@@ -133,7 +149,7 @@ def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
     assert lived.reboots >= RUNS // 30
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
 def test_gates_were_closed_in_enough_of_them(lived: Tally) -> None:

@@ -1,6 +1,6 @@
 """Seeded whole runs on Riak clusters with mishaps and kills: safe at every step, limits as found.
 
-`make test` lives a third as many of them as of the others (`whole_runs.py`); `make soak` has its own.
+`make test-soak` lives a third as many of them as of the others (`whole_runs.py`); `make soak` has its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_seeds_that_once_broke_a_property_break_none(subtests: pytest.Subtests) 
             RiakLife(chance_riak(FIRST + seed)).live()
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.parametrize("first", PARTS_ON_RINGS)
 def test_whole_runs_break_no_property(first: int) -> None:
@@ -60,7 +60,7 @@ def test_whole_runs_break_no_property(first: int) -> None:
     assert not tally.broken, report(tally, ON_RINGS)
 
 
-@pytest.mark.slow
+@pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to meet every mishap")
 def test_every_kind_of_mishap_befell_a_ring() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,42 +10,19 @@ import pytest
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import OwedAgain, WaveStarted
-from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.model.policy import Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.merges import unmerged
 from orchestrator.simulation.mishaps import How, Trip
 from orchestrator.simulation.world import World
-from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
-from tests.simulation.overlapping import overlapped, slow
-from tests.simulation.play import cluster, killed, lives, play, policy
-from tests.simulation.sharing import always, sharing
-from tests.simulation.tuned import detune, profile
-from tests.simulation.zones import by_zone, zoned
-
-_WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
-    "node": (lambda: cluster(3), policy()),
-    "zone": (lambda: zoned(6), by_zone()),
-    "overlap": (slow, overlapped()),
-    "machines": (sharing, always()),
-    "tuned": (lambda: detune(cluster(3)), policy(tune=profile())),
-    "merged": (lambda: left_behind(loaded(indices=2)), merged_policy(merging(put_right=RIGHT))),
-}
-"""How the run goes that is killed, and on what cluster."""
-
-
-def _world(way: str) -> World:
-    world = _WAYS[way][0]()
-    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")
-    world.set(Level.TRANSIENT, "indices.recovery.max_bytes_per_sec", "20mb")
-    return world
+from tests.simulation.play import killed, lives, play
+from tests.simulation.ways import WAYS, world_of
 
 
 def _begun(way: str) -> tuple[Simulation, RunState]:
-    simulation = Simulation(_world(way))
-    return simulation, simulation.begin(_WAYS[way][1])
+    simulation = Simulation(world_of(way))
+    return simulation, simulation.begin(WAYS[way][1])
 
 
 @cache
@@ -56,8 +32,8 @@ def _points(way: str) -> tuple[str, ...]:
     return tuple(simulation.seams.passed)
 
 
-_EVERY = 1 if os.environ.get("ORCHESTRATE_SEEDS") else 5
-"""Every fifth point, and all of them in `make test-all`; the offsets of resume and restore differ."""
+_EVERY = int(os.environ.get("ORCHESTRATE_KILLS", "10"))
+"""Every tenth point; in `make test` every third, in `make test-soak` all. Resume and restore begin apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +130,8 @@ def _resumed_in_a_merge(kill: Kill, after: float) -> None:
 @pytest.mark.parametrize("late", [12.0, 22.0, 29.0])
 def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(late: float) -> None:
     """A node that stood still begins with it when another process has looked already, and found nothing."""
-    simulation = Simulation(_world("merged"), trips=[Trip(verb="force_merge", how=How.LATE, late=late)])
-    state = simulation.begin(_WAYS["merged"][1])
+    simulation = Simulation(world_of("merged"), trips=[Trip(verb="force_merge", how=How.LATE, late=late)])
+    state = simulation.begin(WAYS["merged"][1])
     simulation.seams.crash_at = 1 + _points("merged").index("after force_merge of index posts-1")
     assert killed(simulation, state)
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
@@ -172,7 +148,7 @@ def test_killed_in_a_merge_another_machine_begins_anew(subtests: pytest.Subtests
 def _begun_elsewhere(kill: Kill) -> None:
     simulation = _killed_at(kill)
     simulation.world.agenda.advance(95.0)
-    other, wanted = simulation.elsewhere("run-2"), _WAYS[kill.way][1]
+    other, wanted = simulation.elsewhere("run-2"), WAYS[kill.way][1]
     state = other.take_over(wanted)
     if state is not None:
         assert play(other, state).outcome is Outcome.RESTORED, kill.where
@@ -183,7 +159,7 @@ def _begun_elsewhere(kill: Kill) -> None:
     assert not _unmerged(simulation.world), kill.where
 
 
-@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
     for kill in _kills(way, 3, _EVERY):
         with subtests.test(kill=str(kill)):
@@ -192,7 +168,7 @@ def test_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests
 
 def _resumed(kill: Kill) -> None:
     simulation = _killed_at(kill)
-    found = _world(kill.way).settings()
+    found = world_of(kill.way).settings()
     if simulation.journal.records[-1].event.event == "run_finished":
         assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
         return
@@ -204,7 +180,7 @@ def _resumed(kill: Kill) -> None:
     assert simulation.world.violations == [], where
 
 
-@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_restore_puts_everything_back(way: str, subtests: pytest.Subtests) -> None:
     for kill in _kills(way, 4, _EVERY):
         with subtests.test(kill=str(kill)):
@@ -216,13 +192,13 @@ def _restored(kill: Kill) -> None:
     state = play(simulation, simulation.restore())
     where = kill.where
     assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
-    assert simulation.world.settings() == _world(kill.way).settings(), where
+    assert simulation.world.settings() == world_of(kill.way).settings(), where
     assert all(node.joined for node in simulation.world.nodes.values()), where
     assert simulation.world.violations == [], where
     assert max(lives(simulation.world).values()) <= 2, where
 
 
-@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_restore_then_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
     for kill in _kills(way, 5, _EVERY * 3):
         with subtests.test(kill=str(kill)):
@@ -239,5 +215,5 @@ def _restored_and_resumed(kill: Kill) -> None:
     for name, life in lives(simulation.world).items():
         assert life == 2 + again.count(name), name
     assert {node.phase for node in state.nodes.values()} == {NodePhase.RECOVERED}
-    assert simulation.world.settings() == _world(kill.way).settings()
+    assert simulation.world.settings() == world_of(kill.way).settings()
     assert simulation.world.violations == []

@@ -36,8 +36,8 @@ from tests.simulation.ringed import (
     ringed,
 )
 
-_EVERY = 1 if os.environ.get("ORCHESTRATE_SEEDS") else 2
-"""Every point is killed at, for resume or for restore; in `make test-all` for both."""
+_EVERY = int(os.environ.get("ORCHESTRATE_KILLS", "10"))
+"""As in `test_crashes.py`."""
 
 
 def _waves(simulation: Simulation) -> list[tuple[NodeName, ...]]:

@@ -16,7 +16,7 @@ from typing import Final
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.soak import ALLOCATIONS, Tally, some
 
-RUNS: Final = int(os.environ.get("ORCHESTRATE_RUNS", "300"))
+RUNS: Final = int(os.environ.get("ORCHESTRATE_RUNS", "600"))
 ON_RINGS: Final = RUNS // 3
 """Runs on Riak clusters, beside the others."""
 PART: Final = 100

@@ -1,0 +1,186 @@
+"""What the program of 26 November 2026 (c10690cd) has left behind is read, and restored, for good.
+
+`tests/data/kept/state.sql` is a dump of its state database after nine simulated runs on Elasticsearch and one
+on Riak; the journal of each is cut here where the run enters a phase, as if it had been killed there.
+`leases.json` has records of its lease as they stood in a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+
+from orchestrator.engine.fold import replay
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import PhaseEntered, Record
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.runs.recorded import past_run_of
+from orchestrator.runs.simulated import Simulation
+from orchestrator.runs.unfinished import restore_run
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.codec import encode_event
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.simulation import machines
+from orchestrator.simulation.world import World
+from orchestrator.stores.elasticsearch.access import Access as ClusterAccess
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.view.history import history_text, past_run
+from orchestrator.view.status import status_object, status_text
+from tests.cli.small_cluster import SmallCluster
+from tests.simulation.play import cluster
+from tests.simulation.ways import world_of
+
+KEPT = Path(__file__).parents[1] / "data/kept"
+RUNS = ("node", "zone", "overlap", "machines", "tuned", "merged", "riak", "upgrade", "resumed")
+DOWN = (NodePhase.STOPPED, NodePhase.STARTING)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its state file, whole."""
+    file = tmp_path_factory.mktemp("kept") / "state.db"
+    _written(file)
+    return file
+
+
+@pytest.fixture
+def kept(database: Path) -> Iterator[StateStore]:
+    store = open_store(f"sqlite:///{database}", {}, access=Access.READ)
+    yield store
+    store.close()
+
+
+def _written(file: Path, run: str = "", cut: int = 0) -> None:
+    """The state file; only this run in it, and only its first events, if one is named."""
+    file.touch(mode=0o600)
+    with sqlite3.connect(file) as raw:
+        raw.executescript((KEPT / "state.sql").read_text(encoding="utf-8"))
+        if run:
+            raw.execute("DELETE FROM events WHERE run != ? OR sequence > ?", (run, cut))
+            raw.execute("DELETE FROM runs WHERE id != ?", (run,))
+            raw.execute("UPDATE runs SET outcome = NULL, exit_code = NULL, ended = NULL")
+    raw.close()
+
+
+@cache
+def _cuts(run: str) -> dict[str, int]:
+    """Where the journal of a run enters each phase of a run and of a node for the first time."""
+    found: dict[str, int] = {}
+    with sqlite3.connect(":memory:") as raw:
+        raw.executescript((KEPT / "state.sql").read_text(encoding="utf-8"))
+        rows = raw.execute("SELECT sequence, event FROM events WHERE run = ? ORDER BY sequence", (run,))
+        for sequence, text in rows:
+            event = json.loads(text)
+            if event["event"] == "phase_entered" and event["to"] != Phase.ENDED.value:
+                found.setdefault(f"{'node' if event['node'] else 'run'} {event['to']}", sequence)
+    return found
+
+
+def _has(new: Any, old: Any) -> bool:
+    """Whether every name and value of the old is in the new."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(key in new and _has(new[key], was) for key, was in old.items())
+    if isinstance(old, list):
+        return isinstance(new, list) and len(new) == len(old) and all(map(_has, new, old))
+    return bool(new == old)
+
+
+def test_no_name_or_value_of_an_event_is_lost(kept: StateStore, database: Path) -> None:
+    with sqlite3.connect(database) as raw:
+        rows = raw.execute("SELECT run, sequence, event FROM events").fetchall()
+    now = {(each.run, each.sequence): each.event for run in RUNS for each in kept.replay(run)}
+    assert len(rows) == len(now) > 1200
+    for run, sequence, text in rows:
+        old, new = json.loads(text), json.loads(json.dumps(encode_event(now[run, sequence])))
+        assert _has(new, old), (run, sequence, old, new)
+
+
+def test_status_and_history_show_every_run(kept: StateStore) -> None:
+    past = [past_run(kept.replay(entry.run), entry.outcome) for entry in kept.runs()]
+    assert {one.run for one in past if one} == set(RUNS)
+    lines = history_text([one for one in past if one])
+    for run in RUNS:
+        assert run in lines
+        records = kept.replay(run)
+        for cut in _cuts(run).values():
+            state = replay(run, records[: cut + 1])
+            text = status_text(state, records[: cut + 1], now=records[cut].at + 60.0)
+            assert run in text
+            assert "not_put_back" in json.loads(json.dumps(status_object(state, records[: cut + 1], now=0.0)))
+
+
+def _as_left(run: str, state: RunState) -> World:
+    """A cluster as the run had it: settings that were changed, nodes that were down."""
+    world = cluster(3) if run in ("upgrade", "resumed") else world_of(run)
+    for (level, key), change in state.unrestored.settings.items():
+        world.set(level, key, change.wanted)
+    for name, node in state.nodes.items():
+        if node.phase in DOWN:
+            machines.stop(world, world.nodes[name])
+    return world
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if run != "riak"])
+def test_killed_in_any_phase_it_is_restored(run: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for phase, cut in _cuts(run).items():
+        with subtests.test(phase=phase):
+            file = tmp_path / f"{phase}.db"
+            _written(file, run, cut)
+            records = _records(file, run)
+            assert isinstance(records[-1].event, PhaseEntered)
+            state = replay(run, records)
+            world = _as_left(run, state)
+            found = _without(world, state)
+            engine = create_engine(f"sqlite:///{file}")
+            simulation = Simulation(world, run=run, policy=state.begun.policy, state=engine)
+            with simulation.connect() as connection:
+                store = connection.open_state(Access.WRITE)
+                (entry,) = store.runs()
+                ended = restore_run(connection, store, past_run_of(store, entry))
+            assert ended.outcome is Outcome.RESTORED, ended.message
+            assert world.settings() == found
+            assert all(node.process for node in world.nodes.values())
+
+
+def _records(file: Path, run: str) -> tuple[Record, ...]:
+    store = open_store(f"sqlite:///{file}", {}, access=Access.READ)
+    try:
+        return store.replay(run)
+    finally:
+        store.close()
+
+
+def _without(world: World, state: RunState) -> tuple[dict[str, Any], ...]:
+    """The settings of the cluster before the run, by its journal."""
+    levels = tuple(dict(level) for level in world.settings())
+    for (level, key), change in state.unrestored.settings.items():
+        values = levels[level.value != "persistent"]
+        values.pop(key, None)
+        if change.found is not None:
+            values[key] = change.found
+    return levels
+
+
+def test_its_leases_are_read() -> None:
+    bodies = json.loads((KEPT / "leases.json").read_text(encoding="utf-8"))
+    for body in bodies:
+        with SmallCluster() as server:
+            server.legacy[body["index_patterns"][0].removeprefix("-")] = body
+            client = ElasticsearchClient(ClusterAccess(endpoints=(server.url,)), clock=SystemClock())
+            record = ElasticsearchLease(client).read()
+            client.close()
+        text = body["aliases"]["orchestrate"]["filter"]["term"]["orchestrate"]
+        old = json.loads(text)
+        assert record.run == old["run"]
+        assert [(debt.level.value, debt.key, debt.found, debt.wanted) for debt in record.debts] == [
+            (debt["level"], debt["key"], debt["found"], debt["wanted"]) for debt in old["debts"]
+        ]
