@@ -25,22 +25,10 @@ from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
-from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.engine.limits import in_words
-from orchestrator.engine.node import TABLE, Move
-from orchestrator.engine.phases import (
-    MAY_WAIT_WITHHELD,
-    NODE_STEPS,
-    NODE_STEPS_BY_COMMAND,
-    READS,
-    RUN_STEPS,
-)
 from orchestrator.engine.run import exit_code_of
-from orchestrator.engine.sight import Sight
-from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     disks,
@@ -56,16 +44,11 @@ from orchestrator.hosts.tunables import (
 from orchestrator.hosts.tunables.tunable import shown as _shown
 from orchestrator.hosts.tuning import boot, boot_files, old_ways
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
-from orchestrator.model.action import SettingChange
-from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.event import Event
-from orchestrator.model.observation import Level, SettingsView
-from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.phase import Outcome
 from orchestrator.model.tuning import TuningSetting
 from orchestrator.stores.elasticsearch.dialect import FAMILIES, NEWEST, Dialect
-from orchestrator.stores.elasticsearch.file_values import file_values
-from orchestrator.view.phrases import NODE_PHASES, PHASES, TERMS, awaited
+from orchestrator.view.phrases import TERMS
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
@@ -120,7 +103,32 @@ setting that was absent is removed. A change is written at the persistent level;
 transient value, at the transient level too. A limit is raised, never lowered. If someone else changes one of
 these settings during the run, the new value is kept, and the journal records that.
 
-The tables are computed by the program for the shipped playbook.
+With the shipped playbook, on a cluster on which none of these settings is set:
+"""
+_OTHER_CASES: Final = """\
+In other cases:
+
+- A limit that is higher already stays, such as a persistent `max_bytes_per_sec` of `200mb`.
+- With `allocation_while_down: none`, `allocation.enable` is `none` while a node is down.
+- Before Elasticsearch 5, `indices.recovery.concurrent_streams` is raised to 5 too. A setting that was absent
+  is restored to its effective value.
+- Before Elasticsearch 1.0, `cluster.routing.allocation.disable_replica_allocation` is `true` in place of
+  `allocation.enable`; with `allocation_while_down: none` it is `disable_allocation`.
+"""
+_PHASES: Final = """\
+Events, `status` and JSON name the phase of a run and of each of its nodes. `orchestrate explain PHASE` prints
+the same, and the phases that may follow.
+
+## A run
+
+Each wave goes from `gated` to `settled`. In each phase but the last two the run can stand down
+(`standing_down`). `deadlines.withheld` limits the time with allocation disabled, over all phases together.
+"""
+_NODE_PHASES: Final = """\
+## A node
+
+Work that a node still needs is done in a later wave: the node is `pending` again until then. With
+`resume --retry-failed` a run continues with failed nodes; `resume --skip` leaves nodes out.
 """
 _ALSO_WRITTEN: Final = """\
 ## Other changes
@@ -319,87 +327,24 @@ def terms() -> str:
 
 
 def phases() -> str:
-    """Both transition tables as diagrams, and what each phase waits for."""
-    head = (
-        "For readers of a journal or of the code. The program refuses a step that is not in these tables.\n"
-        "\n## A run\n"
+    """What a run or a node does in each phase, and what ends it: what `explain` prints of each."""
+    columns = ("waits for", "at most (`deadlines`)", "allocation may be disabled")
+    of_run = [
+        (f"`{entry.names[0]}`", entry.text[0], *(dict(entry.facts)[name] for name in columns))
+        for entry in all_entries()
+        if entry.kind == "phase of a run"
+    ]
+    of_nodes = [
+        (f"`{entry.names[0]}`", entry.text[0]) for entry in all_entries() if entry.kind == "phase of a node"
+    ]
+    return _page(
+        "Phases",
+        "orchestrator/view/phrases.py",
+        _PHASES,
+        _table(("phase", "meaning", *columns), of_run),
+        _NODE_PHASES,
+        _table(("phase", "meaning"), of_nodes),
     )
-    rows = [
-        (
-            f"`{phase.value}`",
-            PHASES[phase],
-            awaited(RunState(run="")) if phase is Phase.PREPARING else awaited(RunState(run="", phase=phase)),
-            in_words(phase),
-            "yes" if phase in MAY_WAIT_WITHHELD else "no",
-        )
-        for phase in Phase
-    ]
-    waits = _table(("phase", "", "waits for", "at most (`deadlines`)", "allocation may be disabled"), rows)
-    bound = (
-        "`deadlines.withheld` limits the time with allocation disabled, over all phases together. Every "
-        "phase\nexcept the last two can stand down; the diagram leaves out the arrows to `standing_down`.\n\n"
-        "## A node\n"
-    )
-    run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
-    node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
-    source = "orchestrator/engine/phases.py` and `orchestrator/engine/node.py"
-    commanded = [
-        (f"`{old.value}`", f"`{new.value}`", f"`{command}`")
-        for old, steps in NODE_STEPS_BY_COMMAND.items()
-        for new, command in steps.items()
-    ]
-    of_nodes = _table(("phase", ""), [(f"`{phase.value}`", text) for phase, text in NODE_PHASES.items()])
-    by_command = "Commands can make these steps too:\n\n" + _table(("from", "to", "command"), commanded)
-    return _page("Phases", source, head, run, waits, _reads(), bound, node, of_nodes, by_command, _moves())
-
-
-def _reads() -> str:
-    """What each phase reads for its next decision."""
-    rows = [
-        (
-            f"`{phase.value}`",
-            ", ".join(sorted(look.name.lower() for look in reads.look)) or "nothing",
-            reads.hosts.name.lower(),
-            "yes" if reads.failures else "no",
-        )
-        for phase, reads in READS.items()
-    ]
-    table = _table(("phase", "reads", "hosts read", "a member that leaves is a second failure"), rows)
-    return f"Each phase reads only what its next decision needs:\n\n{table}"
-
-
-def _moves() -> str:
-    """The node's automaton: every phase, sight and goal."""
-    head = (
-        "## What follows from a reading\n\n"
-        "What a reading shows of a node is one of eight sights. For each\n"
-        "phase, sight and goal one move follows, and nothing else decides about a node. The goal is to\n"
-        "restart it, or to bring it up (a rescue, a stand-down, `restore`, a takeover). The first sight\n"
-        "that fits counts:\n"
-    )
-    sights = _table(("sight", "the reading shows"), [(f"`{s.name.lower()}`", s.value) for s in Sight])
-    moves = _table(("move", "what follows"), [(f"`{one.name.lower()}`", one.value) for one in Move])
-    cells = [
-        (f"`{phase.value}`", f"`{one.name.lower()}`", restart.name.lower(), bring_up.name.lower())
-        for phase, row in TABLE.items()
-        for one, (restart, bring_up) in row.items()
-    ]
-    table = _table(("phase", "sight", "to restart", "to bring up"), cells)
-    return f"{head}\n{sights}\n{moves}\n{table}"
-
-
-def _diagram(steps: Mapping[Any, Collection[Any]], *, start: Enum, quiet: Enum | None = None) -> str:
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.value}"]
-    order = list(type(start))
-    for old in order:
-        lines += [
-            f"    {old.value} --> {new.value}"
-            for new in sorted(steps[old], key=order.index)
-            if new is not quiet
-        ]
-        if not steps[old]:
-            lines.append(f"    {old.value} --> [*]")
-    return "\n".join([*lines, "```", ""])
 
 
 def exit_codes() -> str:
@@ -500,52 +445,20 @@ def _json_type(hint: Any) -> str:
 
 
 def cluster_settings() -> str:
-    """What a run writes to the cluster, computed by the functions that a run uses."""
-    policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
-    defaults = {
-        settings.BANDWIDTH: "40mb",
-        settings.INITIAL_PRIMARIES: "4",
-        settings.CONCURRENT_RECOVERIES: "2",
-        settings.REBALANCE: "all",
-    }
-    fresh = SettingsView(files=defaults)
-    oldest = SettingsView(
-        files=file_values({}, "0.90.13"),
-        resets=False,
-        allocation_flags=True,
-    )
-    lived_in = SettingsView(
-        persistent={ALLOCATION: "all", settings.BANDWIDTH: "200mb"},
-        transient={settings.CONCURRENT_RECOVERIES: "3"},
-        files=defaults,
-    )
-    head, tail = _SETTINGS, _ALSO_WRITTEN
+    """What a run writes to the cluster: what `explain` prints of each setting."""
+    rows = [
+        (f"`{entry.names[0]}`", dict(entry.facts)["during a run"])
+        for entry in all_entries()
+        if entry.kind == "cluster setting"
+    ]
     return _page(
         "Cluster settings that a run changes",
         "orchestrator/engine/kinds/elasticsearch/settings.py",
-        head,
-        "## On a cluster with default settings\n\n" + _changes(fresh, policy),
-        "## On a cluster with settings of its own\n\nPersistent `allocation.enable: all` and "
-        "`max_bytes_per_sec: 200mb`, transient `node_concurrent_recoveries: 3`:\n\n"
-        + _changes(lived_in, policy),
-        "## On Elasticsearch 0.90\n\nBefore 1.0 flags disable allocation. Before 5 there is "
-        "`concurrent_streams`, and a setting that was absent\nis restored to its effective value.\n\n"
-        + _changes(oldest, policy),
-        tail,
+        _SETTINGS,
+        _table(("setting", "during a run"), rows),
+        _OTHER_CASES,
+        _ALSO_WRITTEN,
     )
-
-
-def _changes(found: SettingsView, policy: Policy) -> str:
-    whole: list[tuple[str, SettingChange]] = [
-        ("while a node is down", change) for change in settings.withhold_changes(found, policy)
-    ]
-    whole += [("for the whole run", change) for change in settings.limit_changes(found, policy)]
-    rows = [
-        (f"`{c.key}`", c.level.value, "absent" if c.found is None else f"`{c.found}`", f"`{c.wanted}`", when)
-        for when, c in whole
-        if c.level in Level
-    ]
-    return _table(("setting", "level", "original value", "during the run", "how long"), rows)
 
 
 def _page(title: str, source: str, *parts: str) -> str:

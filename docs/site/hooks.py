@@ -121,21 +121,6 @@ def _layers(lines: list[str]) -> str:
     return '<div class="layers">' + "<div>↓</div>".join(f"<div>{row}</div>" for row in shown) + "</div>"
 
 
-def _steps(lines: list[str]) -> str:
-    """Each state with those that may follow it."""
-    after: dict[str, list[str]] = {}
-    for line in lines:
-        old, arrow, new = line.partition(" --> ")
-        if not arrow:
-            raise ValueError(f"not a step from one state to another: {line!r}")
-        after.setdefault("begin" if old == "[*]" else old, []).append("end" if new == "[*]" else new)
-    rows = (
-        f"<dt>{_box(old)}</dt><dd>{''.join(_box(new) for new in follow)}</dd>"
-        for old, follow in after.items()
-    )
-    return f"<dl>{''.join(rows)}</dl>"
-
-
 def _messages(lines: list[str]) -> str:
     """A line for each participant, and an arrow between two for each message, from the top down."""
     names: dict[str, str] = {}
@@ -174,6 +159,5 @@ def _box(name: str) -> str:
 
 _KINDS: Final[dict[str, Callable[[list[str]], str]]] = {
     "flowchart TD": _layers,
-    "stateDiagram-v2": _steps,
     "sequenceDiagram": _messages,
 }

@@ -14,6 +14,7 @@ from orchestrator.cli.program import app, run
 from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.errors import ExitCode
+from orchestrator.model.phase import NodePhase, Phase
 
 ROOT = Path(__file__).parents[2]
 PROSE = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -52,6 +53,11 @@ def test_every_command_is_on_the_page_of_commands() -> None:
     names = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]  # a group
     assert len(names) > 10
     assert [name for name in names if f"## orchestrate {name}\n" not in page] == []
+
+
+def test_every_phase_is_once_on_the_page_of_phases() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", generate.phases(), re.MULTILINE)
+    assert listed == [phase.value for phase in (*Phase, *NodePhase)]
 
 
 def test_every_exit_code_is_documented_and_is_in_the_runbook() -> None:

@@ -121,7 +121,7 @@ def test_search_needs_no_server(site: Path) -> None:
 
 def test_each_diagram_is_drawn_without_a_script(site: Path) -> None:
     drawn = [page for page in _pages(site) if '<div class="diagram">' in page.read_text()]
-    assert {page.stem for page in drawn} == {"architecture", "phases"}
+    assert {page.stem for page in drawn} == {"architecture"}
     assert not [page for page in _pages(site) if 'class="mermaid"' in page.read_text()]
 
 
@@ -154,8 +154,6 @@ def test_a_diagram_says_what_its_source_says() -> None:
     drawn = _hooks().drawn
     layers = drawn("flowchart TD\n  cli --> runs & lab\n  runs & lab --> model\n")
     assert re.findall(r">(\w+|↓)<", layers) == ["cli", "↓", "runs", "lab", "↓", "model"]
-    steps = drawn("stateDiagram-v2\n  [*] --> up\n  up --> down\n  up --> [*]\n")
-    assert re.findall(r">(\w+)<", steps) == ["begin", "up", "up", "down", "end"]
     named = "sequenceDiagram\n  participant A as one & all\n  participant B as two\n"
     talk = drawn(f"{named}  A->>B: ask <x>\n  B-->>A: tell\n")
     assert re.findall(r"<text[^>]*>([^<]*)<", talk) == ["one &amp; all", "two", "ask &lt;x&gt;", "tell"]
@@ -167,7 +165,6 @@ def test_a_diagram_says_what_its_source_says() -> None:
     [
         "pie\n  a: 1",
         "flowchart TD\n  a --> b\n  c --> d",
-        "stateDiagram-v2\n  a is b",
         "sequenceDiagram\n  note over A",
     ],
 )
