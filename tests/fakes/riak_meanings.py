@@ -1,4 +1,4 @@
-"""What each recorded command means, by the parser that reads it: `docs/development/riak-outputs.md`."""
+"""What each recorded command means, by the parser that reads it: `data/riak/meanings.md`."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ _SHORT: Mapping[str, str] = {
 
 
 def table() -> str:
-    """The page's table: equal neighbours in one line."""
+    """All meanings: equal neighbours in one line."""
     rows = [
         "| file, from line | state | asked | command | exit | means |",
         "| --- | --- | --- | --- | --- | --- |",

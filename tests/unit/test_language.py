@@ -28,9 +28,7 @@ REFUSED: Final = (
 """Patterns: a figure of speech, a person where there is none, or a second word for what has one."""
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path(explain.__file__).parents[2]
-PAGES: Final = sorted(
-    page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if page.name != "riak-outputs.md"
-)
+PAGES: Final = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 """For operators and engineers: also `README.md`, `CHANGELOG.md`, decisions and generated pages."""
 FILES: Final = sorted(file for folder in ("configs", "playbooks") for file in (ROOT / folder).rglob("*.yml"))
 """Files that users copy: every word in them is for people, the comments too."""

@@ -1,5 +1,4 @@
-# ruff: noqa: E501  (the page has tables)
-"""Every output that was recorded on a real Riak, read; a page of the docs tells what each one means."""
+"""Every output that was recorded on a real Riak, read: `data/riak/meanings.md` has the meaning of each."""
 
 from __future__ import annotations
 
@@ -15,83 +14,14 @@ from tests.fakes.riak_meanings import meaning, parser_of, table, told, value_of
 from tests.fakes.riak_transcripts import FILES, Recorded, recorded
 from tests.riak_transcripts import STATS, wrapper_recordings
 
-PAGE = Path(__file__).parents[3] / "docs" / "development" / "riak-outputs.md"
+MEANINGS = Path(__file__).parents[2] / "data" / "riak" / "meanings.md"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
-HEAD = """# What Riak's commands say
-
-<!-- Written by `tests/unit/stores/test_riak_recorded.py` with ORCHESTRATE_REWRITE_GOLDEN=1. -->
-
-Every command that was recorded on a real Riak 3.2.1 of three nodes (`more`: of five), and what the program
-takes its output to mean. The texts are in `tests/data/riak/`; the line is where the command stands in its
-file. Equal neighbours share a line, with their number. Node names are cut at the `@`.
-
-A reading is a value or UNKNOWN with a reason, and UNKNOWN is never healthy. Exit codes prove nothing on 3.2.
-`cut` is a command that its recorder ended, as the program's own limits do. What to look for:
-
-- `transfers` prints `No transfers active` in the state `dev2down` too; that is not CLEAN.
-- `member-status` lists a stopped node as valid; only `cluster status` has it as down.
-- `ring-status` calls the ring ready and all nodes reachable in the state `misc`, when a node is down that was
-  marked as down; `ringready` and `cluster status` do not.
-- `handoff summary` shows no active transfer in the first state `active`, while `transfers` shows one; and
-  known ones in the state `settled`, when `transfers` is CLEAN. The program does not read it.
-- `transfer-limit` returns `ok` though a node did not get the limit.
-- `services` prints `[]` on 3.2, whatever runs.
-
-## The packaged command
-
-The files `commands`, `timeline` and `more` are of the release's own `bin/riak`. The packages of 3.2.0 and
-3.2.1 put a script at `/usr/sbin/riak`. Called as root, it exits 0 for everything (`packaged`). So the text
-decides whether a node runs, and what came of a stop and a start. Every text of the table means the same with
-both commands.
-
-| command | text | means |
-| --- | --- | --- |
-| `riak ping` | `pong` | the service runs |
-| `riak ping` | `Node … is not responding to pings`, `Node did not respond to ping!` | the service is stopped |
-| `riak ping` | any other text; `pong` with another exit code than 0 | UNKNOWN: the run holds |
-| `riak stop` | `ok` | done; `riak ping` tells when the node is down |
-| `riak stop` | nothing, or that the node is not responding | in doubt: nothing was stopped, `riak ping` tells |
-| `riak start` | nothing, the `ulimit` warning, `riak start is deprecated … Riak starting ..` | done; no sign of life |
-| `riak start` | `Node is already running!` | done |
-| `riak start` | `Riak failed to start within … seconds,` | in doubt: the node may still come up |
-| `riak stop`, `riak start` | `Usage: riak …`, `Error reading …`, `su: …`, `… needs to have …` | refused |
-| `riak stop`, `riak start` | any other text | in doubt, with the text |
-| `wait-for-service` | `riak_kv is not up: …` as the last line | not up so far, whatever the exit code is |
-
-`starting` and `stopping` are no texts of Riak: they are a service that is stopped, or runs, while its start
-or its stop is at work. A command line of the cluster file that is not `riak ping`, `stop`, `start` or
-`daemon` itself keeps its exit code, unless one of these lines in its output says otherwise.
-
-## Load on the nodes
-
-Every Riak command starts an Erlang VM on its node: about 0.4 s of a processor on an idle machine, 3 to 20 s on a busy
-one. `/ping`, `/stats` and `/proc` start none; the `/stats` of five nodes take less than 0.1 s together.
-
-| while | a reading sends |
-|---|---|
-| before a stop, and a plan | each command once, to the member with the fewest so far; `transfers` to two members, `cluster partitions` to each owner |
-| the node is down | `cluster status` to one member, `riak ping` to the node |
-| the node comes back | `cluster status` to one member; `ringready` and the `rpc` line once `/ping` and `/stats` show that it is ready |
-| handoff runs | nothing while all `/stats` agree on the ring and count vnodes beyond the owned ones; else, and once a minute, `cluster status` and `transfers` to two members |
-| handoff is hastened | also the timer of each node, the unstarted vnodes of a node until there are none, and every two seconds one command that forces handoff |
-
-`riak pid` is sent when the process in `/proc` has changed. `vnode-status` is never sent: a vnode hands off only after a
-time without messages. `/stats` only prove that handoff continues; `transfers` on two members, in several readings,
-prove that it is complete.
-
-## Every recorded command
-
-"""
 
 
-def page() -> str:
-    return HEAD + table()
-
-
-def test_the_page_says_what_every_recorded_command_means() -> None:
+def test_what_every_recorded_command_means() -> None:
     if os.environ.get(REWRITE):
-        PAGE.write_text(page())
-    assert PAGE.read_text() == page(), f"run with {REWRITE}=1 and read the diff"
+        MEANINGS.write_text(table())
+    assert MEANINGS.read_text() == table(), f"run with {REWRITE}=1 and read the diff"
 
 
 def test_every_command_of_the_files_is_walked() -> None:
