@@ -99,7 +99,10 @@ def test_every_page_can_be_found_from_the_readme() -> None:
         seen.add(page)
         links = re.findall(r"\]\(([^)\s#]+)", page.read_text())
         todo += [(page.parent / link).resolve() for link in links if ":" not in link]
-    assert [str(page.relative_to(ROOT)) for page in PROSE if page not in seen] == []
+    unseen = [
+        page for page in PROSE if page not in seen and not page.match("docs/development/changes/*-*.md")
+    ]
+    assert [str(page.relative_to(ROOT)) for page in unseen] == []
 
 
 def _shown_commands() -> list[str]:
