@@ -533,14 +533,12 @@ def test_a_stop_whose_connection_is_lost_goes_on(
         assert wait_until(lambda: service.stops("es1") == ["begun"], seconds=40)
         way.cut()
 
-    cutter = threading.Thread(target=cut)
     if kind is InDoubt:
-        cutter.start()
+        threading.Thread(target=cut).start()
     result = hosts.perform(StopNode(node="es1"))
     if kind is Done:
         assert seen(hosts).service is ServiceState.STOPPING
-        cutter.start()
-    cutter.join()
+        cut()
     assert isinstance(result, kind), result
     assert wait_until(lambda: isinstance(hosts.observe(["es1"], rights=True)["es1"], HostView), seconds=40)
     until(hosts, ServiceState.STOPPED)
