@@ -32,8 +32,6 @@ SLOW: Final = (
     "tests/cli/test_rehearse.py",
     "tests/cli/test_tune_on_trees.py",
     "tests/integration/test_exclusion.py",
-    "tests/integration/test_hosts_local.py",
-    "tests/integration/test_hosts_ssh.py",
     "tests/integration/test_rehearse_on_nodes.py",
     "tests/integration/test_riak_hastened.py",
     "tests/integration/test_riak_lease.py",

@@ -98,17 +98,21 @@ class SmallCluster(ScriptedServer):
             self.on(path, down)
         self.on(f"{LEASES}*", down)
 
-    def write_file(self, folder: Path, **keys: Any) -> str:
-        """Write a cluster file that is right, with these keys; its path."""
+    def document(self, **keys: Any) -> dict[str, Any]:
+        """A cluster file that is right, with these keys, as data."""
         service = {"manager": "command", "stop": "true", "start": "true", "status": "true"}
-        document = {
+        return {
             "kind": "elasticsearch",
             "name": "lab",
             "endpoints": [self.url],
             "hosts": {"connect": "local", "sudo": False, "service": service, **keys.pop("hosts", {})},
+            **keys,
         }
+
+    def write_file(self, folder: Path, **keys: Any) -> str:
+        """Write a cluster file that is right, with these keys; its path."""
         path = folder / "lab.yml"
-        path.write_text(json.dumps(document | keys))
+        path.write_text(json.dumps(self.document(**keys)))
         return str(path)
 
     @property

@@ -29,7 +29,6 @@ from orchestrator.model.reading import Reading
 from tests.cli.console import Console
 from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, Certificates, SecuredCluster
 from tests.cli.small_cluster import SmallCluster
-from tests.cli.stage import serving
 from tests.fakes.scripted_http import reply
 from tests.ports import free_port
 
@@ -535,8 +534,9 @@ def test_bad_input_is_one_message_and_nothing_is_written(
 def test_another_server_is_refused(
     console: Console, capfd: pytest.CaptureFixture[str], body: bytes, says: str
 ) -> None:
-    with serving(body, {"content-type": "application/json"}) as url:
-        assert run(["init", "--endpoint", url]) == ExitCode.USAGE
+    with SmallCluster() as server:
+        server.on("/_nodes/_local/http", reply(body, headers={}))
+        assert run(["init", "--endpoint", server.url]) == ExitCode.USAGE
     assert says in capfd.readouterr().err
     assert files_of(console) == []
 

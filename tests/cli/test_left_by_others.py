@@ -29,13 +29,11 @@ from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import entry
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.fakes.scripted_http import reply
+from tests.tools import heeding_modes
 
 SPEED = "indices.recovery.max_bytes_per_sec"
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
 LEASES = "/_component_template/orchestrate-lease-*"
-HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_override")
-"""Root without the right to write where the mode of a file forbids it."""
-
 UNREADABLE = {"template": {}, "_meta": {"orchestrate": "once upon a time"}}
 """A template of a lease that holds no record."""
 
@@ -295,7 +293,7 @@ def test_without_any_lease_that_can_be_written_nothing_begins(
 def _restored_read_only(console: Console, *what: str) -> subprocess.CompletedProcess[str]:
     """`restore` of our run by an account that may read the state and not write it."""
     console.state.chmod(0o444)
-    return _restored(console, console.state, *HEEDING_MODES, what=what or (OURS,))
+    return _restored(console, console.state, *heeding_modes(), what=what or (OURS,))
 
 
 def test_a_record_in_the_cluster_alone_is_restored_elsewhere(

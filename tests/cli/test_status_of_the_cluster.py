@@ -8,7 +8,6 @@ and the commit.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -39,6 +38,7 @@ from tests.cli.runs import RUN, entry
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import hang
 from tests.simulation import play
+from tests.tools import heeding_modes
 
 ALIVE = str(current_process())
 GONE = str(replace(current_process(), pid=2**22 + 1, started=1))  # above the highest pid that Linux gives
@@ -304,11 +304,13 @@ def test_a_folder_that_became_read_only(
     """No mark can be made there: the cause stays unknown, and the cluster is read."""
     begun(store, cluster.write_file(console.folder))
     console.state.parent.chmod(0o555)
-    heeding = [] if os.getuid() else ["setpriv", "--bounding-set", "-dac_override"]
     url = f"sqlite:///{console.state}"
     try:
         done = subprocess.run(  # noqa: S603  (our own script)
-            [*heeding, sys.executable, "-c", APPENDS, url, RUN], capture_output=True, check=False, text=True
+            [*heeding_modes(), sys.executable, "-c", APPENDS, url, RUN],
+            capture_output=True,
+            check=False,
+            text=True,
         )
         assert done.stdout.startswith("not written: "), done.stderr
         assert f"not restored: nothing, {READ}; the journal ends at {SINCE}" in status()

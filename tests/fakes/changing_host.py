@@ -5,7 +5,6 @@ Nothing of this machine's own kernel or services is touched: `tee` alone writes,
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -250,8 +249,3 @@ class ChangingHost:
             else:
                 found[str(path)] = (path.stat().st_mode, path.stat().st_uid, path.read_bytes())
         return found
-
-
-def shells() -> list[str]:
-    """The shells of this machine that stand for what `/bin/sh` may be."""
-    return [found for name in ("dash", "bash", "busybox") if (found := shutil.which(name)) is not None]

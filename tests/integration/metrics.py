@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Final
 import urllib3
 
 from tests.ports import free_port
+from tests.tools import needs
 
 GAUGE: Final = "lab_capacity"
 WAIT_SECONDS: Final = 60.0
@@ -77,8 +77,7 @@ class Prometheus:
 
     def start(self) -> Prometheus:
         """Start it, and wait until it shows the gauge."""
-        program = shutil.which("prometheus")
-        assert program is not None, "prometheus is needed: apt-get install prometheus"
+        program = needs("prometheus")
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "prometheus.yml"
         content = {

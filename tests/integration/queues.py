@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -18,8 +17,9 @@ from urllib.parse import quote
 import urllib3
 
 from tests.ports import free_port
+from tests.tools import needs
 
-SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Debian's own script; the one in `/usr/sbin` insists on the system's folders and user."""
 
 USER: Final = "guest:guest"
@@ -53,10 +53,8 @@ class Rabbit:
         """Start it unless it runs, and wait until it answers."""
         if self._server is not None:
             return self
-        assert SERVER.exists(), f"{SERVER} is needed: apt-get install rabbitmq-server"
+        mapper, server = needs("epmd"), needs(SERVER)
         environment = self._prepare()
-        mapper = shutil.which("epmd")
-        assert mapper is not None, "epmd is needed: apt-get install erlang-base"
         try:
             with (self.folder / "out.log").open("ab") as log:
                 self._mapper = subprocess.Popen(  # noqa: S603  (in the foreground, so that its id is known)
@@ -66,7 +64,7 @@ class Rabbit:
                     stderr=log,
                 )
                 self._server = subprocess.Popen(  # noqa: S603  (a server of our own)
-                    [SERVER], env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+                    [server], env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
                 )
             self._await()
         except BaseException:

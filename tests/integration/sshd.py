@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,17 +15,15 @@ from pathlib import Path
 
 from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings
 from tests.ports import free_port
+from tests.tools import needs
 
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "/usr/sbin/sshd"
 QUICK = Limits(connect=4.0, banner=3.0, auth=5.0, command=8.0, keepalive=2.0)
 
 
 def tool(*command: str) -> str:
     """Run one of OpenSSH's own tools; what it prints."""
-    program = shutil.which(command[0])
-    assert program is not None, f"{command[0]} is needed: apt-get install openssh-client"
     done = subprocess.run(  # noqa: S603  (the command lines of these tests)
-        [program, *command[1:]], check=True, capture_output=True, text=True
+        [needs(command[0]), *command[1:]], check=True, capture_output=True, text=True
     )
     return done.stdout
 
@@ -63,6 +60,7 @@ class Sshd:
         return self.folder / "host_key"
 
     def start(self) -> Sshd:
+        program = needs("sshd")
         self.folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(
@@ -96,7 +94,7 @@ class Sshd:
         )
         config.write_text("\n".join(lines) + "\n")
         with (self.folder / "log").open("ab") as log:
-            command = [SSHD, "-D", "-e", "-f", str(config)]
+            command = [program, "-D", "-e", "-f", str(config)]
             self.process = subprocess.Popen(command, stderr=log, stdout=log)  # noqa: S603  (a server of our own)
         self._await()
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -30,6 +29,7 @@ from orchestrator.redact import Redactor
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
+from tests.tools import SHELLS, shell_words
 
 RECORD_WORDS = 7
 """What, since, until, and pid and start time of the holder and of its command."""
@@ -179,46 +179,34 @@ def said(line: str, shell: str = "/bin/sh") -> str:
     return end.stdout.strip()
 
 
-@pytest.fixture
-def shells() -> list[str]:
-    """Those of this machine; RHEL's `sh` is bash."""
-    there = [shutil.which(name) for name in ("dash", "bash", "busybox")]
-    return [f"{path} sh" if path.endswith("busybox") else path for path in there if path]
-
-
+@pytest.mark.parametrize("name", SHELLS)
 def test_every_shell_takes_turns_and_names_a_hung_holder(
-    service: ScriptService, shells: list[str], tmp_path: Path
+    service: ScriptService, name: str, tmp_path: Path
 ) -> None:
-    settings = settings_of(service)
-    assert shells
-    for shell in shells:
-        log = tmp_path / f"log-{Path(shell.split()[0]).name}"
-        line = f"echo begun >>{log}; sleep 1; echo ended >>{log}; exit 3"
-        turn = exclusion.exclusive(settings, "start", line, limit=60, patience=60)
-        one = f"{shell} -c {shlex.quote(turn)}"
-        both = f"{one} & first=$!; {one}; echo $?; wait $first; echo $?"
-        assert said(both, shell).split() == ["3", "3"], shell
-        assert log.read_text().split() == ["begun", "ended"] * 2, shell
-        # A holder that nobody could end: it is long past its limit.
-        hung = exclusion.exclusive(settings, "reboot", "sleep 600", limit=600, patience=0)
-        with subprocess.Popen(  # noqa: S603  (the script under test)
-            [*shell.split(), "-c", hung], start_new_session=True
-        ) as holder:
-            lock = wait_for_record(settings, "reboot")
-            words = lock.read_text().split()
-            lock.write_text(" ".join((*words[:2], "1", *words[3:])) + "\n")
-            message = said(exclusion.exclusive(settings, "start", line, limit=60, patience=60), shell)
-            assert (
-                f"is held by its reboot since {words[1]} (pid {holder.pid}); it should have ended" in message
-            )
-            os.kill(holder.pid, signal.SIGKILL)
-            os.killpg(int(words[5]), signal.SIGKILL)
-        # Killed, with its command: the lock is free, whatever the record says.
-        assert said(exclusion.exclusive(settings, "stop", "echo goes", limit=60, patience=0), shell) == "goes"
-        assert said(script.limited("sleep 600", 1).replace("exit $code", "echo $code"), shell) == "124", shell
-        assert (
-            said(f"echo secret | {{ {script.limited('read -r word; echo $word', 60)}\n}}", shell) == "secret"
-        )
+    settings, shell = settings_of(service), shlex.join(shell_words(name))
+    log = tmp_path / "log"
+    line = f"echo begun >>{log}; sleep 1; echo ended >>{log}; exit 3"
+    turn = exclusion.exclusive(settings, "start", line, limit=60, patience=60)
+    one = f"{shell} -c {shlex.quote(turn)}"
+    both = f"{one} & first=$!; {one}; echo $?; wait $first; echo $?"
+    assert said(both, shell).split() == ["3", "3"]
+    assert log.read_text().split() == ["begun", "ended"] * 2
+    # A holder that nobody could end: it is long past its limit.
+    hung = exclusion.exclusive(settings, "reboot", "sleep 600", limit=600, patience=0)
+    with subprocess.Popen(  # noqa: S603  (the script under test)
+        [*shell.split(), "-c", hung], start_new_session=True
+    ) as holder:
+        lock = wait_for_record(settings, "reboot")
+        words = lock.read_text().split()
+        lock.write_text(" ".join((*words[:2], "1", *words[3:])) + "\n")
+        message = said(exclusion.exclusive(settings, "start", line, limit=60, patience=60), shell)
+        assert f"is held by its reboot since {words[1]} (pid {holder.pid}); it should have ended" in message
+        os.kill(holder.pid, signal.SIGKILL)
+        os.killpg(int(words[5]), signal.SIGKILL)
+    # Killed, with its command: the lock is free, whatever the record says.
+    assert said(exclusion.exclusive(settings, "stop", "echo goes", limit=60, patience=0), shell) == "goes"
+    assert said(script.limited("sleep 600", 1).replace("exit $code", "echo $code"), shell) == "124"
+    assert said(f"echo secret | {{ {script.limited('read -r word; echo $word', 60)}\n}}", shell) == "secret"
 
 
 def wait_for_record(settings: HostSettings, what: str) -> Path:

@@ -23,6 +23,7 @@ from orchestrator.cli.program import app
 from orchestrator.runs import Connection
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, lives, policy
+from tests.tools import needs
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
@@ -85,11 +86,8 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _analyze(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not on this machine: units of the docs are NOT verified")
     return subprocess.run(  # noqa: S603  (systemd's own tool)
-        [program, *words],
+        [needs("systemd-analyze"), *words],
         env={"SYSTEMD_UNIT_PATH": f"{folder}:"},
         capture_output=True,
         text=True,

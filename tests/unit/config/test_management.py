@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from orchestrator.config.management import with_disabling
 from orchestrator.hosts.placeholder import for_node
 from orchestrator.model.policy import Hook, Hooks
+from tests.tools import SHELLS, needs
 
 ROOT = Path(__file__).parents[3]
-SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 ON, OFF = "agent.timer", "other.timer"
 SYSTEMCTL = """#!/bin/sh
 cd "$ACTIVE" || exit 1
@@ -83,9 +82,9 @@ class Host:
 def host(tmp_path: Path, request: pytest.FixtureRequest) -> Host:
     for name in ("bin", "usual", "active", "home"):
         (tmp_path / name).mkdir()
-    (tmp_path / "usual" / "sh").symlink_to(str(shutil.which(request.param)))
+    (tmp_path / "usual" / "sh").symlink_to(needs(request.param))
     for tool in ("mkdir", "rm", "grep", "tr"):
-        (tmp_path / "usual" / tool).symlink_to(str(shutil.which(tool)))
+        (tmp_path / "usual" / tool).symlink_to(needs(tool))
     made = Host(folder=tmp_path)
     made.add("systemctl", SYSTEMCTL)
     made.add("sudo", SUDO)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +16,7 @@ from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceS
 from orchestrator.hosts.survey import read_survey, survey_script
 from orchestrator.model.cluster import NodeName
 from orchestrator.redact import Redactor
+from tests.tools import SHELLS, shell_words
 
 NODE = NodeName("riak@riak1")
 SETTINGS = HostSettings(
@@ -26,7 +26,6 @@ SETTINGS = HostSettings(
     sudo=Sudo.OFF,
     service=ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true"),
 )
-SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 
 
 def found(folder: str | None) -> HostCheck | None:
@@ -82,8 +81,12 @@ def test_a_host_that_cannot_be_reached_has_it_unchecked() -> None:
 def test_an_account_without_the_right_is_said_so_by_every_shell(shell: str) -> None:
     """In a folder of root's that all may enter; the account is `nobody`."""
     script = survey_script(SETTINGS, rights=False, folder="/usr/lib")
-    words = ["busybox", "sh"] if shell == "busybox" else [shell]
     done = subprocess.run(  # noqa: S603  (our own script)
-        [*words, "-c", script], capture_output=True, text=True, check=True, user="nobody", cwd="/"
+        [*shell_words(shell), "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        user="nobody",
+        cwd="/",
     )
     assert "ermission denied" in read_survey(SETTINGS, done.stdout, rights=False).folder_fault

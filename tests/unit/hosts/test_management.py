@@ -16,6 +16,7 @@ from orchestrator.hosts import management
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section, read_sections, sections, shell
+from tests.tools import shell_words
 
 RUBY = "/opt/puppetlabs/puppet/bin/ruby /opt/puppetlabs/puppet/bin/puppet"
 PRETENDED = "not-"
@@ -58,14 +59,14 @@ def test_a_process_is_named_once() -> None:
     assert management.read_at_work(None) == ()
 
 
-def _read(script: str = management.SCRIPT, *, by: str = "/bin/sh") -> tuple[str, ...]:
-    line = shell(sections([("at-work", script)])).replace("/bin/sh", by, 1)
+def _read(script: str = management.SCRIPT, *, by: str = "sh") -> tuple[str, ...]:
+    line = shell(sections([("at-work", script)])).replace("/bin/sh", " ".join(shell_words(by)), 1)
     outcome = LocalConnection({}).run(line, timeout=60.0)
     assert isinstance(outcome, CommandResult)
     return management.read_at_work(read_sections(outcome.stdout.replace(PRETENDED, ""))["at-work"])
 
 
-@pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
+@pytest.mark.parametrize("by", ["sh", "busybox"])
 @pytest.mark.parametrize(("name", "words"), [("puppet", ["agent", "-t"]), ("chef-client", [])])
 def test_a_real_process_is_found_until_it_ends(tmp_path: Path, name: str, words: list[str], by: str) -> None:
     script = management.SCRIPT.replace(f"{name}|", f"{PRETENDED}{name}|")
@@ -104,7 +105,7 @@ def _pretended(program: Path, words: list[str]) -> Iterator[subprocess.Popen[byt
             process.stdin.close()
 
 
-@pytest.mark.parametrize("by", ["/bin/sh", "/usr/bin/busybox sh"])
+@pytest.mark.parametrize("by", ["sh", "busybox"])
 def test_a_real_lock_is_found_until_it_is_released(tmp_path: Path, by: str) -> None:
     lock = tmp_path / "lock-frontend"
     script = management.SCRIPT.replace("/var/lib/dpkg/lock-frontend", str(lock))

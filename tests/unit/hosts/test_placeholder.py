@@ -19,8 +19,11 @@ from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.hosts import Manager
 from orchestrator.model.policy import Hook, Hooks, Kind, Policy
 from orchestrator.model.upgrade import InstallStep, Upgrade
+from tests import tools
+from tests.tools import shell_words
 
-SHELLS = [shell for shell in ("dash", "bash", "busybox sh", "ksh", "zsh") if shutil.which(shell.split()[0])]
+SHELLS = (*tools.SHELLS, *(name for name in ("ksh", "zsh") if shutil.which(name)))
+"""What `/bin/sh` may be, and two that an account may have instead, where this machine has them."""
 HOSTILE = (
     *(
         "$(touch canary)",
@@ -70,7 +73,8 @@ def test_a_plain_name_is_data_through_four_shells(shell: str, tmp_path: Path) ->
     assert {*"@:+,-._"} | {"a", "Z", "9"} <= {*allowed}
     names = [f"{one}{''.join(allowed)}{last}" for one in first for last in ("@", ":", "+", ",", "-", ".")]
     inner = "eval eval printf %s@ {node} '{node}'"
-    line = f"{shell} -c {shlex.quote(f'sh -c {shlex.quote(inner)}')}; printf '%s@' {{node}} \"x{{node}}\""
+    nested = shlex.join([*shell_words(shell), "-c", f"sh -c {shlex.quote(inner)}"])
+    line = f"{nested}; printf '%s@' {{node}} \"x{{node}}\""
     names = names[::25]
     said = _run(shell, "\n".join(for_node(line, name) for name in names), tmp_path)
     assert said == "".join(f"{name}@{name}@{name}@x{name}@" for name in names)
@@ -158,6 +162,6 @@ def _is_plain(name: str) -> bool:
 def _run(shell: str, script: str, folder: Path) -> str:
     """What a script prints, run in a folder of its own: a name that runs makes a file there."""
     done = subprocess.run(  # noqa: S603  (the lines of these tests)
-        [*shell.split(), "-c", script], cwd=folder, capture_output=True, check=False, timeout=60
+        [*shell_words(shell), "-c", script], cwd=folder, capture_output=True, check=False, timeout=60
     )
     return done.stdout.decode()

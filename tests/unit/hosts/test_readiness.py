@@ -22,9 +22,10 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
 from orchestrator.redact import Redactor
 from tests.fakes.framing import part
+from tests.tools import shell_words
 
 ES1 = NodeName("es1")
-SHELLS = ("/bin/sh", "/usr/bin/busybox sh")
+SHELLS = ("sh", "busybox")
 PROTECTED = "Keystore is password-protected"
 OPEN = "Keystore is not password-protected"
 PATH = "path" + "".join("abcdefghij"[int(digit)] for digit in str(os.getpid()))
@@ -36,10 +37,14 @@ def _upgrade(*verify: str) -> Upgrade:
 
 
 def _asked(upgrade: Upgrade, shell: str) -> Reading[HostReadiness]:
-    line = readiness.readiness_script(ES1, upgrade).replace("/bin/sh", shell, 1)
+    line = _under(shell, readiness.readiness_script(ES1, upgrade))
     outcome = LocalConnection({}).run(_of_the_pretended(line), timeout=100.0)
     assert isinstance(outcome, CommandResult), outcome
     return readiness.read_readiness(outcome.stdout, ES1, upgrade)
+
+
+def _under(shell: str, line: str) -> str:
+    return line.replace("/bin/sh", " ".join(shell_words(shell)), 1)
 
 
 def _of_the_pretended(line: str) -> str:
@@ -149,7 +154,7 @@ def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path,
     fake.chmod(0o755)
 
     def asked() -> Reading[HostReadiness]:
-        line = readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS).replace("/bin/sh", shell, 1)
+        line = _under(shell, readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS))
         line = line.replace('[ "$(id -u)" = 0 ]', "false")
         outcome = LocalConnection({"PATH": f"{tmp_path}:/usr/bin:/bin"}).run(line, timeout=100.0)
         assert isinstance(outcome, CommandResult), outcome

@@ -12,7 +12,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from orchestrator.stores.riak.lease_files import (
 )
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.lease_hosts import CLUSTER, LeaseHosts, lease_hosts
+from tests.tools import SHELLS, needs, shell_words
 
 ANNA = LeaseRecord(
     epoch=1,
@@ -551,8 +552,7 @@ def test_a_host_without_room_is_named_and_nothing_is_left(three: LeaseHosts) -> 
 @pytest.mark.skipif(os.getuid() != 0, reason="changes accounts: needs root")
 def test_a_file_of_another_account_is_read_and_outranked() -> None:
     """In a sticky folder, as /var/tmp is: nobody can remove what is another one's."""
-    setpriv = shutil.which("setpriv")
-    assert setpriv is not None
+    setpriv = needs("setpriv")
     base = Path(tempfile.mkdtemp(dir="/var/tmp"))
     try:
         base.chmod(0o755)
@@ -668,15 +668,9 @@ def test_no_mark_in_a_file_begins_a_line_of_the_answer() -> None:
 # Shells and names
 
 
-def _shells() -> Iterator[tuple[str, ...]]:
-    for words in (("dash",), ("busybox", "sh"), ("bash", "--posix")):
-        if (path := shutil.which(words[0])) is not None:
-            yield (path, *words[1:], "-c")
-
-
-@pytest.mark.parametrize("shell", list(_shells()), ids=lambda shell: Path(shell[0]).name)
-def test_every_shell_does(three: LeaseHosts, shell: tuple[str, ...], secret: Path) -> None:
-    three.shell = shell
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_does(three: LeaseHosts, shell: str, secret: Path) -> None:
+    three.shell = (*shell_words(shell), *(["--posix"] if shell == "bash" else []), "-c")
     three.file("m3").symlink_to(secret)
     lease = three.lease()
     assert lease.create(ANNA) == Done()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.fakes import host_kinds
 from tests.fakes.block_tree import BlockTree
 from tests.fakes.host_tree import THP, HostTree
 from tests.fakes.tuned_hosts import current, profile, rhel6, setting, with_files
+from tests.tools import needs
 
 PLACE = Place(part="prod+es1")
 PART = "/etc/orchestrate-tuning/prod+es1.part"
@@ -101,8 +101,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def test_a_shell_checker_has_nothing_to_say(tmp_path: Path) -> None:
-    checker = shutil.which("shellcheck")
-    assert checker, "needs shellcheck: apt-get install shellcheck"
+    checker = needs("shellcheck")
     script, init = tmp_path / "boot.sh", tmp_path / "init"
     script.write_text(boot_files.script_text(""))
     init.write_text(boot_files.INIT_TEXT)

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.hosts.tuning import boot_files
 from tests.fakes import host_kinds
-from tests.fakes.changing_host import shells
 from tests.fakes.host_tree import HostTree
+from tests.tools import SHELLS, shell_words
 
 PART = boot_files.part_path("prod+es1")
 SCHEDULER = "/sys/block/nvme0n1/queue/scheduler"
@@ -18,10 +18,9 @@ SWAPPINESS = "/proc/sys/vm/swappiness"
 LINES = ("disks scheduler none none", "parameter vm.swappiness 1")
 
 
-@pytest.fixture(params=shells(), ids=lambda path: Path(path).name)
+@pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> list[str]:
-    path: str = request.param
-    return [path, "sh"] if path.endswith("busybox") else [path]
+    return shell_words(request.param)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ The first file gives no way to root. The second one does, and says so.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -21,6 +20,7 @@ from orchestrator.hosts.tuning.boot import Place
 from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
 from tests.fakes.sudoers_lines import plain_commands
 from tests.fakes.tuned_hosts import KINDS, rhel6
+from tests.tools import needs
 
 ROOT = Path(__file__).parents[4]
 WITHOUT_ROOT = ROOT / "docs" / "reference" / "sudoers-tuning"
@@ -155,10 +155,7 @@ def test_each_way_to_root_is_in_the_second_file_which_says_so() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_visudo_takes_it(file: Path) -> None:
-    visudo = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
-    if visudo is None:
-        pytest.skip("needs visudo: apt-get install sudo")
     done = subprocess.run(  # noqa: S603  (a checker that is given our own file)
-        [visudo, "-c", "-f", str(file)], capture_output=True, text=True, check=False, timeout=60
+        [needs("visudo"), "-c", "-f", str(file)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
