@@ -8,6 +8,8 @@ PYTEST := $(PYTHON) -m pytest
 # Four processes on two cores, because tests on servers mostly wait; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
 SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 ON_SERVERS := real or docker
+# What .ci/prepare installs must be there; with SKIP_REAL=1 it installs none of it, and what is missing is a named skip.
+ALL_TOOLS := ORCHESTRATE_ALL_TOOLS=$(if $(filter 1,$(SKIP_REAL)),,1)
 EVERY_JAVA := $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8
 JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 
@@ -21,13 +23,13 @@ check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes 
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
-	ORCHESTRATE_KILLS=3 $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
+	$(ALL_TOOLS) ORCHESTRATE_KILLS=3 $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
 
 test-all: prepare-all $(EVERY_JAVA) $(VENV)/.long lint hosts  ## the same, and every part: hours
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED)
+	$(ALL_TOOLS) ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED)
 
 test-%: prepare-all $(EVERY_JAVA) $(VENV)/.long  ## one part of it, such as test-hosts (names: tests/parts.py)
-	$(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
+	$(ALL_TOOLS) $(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
 
 test-soak: $(VENV)/.installed
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py tests/simulation/test_riak.py
