@@ -1,0 +1,92 @@
+"""Properties that notice nothing are worth nothing: each planted defect must break one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.proof.apart import all_runs, ran
+from tests.proof.planting import ROOT, Change, Defect, NotPlantedError, plant, planted_defects
+
+
+def test_none_is_planted_twice() -> None:
+    names = [defect.name for defect in planted_defects()]
+    assert len(names) == len(set(names))
+
+
+def test_a_planted_defect_is_caught(subtests: pytest.Subtests) -> None:
+    says = {defect.name: defect.says for defect in planted_defects()}
+    found = ran("planted")
+    assert [each.name for each in found] == list(says)
+    for each in found:
+        with subtests.test(name=each.name):
+            assert each.error is None, each.error
+            assert each.said is not None, f"nothing breaks, though {says[each.name]}"
+
+
+def test_without_it_the_same_run_holds(subtests: pytest.Subtests) -> None:
+    found = ran("sound")
+    assert [each.name for each in found] == [str(run) for run in all_runs()]
+    for each in found:
+        with subtests.test(name=each.name):
+            assert (each.error, each.said) == (None, None)
+
+
+def _defect(*changes: Change, without: tuple[str, ...] = ()) -> Defect:
+    return Defect(name="a defect", says="nothing", run=0, changes=changes, without=without)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (Change(module="orchestrator.engine.run", before="no such text", after=""), "has this 0 times"),
+        (Change(module="orchestrator.engine.run", before="return ", after=""), r"has this \d\d+ times"),
+        (Change(module="orchestrator.gone", before="a", after="b"), "there is no orchestrator/gone.py"),
+    ],
+)
+def test_a_text_that_is_gone_is_named(change: Change, says: str) -> None:
+    with pytest.raises(NotPlantedError, match=f"a defect: .*{says}"):
+        plant(_defect(change))
+
+
+def test_a_predicate_that_is_gone_is_named() -> None:
+    with pytest.raises(NotPlantedError, match="a defect: RIAK has no lease_is_lost"):
+        plant(_defect(without=("riak lease_is_lost",)))
+
+
+_PLANTING = """
+import sys
+from orchestrator.engine import node
+from tests.proof.planting import Change, Defect, NotPlantedError, plant
+
+def planted(before, after):
+    change = Change(module="orchestrator.engine.node", before=before, after=after)
+    return plant(Defect(name="it", says="", run=0, changes=(change,)))
+
+held = node.move_of
+confirm = planted("    restart, bring_up = TABLE[phase][sight]", "    restart = bring_up = Move.UNDO")
+try:
+    confirm()
+except NotPlantedError as error:
+    print(error)
+print(held(None, None, None))
+confirm()
+planted('    REST = "do nothing;', '    REST = "do whatever;')
+anew = sys.modules["orchestrator.engine.node"]
+print(node is anew, node.Move.REST.value[:7], anew.Move.REST.value[:11])
+"""
+
+
+def test_what_is_planted_runs() -> None:
+    """Whoever holds a function has the new one; what is no function is in a program that is imported anew."""
+    done = subprocess.run(  # noqa: S603  (the text above)
+        [sys.executable, "-c", _PLANTING], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "it: the program never runs what was planted",
+        "Move.UNDO",
+        "False do noth do whatever",
+    ]
