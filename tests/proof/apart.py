@@ -1,11 +1,12 @@
 """Runs with and without defects, each in a process of its own, which is a copy of this one.
 
-    python -m tests.proof.apart planted|deleted|sound [NAME …]
+    python -m tests.proof.apart planted|deleted|scenes|runs|drawn [NAME …]
     python -m tests.proof.apart seeds NAME FIRST COUNT
 
-The first prints a line of JSON for each: `name`, `said` (what broke; null = nothing), `error` (it could not
-be run or was not planted), `seconds` (of its processor). The second looks for the seed of a planted defect:
-the same for each seed of a drawn run, under its number.
+The first prints a line of JSON for each planted defect, deleted predicate, scene without a defect, recorded
+seed without one, or seed of the first forty: `name`, `said` (what broke; null = nothing), `error` (it could
+not be run or was not planted), `seconds` (of its processor). The second looks for the seed of a planted
+defect: the same for each seed of a drawn run, under its number.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -30,6 +32,7 @@ from tests.simulation.soak import ALLOCATIONS
 
 _LIMIT_SECONDS: Final = 600
 """Of one run; the longest takes two."""
+_DRAWN: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +61,26 @@ KINDS: Final[Mapping[str, Callable[[], tuple[Defect, ...]]]] = {
 }
 
 
-def all_runs() -> tuple[int | str, ...]:
-    """Every seed and scene by which a defect is shown, once; scenes first, which are quick."""
+def all_runs(kind: type[int | str]) -> tuple[int | str, ...]:
+    """Every seed (`int`) or scene (`str`) by which a defect is shown, once."""
     runs = {defect.run for defects in KINDS.values() for defect in defects()}
-    return tuple(sorted(runs, key=lambda run: (isinstance(run, int), run)))
+    return tuple(sorted(run for run in runs if isinstance(run, kind)))
 
 
-def _lapse_of(run: int | str) -> str | None:
-    """Loaded here and now: what was loaded before may be of the program without its defect."""
-    said: str | None = importlib.import_module("tests.proof.scenes").lapse_of(run)
-    return said
+def _lapse_of(run: int | str, *, ordinary: bool | None = False) -> str | None:
+    """What goes wrong in a scene or a drawn run; None when nothing does.
+
+    All is loaded here and now: what was loaded before may be of the program without its defect.
+    """
+    if isinstance(run, str):
+        scene = importlib.import_module("tests.proof.scenes").SCENES[run]
+    else:
+        scene = partial(importlib.import_module("tests.simulation.wide").live, run, ordinary=ordinary)
+    try:
+        said = scene()
+    except (AssertionError, importlib.import_module("orchestrator.errors").SafetyViolation) as wrong:
+        return str(wrong) or "not as it must be"
+    return said if isinstance(said, str) else None
 
 
 def _with(defect: Defect) -> str | None:
@@ -77,15 +90,18 @@ def _with(defect: Defect) -> str | None:
     return said
 
 
-def _jobs(kind: str, names: Collection[str]) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    if kind == "sound":
-        for run in all_runs():
-            if not names or str(run) in names:
-                yield str(run), lambda run=run: _lapse_of(run)  # type: ignore[misc]  # a default binds the loop's value
-        return
-    for defect in KINDS[kind]():
-        if not names or defect.name in names:
-            yield defect.name, lambda defect=defect: _with(defect)  # type: ignore[misc]  # as above
+def _jobs(kind: str) -> Mapping[str, Callable[[], str | None]]:
+    if kind in KINDS:
+        return {defect.name: partial(_with, defect) for defect in KINDS[kind]()}
+    if kind == "drawn":
+        return {str(seed): partial(_lapse_of, seed, ordinary=None) for seed in range(_DRAWN)}
+    return {str(run): partial(_lapse_of, run) for run in all_runs(int if kind == "runs" else str)}
+
+
+def _seeds(name: str, first: str, count: str) -> Mapping[str, Callable[[], str | None]]:
+    defect = next(one for one in planted_defects() if one.name == name)
+    seeds = range(int(first), int(first) + int(count))
+    return {str(seed): partial(_with, replace(defect, run=seed)) for seed in seeds}
 
 
 def _forked(name: str, job: Callable[[], str | None]) -> Ran:
@@ -131,20 +147,15 @@ def ran(kind: str, names: Iterable[str] = ()) -> list[Ran]:
     return [Ran(**json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def _seeds(name: str, first: str, count: str) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    defect = next(one for one in planted_defects() if one.name == name)
-    for seed in range(int(first), int(first) + int(count)):
-        yield str(seed), lambda seed=seed: _with(replace(defect, run=seed))  # type: ignore[misc]  # as above
-
-
 def main(kind: str, *names: str) -> None:
     """Print a line for each run of a kind."""
     importlib.import_module("tests.proof.scenes")
     gc.collect()
     gc.set_threshold(ALLOCATIONS)
-    for name, job in _seeds(*names) if kind == "seeds" else _jobs(kind, names):
-        sys.stdout.write(json.dumps(asdict(_forked(name, job))) + "\n")
-        sys.stdout.flush()
+    for name, job in (_seeds(*names) if kind == "seeds" else _jobs(kind)).items():
+        if kind == "seeds" or not names or name in names:
+            sys.stdout.write(json.dumps(asdict(_forked(name, job))) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

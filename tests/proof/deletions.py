@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.cluster import Incarnation, NodeName, Role
 from orchestrator.model.event import WaveStarted
@@ -357,41 +358,6 @@ OF_OVERLAP: Final[Mapping[str, tuple[str, Callable[[], Lapse]]]] = {
 """With `overlap_recovery` two predicates have one more thing to stand against; by the scenario's name."""
 
 SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
-    rule.__name__: rule
-    for rule in (
-        observation_is_fresh,
-        cluster_is_the_one_named,
-        lease_is_held,
-        settings_are_writable,
-        no_other_maintenance,
-        expected_nodes_present,
-        cluster_not_red,
-        no_worse_than_baseline,
-        every_shard_keeps_started_copies,
-        no_recovery_on_candidates,
-        zero_replica_indices,
-        master_quorum_survives,
-        every_role_keeps_a_member,
-        capacity_remains,
-        one_zone_at_a_time,
-        budget_not_exceeded,
-        version_order,
-        upgrade_path_is_supported,
-        no_node_is_newer,
-        indices_open_in_target,
-        no_critical_deprecations,
-        snapshot_is_recent,
-        settings_known_to_target,
-        hosts_can_install,
-        keystores_need_no_password,
-        disk_space_for_install,
-        disk_below_watermark,
-        no_running_snapshot,
-        no_force_merge_or_reindex_on_candidates,
-        pending_tasks_drained,
-        selected_hosts_ready,
-        no_management_run_on_candidates,
-        gates_open,
-    )
+    rule.name: globals()[rule.name] for rule in PREDICATES if rule.name in globals()
 }
 """By the name of the predicate that alone stands in the way."""

@@ -16,14 +16,13 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_PLANTED: Final = Path(__file__).parent / "planted"
 _RAN: Final = "__ran__"
 """The global by which patched code says that it runs."""
 _CATALOGUES: Final = {
@@ -38,72 +37,36 @@ class NotPlantedError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One piece of text of a module, and what is there instead."""
-
-    module: str
-    before: str
-    after: str
-
-    def place(self, source: str) -> int:
-        """Where the text is.
-
-        Raises:
-            NotPlantedError: it is not there exactly once, or stays as it is.
-        """
-        found = source.count(self.before)
-        if found != 1:
-            raise NotPlantedError(f"{self.module} has this {found} times, not once:\n{self.before}")
-        if self.before == self.after:
-            raise NotPlantedError(f"{self.module} stays as it is:\n{self.before}")
-        return source.index(self.before)
-
-    @property
-    def shift(self) -> int:
-        """Where in `after` it begins to differ; for a mere deletion, the character before that."""
-        same = _in_common(self.before, self.after)
-        rest = self.after[same:]
-        new = rest[: len(rest) - _in_common(self.before[same:][::-1], rest[::-1])]
-        return same + len(new) - len(new.lstrip()) if new.strip() else len(self.after[:same].rstrip()) - 1
-
-
-def _in_common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
     """What is planted.
 
     Attributes:
         says: what the program does wrong then.
         run: what breaks under it: the seed of a drawn run, or the name of a scene.
-        changes: of the source.
-        without: predicates that are deleted, each as `catalogue name`.
+        changes: of the source, by path: lines as in a diff, with `@@` between two places.
+        without: predicates that are deleted, each as the catalogue and its names.
     """
 
     name: str
     says: str
     run: int | str
-    changes: tuple[Change, ...] = ()
+    changes: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
 
 
 def planted_defects() -> tuple[Defect, ...]:
     """Those of `planted/*.toml`."""
-    tables = [tomllib.loads(path.read_text()) for path in sorted(_PLANTED.glob("*.toml"))]
+    files = sorted((ROOT / "tests" / "proof" / "planted").glob("*.toml"))
+    tables = [item for path in files for item in tomllib.loads(path.read_text()).items()]
     return tuple(
         Defect(
-            name=each["id"],
+            name=name,
             says=each["says"],
             run=each["scene"] if "scene" in each else each["seed"],
-            changes=tuple(Change(**change) for change in each.get("change", ())),
+            changes={path: text for path, text in each.items() if path.endswith(".py")},
             without=tuple(each.get("without", ())),
         )
-        for table in tables
-        for each in table["defect"]
+        for name, each in tables
     )
 
 
@@ -116,77 +79,75 @@ def plant(defect: Defect) -> Callable[[], None]:
     Raises:
         NotPlantedError: a text or a predicate is not there.
     """
+    ran: set[int] = set()
     try:
-        marks, ran = _planted(defect)
+        patched = {_module(path): _patched(path, text) for path, text in defect.changes.items()}
+        codes = {module: _compiled(module, *lines) for module, lines in patched.items()}
+        if not all(_swapped(module, code, ran.add) for module, code in codes.items()):
+            _import_anew(codes, ran.add)
+        for rules in defect.without:
+            _delete(*rules.split())
     except NotPlantedError as error:
         raise NotPlantedError(f"{defect.name}: {error}") from None
 
     def confirm() -> None:
-        if marks and not ran:
+        if codes and not ran:
             raise NotPlantedError(f"{defect.name}: the program never runs what was planted")
 
     return confirm
 
 
-def _planted(defect: Defect) -> tuple[int, set[int]]:
-    sources: dict[str, str] = {}
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for change in defect.changes:
-        source = sources.get(change.module) or _source(change.module)
-        at, more = change.place(source), len(change.after) - len(change.before)
-        sources[change.module] = source[:at] + change.after + source[at + len(change.before) :]
-        earlier = [place + more if place > at else place for place in places[change.module]]
-        places[change.module] = [*earlier, at + change.shift]
-    ran: set[int] = set()
-    codes, marks = {}, 0
-    for module, source in sources.items():
-        codes[module], marked = _compiled(module, source, places[module])
-        marks += marked
-    if not all(_swapped(module, code, ran.add) for module, code in codes.items()):
-        _import_anew(codes, ran.add)
-    for rule in defect.without:
-        _delete(*rule.split())
-    return marks, ran
+def _module(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
 
 
-def _source(module: str) -> str:
-    path = ROOT / (module.replace(".", "/") + ".py")
-    if not path.exists():
-        raise NotPlantedError(f"there is no {path.relative_to(ROOT)}")
-    return path.read_text()
+def _file(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")
 
 
-def _compiled(module: str, source: str, places: Sequence[int]) -> tuple[CodeType, int]:
-    """The code, with a mark before each statement at these places that is in a function; and how many."""
-    tree, marks = ast.parse(source), 0
-    for place in places:
-        line, column = source.count("\n", 0, place) + 1, place - source.rfind("\n", 0, place) - 1
-        found = _statement(tree, (line, len(source.splitlines()[line - 1][:column].encode())))
-        if found is not None:
-            body, at = found
-            call = ast.parse(f"{_RAN}({marks})").body[0]
-            body.insert(body.index(at), ast.fix_missing_locations(ast.copy_location(call, at)))
-            marks += 1
-    return compile(tree, _file(module), "exec", dont_inherit=True), marks
+def _patched(path: str, text: str) -> tuple[list[str], list[int]]:
+    """The lines of a file with its changes, and the number of the line where each of them begins."""
+    if not (ROOT / path).exists():
+        raise NotPlantedError(f"there is no {path}")
+    lines, begins = (ROOT / path).read_text().splitlines(), list[int]()
+    for hunk in text.split("@@\n"):
+        diff = hunk.splitlines()
+        before = [line[1:] for line in diff if line[0] != "+"]
+        after = [line[1:] for line in diff if line[0] != "-"]
+        size = len(before)
+        found = [at for at in range(len(lines) - size + 1) if lines[at : at + size] == before]
+        if len(found) != 1 or before == after:
+            raise NotPlantedError(f"{path} has this {len(found)} times, not once to be changed:\n{hunk}")
+        same = next(number for number, line in enumerate(diff) if line[0] != " ")
+        mere_deletion = not any(line[0] == "+" for line in diff)
+        begins = [at + len(after) - size if at > found[0] else at for at in begins]
+        begins.append(found[0] + same + (0 if mere_deletion else 1))
+        lines[found[0] : found[0] + size] = after
+    return lines, begins
 
 
-def _statement(tree: ast.AST, place: tuple[int, int]) -> tuple[list[ast.stmt], ast.stmt] | None:
-    """The innermost statement of a function at this place, in the list that has it; None outside of all."""
-    found, within = None, False
-    node: ast.AST | None = tree
-    while node is not None:
-        inner = None
-        for body, each in _statements(node):
-            ends = (each.end_lineno or each.lineno, each.end_col_offset or each.col_offset)
-            if (each.lineno, each.col_offset) <= place <= ends:
-                inner = each
-                if within:
-                    found = (body, each)
-        node, is_function = inner, isinstance(inner, ast.FunctionDef)
-        if isinstance(inner, ast.FunctionDef):
-            found = (inner.body, inner.body[0])  # unless one of its statements is there
-        within = within or is_function
-    return found
+def _compiled(module: str, lines: Sequence[str], begins: Sequence[int]) -> CodeType:
+    """The code, which says that it runs before each statement where a change begins.
+
+    Outside of functions it runs when the module is loaded.
+    """
+    tree = ast.parse("\n".join(lines))
+    for number, line in enumerate(begins):
+        body, at = _statement(tree, line)
+        says = ast.parse(f"{_RAN}({number})").body[0]
+        body.insert(body.index(at), ast.fix_missing_locations(ast.copy_location(says, at)))
+    return compile(tree, _file(module), "exec", dont_inherit=True)
+
+
+def _statement(tree: ast.Module, line: int) -> tuple[list[ast.stmt], ast.stmt]:
+    """The innermost statement on a line, in the list that has it; of a function's first line, its first."""
+    inner: ast.AST = tree
+    found = (tree.body, tree.body[-1])
+    while True:
+        here = [each for each in _statements(inner) if each[1].lineno <= line <= (each[1].end_lineno or 0)]
+        if not here:
+            return (inner.body, inner.body[0]) if isinstance(inner, ast.FunctionDef) else found
+        found, inner = here[0], here[0][1]
 
 
 def _statements(node: ast.AST) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
@@ -199,10 +160,6 @@ def _statements(node: ast.AST) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
                 yield from _statements(each)
 
 
-def _file(module: str) -> str:
-    return str(ROOT / (module.replace(".", "/") + ".py"))
-
-
 # New code for live functions ------------------------------------
 
 
@@ -212,7 +169,7 @@ class _OutsideError(Exception):
 
 def _swapped(module: str, code: CodeType, mark: Callable[[int], None]) -> bool:
     """Whether all that changes are functions, which have the new code now."""
-    before = compile(_source(module), _file(module), "exec", dont_inherit=True)
+    before = compile(_file(module).read_text(), _file(module), "exec", dont_inherit=True)
     scope = vars(importlib.import_module(module))
     scope[_RAN] = mark
     functions = defaultdict(list)
@@ -306,13 +263,13 @@ def _import_anew(codes: Mapping[str, CodeType], mark: Callable[[int], None]) -> 
         importlib.import_module(module)
 
 
-def _delete(catalogue: str, name: str) -> None:
-    """A predicate, out of the catalogue by which the program goes."""
+def _delete(catalogue: str, *names: str) -> None:
+    """Predicates, out of the catalogue by which the program goes."""
     module, attribute = _CATALOGUES[catalogue]
     owner: Any = importlib.import_module(module)
     whole = getattr(owner, attribute)
     rules = whole if isinstance(whole, tuple) else whole.predicates
-    kept = tuple(rule for rule in rules if rule.name != name)
-    if kept == rules:
-        raise NotPlantedError(f"{attribute} has no {name}")
+    if missing := set(names) - {rule.name for rule in rules}:
+        raise NotPlantedError(f"{attribute} has no {', '.join(missing)}")
+    kept = tuple(rule for rule in rules if rule.name not in names)
     setattr(owner, attribute, kept if isinstance(whole, tuple) else replace(whole, predicates=kept))

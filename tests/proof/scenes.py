@@ -1,19 +1,19 @@
 """Runs that show a planted defect where chance makes none, or seldom; each says what went wrong.
 
-A scene asks the ground truth or the end of the run; a broken assertion, an invariant or a `SafetyViolation`
-counts as said (`lapse`).
+A scene asks the ground truth or the end of the run. What it says is wrong; so is a broken assertion or
+invariant, and a `SafetyViolation`. Every public function is a scene, by its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import isfunction
 from itertools import combinations, product
 from typing import Final
 
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
-from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import ForceMerge, Moment, RetryFailed, StartNode, StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import ActionSent, NodeRecovered, WaveStarted
@@ -36,25 +36,10 @@ from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.upgrading import TARGET, upgrading
-from tests.simulation.wide import Life, live
+from tests.simulation.wide import Life
 from tests.simulation.zones import by_zone, zoned
 
 Lapse = str | None
-Scene = Callable[[], Lapse]
-
-
-def lapse(scene: Callable[[], object]) -> Lapse:
-    """What a scene or a drawn run says that is not as it must be; None when it is."""
-    try:
-        said = scene()
-    except (AssertionError, SafetyViolation) as wrong:
-        return str(wrong) or "not as it must be"
-    return said if isinstance(said, str) else None
-
-
-def lapse_of(run: int | str) -> Lapse:
-    """The same by the seed of a drawn run, or by the name of a scene."""
-    return lapse(SCENES[run]) if isinstance(run, str) else lapse(partial(live, run, ordinary=False))
 
 
 def _ended(state: RunState, outcome: Outcome = Outcome.DONE) -> Lapse:
@@ -439,41 +424,19 @@ def a_machine_is_half_upgraded() -> Lapse:
     return _upgraded(*run(world, wanted=upgrading(reboot=True, max_unavailable=None)))
 
 
-def _named(*scenes: Callable[[], object]) -> dict[str, Callable[[], object]]:
-    return {scene.__name__: scene for scene in scenes}
+def _here() -> list[Callable[[], object]]:
+    """Every public function of this module."""
+    functions = [each for each in globals().values() if isfunction(each) and each.__module__ == __name__]
+    return [each for each in functions if not each.__name__.startswith("_")]
 
 
 SCENES: Final[Mapping[str, Callable[[], object]]] = {
     **SCENARIOS,
     **{name: scenario for name, (_, scenario) in OF_OVERLAP.items()},
-    **_named(
-        a_stop_is_done_late,
-        a_stop_is_done_when_nobody_waits_for_it,
-        a_second_node_is_gone,
-        a_copy_was_missing_before,
-        a_wave_made_room,
-        an_index_that_the_cluster_cannot_spare,
-        a_stop_is_refused,
-        interrupted_while_a_node_is_down,
-        a_copy_moves,
-        a_snapshot_runs_on_1_7,
-        few_segments_on_1_4_without_a_commit,
-        fallbacks_that_wait_at_the_start,
-        a_node_that_starts_when_the_run_is_killed,
-        interrupted_while_its_host_is_away,
-        a_step_fails,
-        it_is_on_the_disk,
-        a_defect_in_a_step,
-        a_step_does_not_end,
-        nodes_of_one_machine,
-        it_returns_with_another_version,
-        the_same_again,
-        half_of_it_is_upgraded,
-        a_machine_is_half_upgraded,
-        ordinary.a_node_is_rescued,
-        ordinary.a_disk_is_full,
-        ordinary.a_snapshot_begins_late,
-    ),
+    **{scene.__name__: scene for scene in _here()},
+    "a_node_is_rescued": ordinary.a_node_is_rescued,
+    "a_disk_is_full": ordinary.a_disk_is_full,
+    "a_snapshot_begins_late": ordinary.a_snapshot_begins_late,
     "an_index_with_a_copy_too_many": partial(
         ordinary.a_copy_without_a_place, mishaps.IndexMade(name="crowded", on=ES1, replicas=6), 2.0
     ),

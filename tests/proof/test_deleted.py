@@ -16,7 +16,7 @@ def test_every_predicate_has_its_scenario() -> None:
 
 
 def test_with_the_predicate_the_run_behaves(subtests: pytest.Subtests) -> None:
-    found = ran("sound", NAMES)
+    found = ran("scenes", NAMES)
     assert sorted(each.name for each in found) == sorted(NAMES)
     for each in found:
         with subtests.test(name=each.name):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.proof.apart import all_runs, ran
-from tests.proof.planting import ROOT, Change, Defect, NotPlantedError, plant, planted_defects
+from tests.proof.planting import ROOT, Defect, NotPlantedError, plant, planted_defects
 
 
 def test_none_is_planted_twice() -> None:
@@ -27,55 +27,50 @@ def test_a_planted_defect_is_caught(subtests: pytest.Subtests) -> None:
 
 
 def test_without_it_the_same_run_holds(subtests: pytest.Subtests) -> None:
-    found = ran("sound")
-    assert [each.name for each in found] == [str(run) for run in all_runs()]
+    found = [*ran("scenes"), *ran("runs")]
+    assert [each.name for each in found] == [str(run) for run in (*all_runs(str), *all_runs(int))]
     for each in found:
         with subtests.test(name=each.name):
             assert (each.error, each.said) == (None, None)
 
 
-def _defect(*changes: Change, without: tuple[str, ...] = ()) -> Defect:
-    return Defect(name="a defect", says="nothing", run=0, changes=changes, without=without)
-
-
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("path", "text", "says"),
     [
-        (Change(module="orchestrator.engine.run", before="no such text", after=""), "has this 0 times"),
-        (Change(module="orchestrator.engine.run", before="return ", after=""), r"has this \d\d+ times"),
-        (Change(module="orchestrator.gone", before="a", after="b"), "there is no orchestrator/gone.py"),
+        ("orchestrator/engine/run.py", "-no such line\n", "run.py has this 0 times"),
+        ("orchestrator/engine/run.py", "-    state = situation.state\n", r"run.py has this \d+ times"),
+        ("orchestrator/gone.py", "-a\n+b\n", "there is no orchestrator/gone.py"),
     ],
 )
-def test_a_text_that_is_gone_is_named(change: Change, says: str) -> None:
+def test_a_text_that_is_gone_is_named(path: str, text: str, says: str) -> None:
     with pytest.raises(NotPlantedError, match=f"a defect: .*{says}"):
-        plant(_defect(change))
+        plant(Defect(name="a defect", says="nothing", run=0, changes={path: text}))
 
 
 def test_a_predicate_that_is_gone_is_named() -> None:
     with pytest.raises(NotPlantedError, match="a defect: RIAK has no lease_is_lost"):
-        plant(_defect(without=("riak lease_is_lost",)))
+        plant(Defect(name="a defect", says="nothing", run=0, without=("riak lease_is_lost",)))
 
 
-_PLANTING = """
+_PLANTING = r"""
 import sys
 from orchestrator.engine import node
-from tests.proof.planting import Change, Defect, NotPlantedError, plant
+from tests.proof.planting import Defect, NotPlantedError, plant
 
-def planted(before, after):
-    change = Change(module="orchestrator.engine.node", before=before, after=after)
-    return plant(Defect(name="it", says="", run=0, changes=(change,)))
+def planted(text):
+    return plant(Defect(name="it", says="", run=0, changes={"orchestrator/engine/node.py": text}))
 
 held = node.move_of
-confirm = planted("    restart, bring_up = TABLE[phase][sight]", "    restart = bring_up = Move.UNDO")
+confirm = planted("-    restart, bring_up = TABLE[phase][sight]\n+    restart = bring_up = Move.UNDO\n")
 try:
     confirm()
 except NotPlantedError as error:
     print(error)
 print(held(None, None, None))
 confirm()
-planted('    REST = "do nothing;', '    REST = "do whatever;')
-anew = sys.modules["orchestrator.engine.node"]
-print(node is anew, node.Move.REST.value[:7], anew.Move.REST.value[:11])
+confirm = planted("-RETURNS: Final = 3\n+RETURNS: Final = 5\n")
+print(node.RETURNS, sys.modules["orchestrator.engine.node"].RETURNS)
+confirm()
 """
 
 
@@ -88,5 +83,5 @@ def test_what_is_planted_runs() -> None:
     assert done.stdout.splitlines() == [
         "it: the program never runs what was planted",
         "Move.UNDO",
-        "False do noth do whatever",
+        "3 5",
     ]
