@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from random import Random
 from typing import Final
 
 PACKAGES: Final = ("engine", "merging", "runtime")
@@ -53,10 +53,8 @@ def mutants_of(root: Path) -> dict[str, Mutant]:
 
 
 def drawn(mutants: Mapping[str, Mutant], count: int) -> list[str]:
-    """The names of so many; the first of a larger draw are those of a smaller one."""
-    names = sorted(mutants)
-    Random(_SEED).shuffle(names)  # noqa: S311  (repeatable, and secret to nobody)
-    return names[:count]
+    """The names of so many, by chance; a larger draw begins with a smaller one, in another commit too."""
+    return sorted(mutants, key=lambda name: sha256(f"{_SEED} {name}".encode()).digest())[:count]
 
 
 def _of_file(root: Path, path: Path) -> Iterator[Mutant]:
@@ -127,7 +125,7 @@ def _of_statement(node: ast.stmt, returns: str) -> Iterator[tuple[str, str]]:
             if returns.endswith("None"):
                 yield "early return", "return None"
             for begins, empty in _EMPTY.items():
-                if returns.startswith(begins):
+                if returns.startswith(begins) and ast.unparse(value) != empty:
                     yield "early return", f"return {empty}"
             if returns == "bool":
                 yield "not", f"return not ({ast.unparse(value)})"
