@@ -46,7 +46,8 @@ _SURVIVED: Final = "-"
 _GONE: Final = "gone"
 _LIMIT_SECONDS: Final = 1800.0
 """Of one layer: a mutant may make a run endless. Whatever does not end is killed."""
-_FAST: Final = "not (real or docker or airflow or exhaustive or slow)"
+_FAST: Final = "not (real or docker or part or slow)"
+"""As in `make check`."""
 _UNITS: Final = {
     "engine": ("tests/unit/engine",),
     "merging": (
