@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -99,14 +98,10 @@ def _changes(node: ast.AST, where: str, returns: str) -> Iterator[_Change]:
 
 def _of_expression(node: ast.expr) -> Iterator[tuple[str, str]]:
     match node:
-        case ast.Compare(ops=[op]) if type(op) in _COMPARISONS:
-            changed = deepcopy(node)
-            changed.ops = [_COMPARISONS[type(op)]()]
-            yield "comparison", ast.unparse(changed)
-        case ast.BoolOp(op=op):
-            other = deepcopy(node)
-            other.op = ast.And() if isinstance(op, ast.Or) else ast.Or()
-            yield "and/or", ast.unparse(other)
+        case ast.Compare(left=left, ops=[op], comparators=others) if type(op) in _COMPARISONS:
+            yield "comparison", ast.unparse(ast.Compare(left, [_COMPARISONS[type(op)]()], others))
+        case ast.BoolOp(op=op, values=values):
+            yield "and/or", ast.unparse(ast.BoolOp(ast.And() if isinstance(op, ast.Or) else ast.Or(), values))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield "not", ast.unparse(operand)
         case ast.IfExp(test=test, body=body, orelse=orelse):
