@@ -6,7 +6,7 @@ A missing reading is a hold: unknown is never healthy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Final
 
@@ -133,8 +133,9 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every member at the start is a member now, and there are at least `expect.nodes` members.
 
-    Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
-    the operator skips (`resume --skip`) may be absent.
+    So is every node of the run: one that left after the plan, before the first reading, is not in the
+    baseline, which excuses its copies. Members without data and without a vote may come and go, unless they
+    are to be stopped now. Nodes that the operator skips (`resume --skip`) may be absent.
     """
     present = view.members
     for name in sorted(_away(question, view) | (question.wave.nodes - present.keys())):
@@ -160,19 +161,19 @@ def _going(hosts: Mapping[NodeName, Reading[HostView]]) -> tuple[tuple[NodeName,
 
 
 def _away(question: Question, view: ClusterView) -> set[NodeName]:
-    """Members of the baseline that are absent, except those that the cluster or the operator can spare."""
+    """Members of the baseline and nodes of the run that are absent, except those that can be spared."""
     baseline = question.state.baseline
     if baseline is None:
         return set()
-    absent = set(_absent(baseline.incarnations, view.members))
+    absent = set(_absent(baseline.incarnations, question.state.nodes.names, view.members))
     return absent.difference(baseline.bystanders) - question.state.done_without if absent else absent
 
 
 @for_the_same_objects
 def _absent(
-    expected: Mapping[NodeName, Incarnation], present: Mapping[NodeName, Node]
+    before: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
 ) -> frozenset[NodeName]:
-    return frozenset(expected.keys() - present.keys())
+    return frozenset(before).union(ours).difference(present)
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:

@@ -553,6 +553,15 @@ def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
     assert holding(knowing(asked, baseline=baseline)) == []
 
 
+def test_a_node_that_left_between_plan_and_baseline_holds() -> None:
+    """The baseline has neither the node nor its copies, and the run has it in its list."""
+    asked = _yellow_elsewhere(question())
+    view = cluster_of(asked.observation.cluster)
+    asked = viewing(asked, nodes=tuple(node for node in view.nodes if node.name != "es5"))
+    asked = knowing(asked, baseline=baseline_of(cluster_of(asked.observation.cluster), {}))
+    assert [subject for subject, _ in findings(asked, "expected_nodes_present")] == ["node es5"]
+
+
 def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
     world = cluster(6)
     shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
