@@ -760,8 +760,10 @@ def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
     refused = refusals.too_long(situation)
     late = limits.restoring(situation.state).is_over(situation.now) or refused is not None
     if late and not restoring.at_once:
-        because = f": {refused}" if refused is not None else ""
-        return stand_down(situation.state, f"{what} could not be restored yet{because}", Outcome.FAILED)
+        known = situation.state.process.refused
+        because = refused or (known.refusal.sentence if known is not None else "")
+        reason = f"{what} could not be restored yet{f': {because}' if because else ''}"
+        return stand_down(situation.state, reason, Outcome.FAILED)
     return restoring
 
 

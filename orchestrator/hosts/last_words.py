@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+from collections.abc import Sequence
+from glob import escape
 from typing import Final
 
 from orchestrator.hosts import script, services
@@ -73,7 +75,7 @@ class LastWords:
             known = self._known.get(settings.node)
         if known is not None and known[0] == mark:
             return known[1]
-        asked = [*manager.last_words(settings), (_SERVER_LOG, newest_log(*_LOG_FOLDERS))]
+        asked = [*manager.last_words(settings), (_SERVER_LOG, newest_log(_LOG_FOLDERS, settings.cluster))]
         line = script.shell(script.limited(script.sections(asked), _LIMIT_SECONDS))
         outcome = connection.run(line, timeout=settings.limits.command)
         answers = script.read_sections(outcome.stdout) if isinstance(outcome, CommandResult) else {}
@@ -95,12 +97,15 @@ def _named_log(text: str, redact: Redactor) -> tuple[str, ...]:
     return (*last_lines(name, redact), *end) if end else ()
 
 
-def newest_log(*folders: str) -> str:
+def newest_log(folders: Sequence[str], cluster: str, root: str = "/var/log") -> str:
     """The line of shell that prints the end of the newest log that was written in the last minutes.
 
-    It names the log: a host may have several servers. A folder may be a link to where the logs are.
+    It names the log: a host may have several servers. A folder may be a link to where the logs are. In any
+    other folder below the root, the log is the one that bears the name of the cluster, as servers call it.
     """
-    return f"""log=$(find -H {shlex.join(folders)} -maxdepth 2 -type f \
+    usual = " -o ".join(f"-path {shlex.quote(f'{escape(folder)}/*')}" for folder in folders)
+    named = f"-name {shlex.quote(f'{escape(cluster)}.log')}"
+    return f"""log=$(find -H {shlex.join([*folders, root])} -maxdepth 2 -type f \\( {usual} -o {named} \\) \
 -name '*.log' -mmin -5 ! -name 'gc*' ! -name '*_deprecation*' ! -name '*slowlog*' ! -name '*_audit*' \
 -exec ls -t {{}} + 2>/dev/null | head -n 1)
 [ -r "$log" ] && echo "$log:" && tail -n {_ASKED_LINES} "$log\""""

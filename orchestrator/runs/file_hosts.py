@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
@@ -20,7 +21,7 @@ from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import HostSettings, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
-from orchestrator.model.hosts import Connect
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.runs.comparison import leaves
 from orchestrator.runtime.gates.command import Ran
@@ -57,9 +58,34 @@ def host_settings(
         resolver: where the sudo password comes from; it is resolved when it is used.
 
     Raises:
-        ConfigError: overrides that match a node contradict each other.
+        ConfigError: overrides that match a node contradict each other, or two nodes are one service.
     """
-    return {name: _one(file, name, at, resolver) for name, at in sorted(addresses.items())}
+    hosts = {name: _one(file, name, at, resolver) for name, at in sorted(addresses.items())}
+    _require_own_services(file, hosts, addresses)
+    return hosts
+
+
+def _require_own_services(
+    file: ClusterFile, hosts: Mapping[NodeName, HostSettings], addresses: Mapping[NodeName, str]
+) -> None:
+    """Refuse an address that is another node's: a stop would stop that node, checked for this one.
+
+    Nodes that publish one address may share a machine. A command of the file may tell nodes apart itself.
+    """
+    nodes: dict[object, NodeName] = {}
+    for name, host in hosts.items():
+        if host.connect is not Connect.SSH or host.service.manager is Manager.COMMAND:
+            continue
+        service = replace(host.service, unit=host.service.unit.replace("{node}", name))
+        other = nodes.setdefault((host.address, host.port, service), name)
+        if addresses[other] == addresses[name]:
+            continue
+        wrong, right = (name, other) if host.address != addresses[name] else (other, name)
+        message = (
+            f"{host.address} is the machine of {right} too, with the same service: a stop of {wrong} would"
+            f" stop {right}; {wrong} publishes {addresses[wrong]}, so correct its address"
+        )
+        raise file.document.error(("hosts", "overrides"), message)
 
 
 def access_to(file: ClusterFile, nodes: Iterable[NodeName]) -> dict[str, str]:

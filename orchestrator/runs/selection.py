@@ -158,7 +158,10 @@ def start_of(
     missing = unmatched(view, policy.selection)
     names = ", ".join(sorted(node.name for node in view.nodes))
     if missing:
-        raise UsageError(f"no node is called {', '.join(missing)}; the cluster has {names}")
+        wanted = policy.expect_nodes
+        few = wanted is not None and len(view.nodes) < wanted
+        down = f": {wanted} are expected, so start what is down" if few else ""
+        raise UsageError(f"no node is called {', '.join(missing)}; the cluster has {names}{down}")
     zones = sorted({zone for node in view.nodes if (zone := node.zone(attribute)) is not None})
     if policy.selection.zone is not None and policy.selection.zone not in zones:
         of = f"node attribute {attribute!r}" if attribute else "no node attribute: set `zone_attribute`"

@@ -19,7 +19,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Garbled, Instant, Seconds, Unauthorized, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock, LeasePort
-from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
+from orchestrator.runtime.identity import parse_identity, provably_alive, provably_gone, suspended_pid
 
 
 class LeaseUnreachable(LeaseError):  # noqa: N818  (named for the event, like its siblings)
@@ -182,7 +182,10 @@ class _Taking:
     def _held_by(self, record: LeaseRecord, why: str) -> LeaseError:
         """The refusal that names the holder."""
         stop = next_command("stop", record.run, state=self._place.state)
-        return LeaseError(f"{_held(record, self._claim, why)}; wait for it, or end it there with `{stop}`")
+        return LeaseError(
+            f"{_held(record, self._claim, why)}; wait for it, or end it there with `{stop}`"
+            " (if it was begun with another state, with that `--state`)"
+        )
 
     def _free(self, found: LeaseRecord, asked: Instant) -> bool:
         """Whether another run's record may be replaced now.
@@ -196,7 +199,9 @@ class _Taking:
             pid = self._watcher.suspended(found.process)
             if pid is not None:
                 raise _held_by_suspended(found, self._claim, pid)
-            raise self._held_by(found, "its process runs on this machine")
+            known = parse_identity(found.process)
+            here = f"its process {known.pid}" if known is not None else "its process"
+            raise self._held_by(found, f"{here} runs on this machine")
         if self._seen is None:
             self._seen, self._same_since = found, self._clock.now()
             return False

@@ -321,6 +321,16 @@ def test_a_wrong_name_of_a_node_comes_before_the_question(
             assert says in capsys.readouterr().err
 
 
+def test_a_node_that_is_down_is_not_taken_for_a_wrong_name(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SmallCluster() as cluster:
+        for expected, says in ((4, "es1, es2, es3: 4 are expected, so start what is down\n"), (3, "es3\n")):
+            file = cluster.write_file(console.folder, expect={"nodes": expected})
+            assert run(["plan", "--cluster", file, "--only", "es4"]) == ExitCode.USAGE
+            assert capsys.readouterr().err.endswith(says)
+
+
 def test_a_restore_of_an_unreachable_cluster_makes_no_state(
     console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

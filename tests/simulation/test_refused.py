@@ -128,6 +128,13 @@ def test_a_right_that_is_taken_away_ends_the_run_too() -> None:
     assert play(simulation, simulation.restore()).outcome is Outcome.RESTORED
 
 
+def test_a_stand_down_before_the_limit_names_the_refusal() -> None:
+    wanted = policy(deadlines=Deadlines(refused=900.0))
+    simulation, _ = run(cluster(3), plan=[refused(3000.0, writes=True)], wanted=wanted)
+    ((_, down),) = found(list(simulation.journal.records), StandingDown)
+    assert down.reason == f"allocation could not be restored yet: {RIGHT_TAKEN.sentence}"
+
+
 def test_a_right_that_is_given_back_in_time_costs_nothing() -> None:
     _, state, records = lived(refused(60.0, writes=True))
     assert state.outcome is Outcome.DONE

@@ -182,10 +182,26 @@ def test_the_newest_log_is_found_behind_a_link_and_named(tmp_path: Path, shell: 
         (disk / name).write_text(f"line of {name}\n")
         seconds = time.time() + (-600 if name == "old.log" else number)
         os.utime(disk / name, (seconds, seconds))
-    line = newest_log(str(missing), str(linked))
+    assert _printed(shell, newest_log([str(missing), str(linked)], "prod")) == (
+        f"{linked}/prod.log:\nline of prod.log\n"
+    )
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+@pytest.mark.parametrize("cluster", ["prod", "a [b] 'c'", "*"])
+def test_the_log_of_the_cluster_is_found_in_any_folder(tmp_path: Path, cluster: str, shell: str) -> None:
+    """`path.logs` may be elsewhere; what other programs write there is no server's log."""
+    for name in (f"node/{cluster}.log", "node/other.log", f"deep/er/{cluster}.log", "auth.log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"line of {name}\n")
+        os.utime(tmp_path / name, (time.time() + 5 * ("other" in name or "auth" in name),) * 2)
+    line = newest_log([str(tmp_path / "elasticsearch")], cluster, root=str(tmp_path))
+    assert _printed(shell, line) == f"{tmp_path}/node/{cluster}.log:\nline of node/{cluster}.log\n"
+
+
+def _printed(shell: str, line: str) -> str:
     words = (*shell_words(shell), "-c", line)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603  (the text under test)
-    assert done.stdout == f"{linked}/prod.log:\nline of prod.log\n"
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout  # noqa: S603  (the text under test)
 
 
 def test_a_line_beside_a_gap_is_left_out() -> None:
