@@ -13,7 +13,6 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch.settings import FORCED_AWARENESS, REBALANCE
 from orchestrator.model.action import (
     ClearVotingExclusions,
-    Done,
     ExcludeFromVoting,
     ForceMerge,
     Purpose,
@@ -28,11 +27,24 @@ from orchestrator.model.allocation import ALLOCATION, FLAGS
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingsView
 from tests.conformance.generations import Need, generation
-from tests.conformance.stages import READ, Stage, Wanted, loaded, perform, view
+from tests.conformance.stages import (
+    READ,
+    Shot,
+    Shots,
+    Stage,
+    Wanted,
+    called_by_copies,
+    loaded,
+    perform,
+    renamed,
+    shot,
+    shot_of_loaded,
+    view,
+)
 
 Titles = Iterator[str]
 MADE: Final = "made-meanwhile"
-ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
+ES2, ES3 = NodeName("es2"), NodeName("es3")
 
 
 _MOVED_AT_ONCE: Final = "cluster.routing.allocation.cluster_concurrent_rebalance"
@@ -77,11 +89,9 @@ def nothing_is_rebalanced(stage: Stage) -> None:
 
 
 def holder(stage: Stage, index: str, *, primary: bool) -> NodeName:
-    """The node of a copy."""
-    for copy in view(stage).copies:
-        if copy.shard.index == index and copy.primary is primary and copy.node is not None:
-            return copy.node
-    raise AssertionError(f"no node has a copy of {index}")
+    """The node of a copy; of several replicas, the first by name, so that both stages stop the same one."""
+    copies = (copy for copy in view(stage).copies if copy.shard.index == index and copy.primary is primary)
+    return min(copy.node for copy in copies if copy.node is not None)
 
 
 def the_master(stage: Stage) -> NodeName:
@@ -189,12 +199,12 @@ def a_copy_waits_for_its_node(stage: Stage) -> Titles:
 
 def more_copies_than_nodes(stage: Stage) -> Titles:
     yield "one stays unassigned"
-    yield from _away_and_back(stage, ES1, "two do")
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "two do")
 
 
 def replicas_follow_the_nodes(stage: Stage) -> Titles:
     yield "a copy on every node"
-    yield from _away_and_back(stage, ES3, "one node fewer")
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "one node fewer")
 
 
 def an_index_keeps_its_copies_away(stage: Stage) -> Titles:
@@ -229,9 +239,9 @@ def an_index_is_force_merged(stage: Stage) -> Titles:
     index = loaded(stage, "posts")
     assert index.segments > 5
     merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=5)
-    assert isinstance(stage.port.perform(merge), Done)
+    perform(stage, merge)
     loaded(stage, "posts")
-    assert isinstance(stage.port.perform(RefreshIndex(index=index.name, index_uuid=index.uuid)), Done)
+    perform(stage, RefreshIndex(index=index.name, index_uuid=index.uuid))
     yield "merged, and searches see it"
     put_right: dict[str, str | None] = {"index.refresh_interval": "5s"}
     if stage.generation.durability:
@@ -267,7 +277,7 @@ class Scene:
     """A scene with the indices that it begins with.
 
     Attributes:
-        usual: played by `make test`; the others by `make test-all`.
+        usual: played on real servers by `make test`; the others by `make record` only.
         placed: whether it is compared which node has which copy; not where chance says so.
         behind: a copy on disk has missed writes. Where only equal files make it be found again, it is not
             compared which node gets it.
@@ -305,7 +315,7 @@ SCENES: Final = (
         needs=(Need.ENABLE,),
     ),
     # The usual one stops a node, has a copy miss a write, and starts the node: what every restart does. What
-    # the others compare changes only with the simulation or with a version of the servers: `make test-all`.
+    # real servers do in the others changes only with their version: it is recorded.
     Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True, behind=True),
     Scene(play=a_copy_is_made_anew_at_once, indices=(Wanted(delay=0),)),
     Scene(play=a_copy_waits_for_its_node, needs=(Need.DELAY,)),
@@ -315,11 +325,11 @@ SCENES: Final = (
     Scene(play=a_forced_zone_stays_away, indices=(Wanted(delay=0),)),
     Scene(play=replicas_are_added_and_taken, indices=(Wanted(replicas=0),)),
     Scene(play=an_index_is_force_merged, indices=(Wanted(loaded=True),)),
-    Scene(play=the_master_is_restarted),
+    Scene(play=the_master_is_restarted, indices=(Wanted(at_master=True),)),
     # Elected is one that stayed, with its routing table, or one that came back and makes it anew: so any of
     # the copies may be the primary then.
     Scene(play=the_majority_is_away, indices=(Wanted(replicas=2),), placed=False),
-    Scene(play=a_master_hands_over, needs=(Need.VOTING_EXCLUSIONS,)),
+    Scene(play=a_master_hands_over, indices=(Wanted(at_master=True),), needs=(Need.VOTING_EXCLUSIONS,)),
 )
 
 
@@ -327,3 +337,19 @@ def played_on(version: str) -> tuple[Scene, ...]:
     """The scenes that apply to this version."""
     has = generation(version).has
     return tuple(scene for scene in SCENES if all(has(need) for need in scene.needs))
+
+
+def play(scene: Scene, stage: Stage) -> Shots:
+    """The readings of a scene on a stage that has its indices, and where nothing is rebalanced."""
+    called = called_by_copies(stage.read(), scene.indices)
+    names = {index.name for index in scene.indices}
+    reasons = not (stage.generation.shuffles and scene.crowded)
+    where = scene.placed and (stage.generation.by_operations or not scene.behind)
+    placed = names if where else set()
+
+    def taken() -> Shot:
+        read = renamed(stage.read(), called)
+        told = shot(read, placed, made_meanwhile=(MADE, *(names - placed)), reasons=reasons)
+        return {**told, **shot_of_loaded(stage, scene.indices, called)}
+
+    return [("at first", taken()), *((title, taken()) for title in scene.play(stage))]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, MINIMUM_MASTERS
 from orchestrator.lab.errors import LabError
 from orchestrator.lab.nodes import LabCluster
-from orchestrator.model.action import ClusterAction, Done, Flush
+from orchestrator.model.action import ActionResult, ClusterAction, Done, Flush
 from orchestrator.model.allocation import FLAGS
-from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy
+from orchestrator.model.cluster import CopyState, Index, NodeName, Role, ShardCopy
 from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Instant, Seconds
@@ -38,6 +38,7 @@ _RESTLESS: Final[Seconds] = 50.0
 _TASK_RESULTS: Final = ".tasks"
 _FEW: Final = 5
 _MERGE_POLL: Final[Seconds] = 0.5
+_NODES_INCLUDED: Final = "index.routing.allocation.include._name"
 _UNMERGED: Final = {
     "index.merge.policy.segments_per_tier": 50,
     "index.merge.policy.max_merge_at_once": 50,
@@ -59,6 +60,7 @@ class Wanted:
         enable: its own `index.routing.allocation.enable`.
         written: documents come while the scene goes on.
         loaded: a bulk load has left it with many small segments, and without refreshes.
+        at_master: the elected master has its primary.
     """
 
     name: str = "posts"
@@ -69,17 +71,45 @@ class Wanted:
     closed: bool = False
     written: bool = False
     loaded: bool = False
+    at_master: bool = False
 
 
 Shot = Mapping[str, object]
 """What a reading says, without what differs between any two clusters: ids, moments, bytes."""
 
 
+Shots = list[tuple[str, Shot]]
+"""The readings of a scene, by title."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A scene on real servers.
+
+    Attributes:
+        cluster: what is the same in all scenes of a version: how the server works, and the nodes.
+        begin: the master, and the nodes of the copies.
+        shots: the readings.
+    """
+
+    cluster: Mapping[str, Any]
+    begin: Mapping[str, Any]
+    shots: Shots
+
+
 class Stage(Protocol):
     """A cluster to which things are done, and which is read when it has come to rest."""
 
-    port: ClusterPort
     generation: Generation
+
+    @property
+    def port(self) -> ClusterPort:
+        """What reads it; what changes it goes through the stage."""
+        ...
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        """Have the cluster do what a run does."""
+        ...
 
     def stop(self, *nodes: NodeName) -> None:
         """Their processes end."""
@@ -116,7 +146,7 @@ class Stage(Protocol):
 
 def perform(stage: Stage, action: ClusterAction) -> None:
     """Tell the cluster."""
-    said = stage.port.perform(action)
+    said = stage.perform(action)
     assert isinstance(said, Done), said
 
 
@@ -138,13 +168,83 @@ def loaded(stage: Stage, index: str) -> BulkIndex:
     raise AssertionError(f"{index} is merged on and on: {stage.port.bulk([uuid])}")
 
 
-def shot_of_loaded(stage: Stage, indices: Sequence[Wanted]) -> Shot:
+Called = Mapping[NodeName | None, NodeName]
+"""The names of nodes in shots, by their own names."""
+
+
+def called_by_copies(read: ClusterReadings, indices: Sequence[Wanted]) -> Called:
+    """Names by the copies that the nodes have: `es1` has the primary, the next ones have the replicas.
+
+    The balancer chooses among equal nodes, so two recordings of a scene may begin on different ones. With
+    these names their shots are equal.
+    """
+    cluster = read.cluster
+    assert isinstance(cluster, ClusterView), cluster
+    names = sorted(cluster.members)
+    first = [node for index in indices for node in _nodes_of(cluster, index) if node is not None]
+    return dict(zip(dict.fromkeys([*first, *names]), names, strict=True))
+
+
+def _nodes_of(cluster: ClusterView, index: Wanted) -> list[NodeName | None]:
+    """The nodes of its copies, the primary's first, the others by name; None is no node."""
+    copies = [copy for copy in cluster.copies if copy.shard.index == index.name]
+    return [copy.node for copy in sorted(copies, key=lambda copy: (not copy.primary, copy.node or ""))]
+
+
+def renamed(read: ClusterReadings, called: Called) -> ClusterReadings:
+    """The same reading, of nodes with these names."""
+    cluster = read.cluster
+    if not isinstance(cluster, ClusterView):
+        return read
+    return replace(
+        read,
+        cluster=replace(
+            cluster,
+            master=called.get(cluster.master),
+            nodes=tuple(replace(node, name=called[node.name]) for node in cluster.nodes),
+            copies=tuple(copy._replace(node=called.get(copy.node)) for copy in cluster.copies),
+            voting_exclusions=tuple(called.get(NodeName(each), each) for each in cluster.voting_exclusions),
+        ),
+    )
+
+
+def cluster_of(read: ClusterReadings) -> Mapping[str, Any]:
+    """What a simulated cluster has of a real one, in every scene."""
+    view, settings = read.cluster, read.settings
+    assert isinstance(view, ClusterView), view
+    assert isinstance(settings, SettingsView), settings
+    # What an absent setting is worth, where it cannot be made absent again, is what is set in its place.
+    files = {
+        key: value for key, value in settings.files.items() if not settings.resets or key == MINIMUM_MASTERS
+    }
+    return {
+        "allocation_flags": settings.allocation_flags,
+        "distribution": view.distribution,
+        "files": files,
+        "nodes": {
+            node.name: {"roles": sorted(role.value for role in node.roles), "zone": node.zone("zone")}
+            for node in view.nodes
+        },
+        "resets": settings.resets,
+        "version": view.version,
+        "voting_by_count": view.voting_by_count,
+    }
+
+
+def begin_of(read: ClusterReadings, indices: Sequence[Wanted]) -> Mapping[str, Any]:
+    """The master, and the nodes of each index's copies."""
+    view = read.cluster
+    assert isinstance(view, ClusterView), view
+    return {"copies": {index.name: _nodes_of(view, index) for index in indices}, "master": view.master}
+
+
+def shot_of_loaded(stage: Stage, indices: Sequence[Wanted], called: Called) -> Shot:
     """What two stages must agree on of indices after a bulk load; how many segments it leaves is chance."""
     told: dict[str, object] = {}
     for wanted in indices:
         if wanted.loaded:
             index = loaded(stage, wanted.name)
-            copies = sorted((copy.primary, copy.node, copy.segments <= _FEW) for copy in index.copies)
+            copies = sorted((copy.primary, called[copy.node], copy.segments <= _FEW) for copy in index.copies)
             told[f"{wanted.name} merged"] = f"{copies}, {index.tasks} tasks"
             told[f"{wanted.name} as loaded"] = (
                 f"{index.replicas} replicas, refresh {index.refresh_interval}, {index.translog_durability}"
@@ -216,10 +316,14 @@ def _index(index: Index) -> str:
 
 
 class RealStage:
-    """A cluster of real server processes."""
+    """A cluster of real server processes.
+
+    Once it has come to rest, it stays so until something is done to it.
+    """
 
     def __init__(self, lab: LabCluster, port: ClusterPort, indices: Sequence[Wanted]) -> None:
         self._lab, self.port = lab, port
+        self._rested: ClusterReadings | None = None
         self.generation = generation(lab.distribution.name)
         for index in indices:
             self.create(index)
@@ -229,6 +333,7 @@ class RealStage:
                 self._ask("POST", f"/{index.name}/{self.generation.document}", {"text": "written at first"})
 
     def _ask(self, method: str, path: str, body: object = None) -> None:
+        self._rested = None
         client = self._lab.client
         try:
             client.ask(method, path, body)
@@ -238,11 +343,17 @@ class RealStage:
     def stop(self, *nodes: NodeName) -> None:
         """Flush first, as a run does: before 7.6 a copy is found again only if it was flushed so."""
         if not self.generation.by_operations:
-            self.port.perform(Flush())
+            self.perform(Flush())
+        self._rested = None
         self._lab.stop_nodes(nodes)
 
     def start(self, *nodes: NodeName) -> None:
+        self._rested = None
         self._lab.start_nodes(nodes)
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        self._rested = None
+        return self.port.perform(action)
 
     def create(self, index: Wanted) -> None:
         settings: dict[str, object] = {
@@ -252,7 +363,13 @@ class RealStage:
         }
         if index.auto_expand is not None:
             settings["auto_expand_replicas"] = index.auto_expand
+        if index.at_master:
+            settings |= {"number_of_replicas": 0, _NODES_INCLUDED: self._master()}
         self._ask("PUT", f"/{index.name}?wait_for_active_shards=0", {"settings": settings})
+        if index.at_master:
+            self._lab.wait_ready(status="green")
+            anywhere = {_NODES_INCLUDED: "*", "index.number_of_replicas": index.replicas}
+            self._ask("PUT", f"/{index.name}/_settings", anywhere)
         if index.loaded:
             self._load(index.name)
         if index.closed:
@@ -260,6 +377,12 @@ class RealStage:
         if index.enable is not None:  # once it is where it is
             self._lab.wait_ready(status="green")
             self._ask("PUT", f"/{index.name}/_settings", self._enabled(index.enable))
+
+    def _master(self) -> NodeName:
+        read = self.port.observe(READ).cluster
+        assert isinstance(read, ClusterView), read
+        assert read.master is not None, read
+        return read.master
 
     def _enabled(self, enable: str) -> dict[str, str]:
         if self.generation.dialect.allocation_enable:
@@ -288,11 +411,15 @@ class RealStage:
         self._ask("POST", path, {"text": "written meanwhile"})
 
     def read(self) -> ClusterReadings:
-        try:
+        if self._rested is None:
             late = self.generation.reroutes_late
-            return at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep, late=late)
-        except RestlessError as error:
-            raise RestlessError(f"{error}\n{self._at_work()}") from None
+            try:
+                self._rested = at_rest(
+                    lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep, late=late
+                )
+            except RestlessError as error:
+                raise RestlessError(f"{error}\n{self._at_work()}") from None
+        return self._rested
 
     def _at_work(self) -> str:
         """What the servers say that they are about."""
@@ -360,12 +487,12 @@ def _moved(last: ClusterReadings, now: ClusterReadings) -> bool:
 
 
 class SimulatedStage:
-    """A simulated cluster that looks like this reading of a real one, and is of its generation."""
+    """A simulated cluster that begins as the recorded one did, and is of its generation."""
 
     def __init__(
         self,
         port: SimulatedCluster,
-        like: ClusterReadings,
+        like: Recording,
         indices: Sequence[Wanted],
         generation: Generation,
     ) -> None:
@@ -382,6 +509,9 @@ class SimulatedStage:
         for name in nodes:
             membership.process_began(self._world, self._world.nodes[name])
         self._world.agenda.advance(max(self._world.nodes[name].join_seconds for name in nodes))
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        return self.port.perform(action)
 
     def create(self, index: Wanted) -> None:
         self._world.create_index(index.name, replicas=index.replicas)
@@ -405,23 +535,32 @@ class SimulatedStage:
         return at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
 
 
-def build(world: World, read: ClusterReadings, indices: Sequence[Wanted]) -> None:
+def build(world: World, like: Recording, indices: Sequence[Wanted]) -> None:
     """Nodes, master, and the copies of each index where they are on the real cluster."""
-    like, settings = read.cluster, read.settings
-    assert isinstance(like, ClusterView), like
-    assert isinstance(settings, SettingsView), settings
-    world.ways = ways_of(like, settings)
-    if not settings.resets:  # what an absent setting is worth is then what it is set to in its place
-        world.files = dict(settings.files)
-    world.files[AWARENESS] = "zone"
-    if MINIMUM_MASTERS in settings.files:
-        world.files[MINIMUM_MASTERS] = settings.files[MINIMUM_MASTERS]
-    for node in sorted(like.nodes, key=lambda node: node.name):
-        world.add_node(node.name, roles=node.roles, zone=node.zone("zone"))
-    world.master = like.master
+    cluster = like.cluster
+    world.ways = ways_of(
+        ClusterView(
+            name="recorded",
+            uuid="recorded",
+            version=cluster["version"],
+            distribution=cluster["distribution"],
+            state_version=0,
+            master=None,
+            nodes=(),
+            indices=(),
+            copies=(),
+            voting_by_count=cluster["voting_by_count"],
+        ),
+        SettingsView(resets=cluster["resets"], allocation_flags=cluster["allocation_flags"]),
+    )
+    defaults = world.files if cluster["resets"] else {}
+    world.files = {**defaults, **cluster["files"], AWARENESS: "zone"}
+    for name, node in sorted(cluster["nodes"].items()):
+        world.add_node(name, roles=frozenset(map(Role, node["roles"])), zone=node["zone"])
+    world.master = like.begin["master"]
     for index in indices:
-        copies = [copy for copy in like.copies if copy.shard.index == index.name]
-        places = [str(copy.node) for copy in sorted(copies, key=lambda copy: not copy.primary) if copy.node]
+        copies = like.begin["copies"][index.name]
+        places = [node for node in copies if node is not None]
         made = world.add_index(index.name, replicas=len(copies) - 1, places=places, written=index.written)
         _shape(made, index)
         if index.loaded:

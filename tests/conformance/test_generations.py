@@ -42,7 +42,7 @@ def test_one_version_of_each_generation_is_played() -> None:
 
 
 def test_make_test_plays_one_scene() -> None:
-    """The others change only with the simulation or with a version of the servers."""
+    """The others are compared with their records: real servers change only with their version."""
     assert [str(scene) for scene in played_on(USUAL) if scene.usual] == ["a copy away misses a write"]
 
 

@@ -32,7 +32,7 @@ class _Wanted:
     security: Security | None
 
 
-class _Keeper:
+class Keeper:
     """Holds at most one cluster: the machine has two cores."""
 
     def __init__(self) -> None:
@@ -84,14 +84,14 @@ def _version(item: pytest.Item) -> str:
 
 
 @pytest.fixture(scope="session")
-def _process_clusters() -> Iterator[_Keeper]:
-    keeper = _Keeper()
+def _process_clusters() -> Iterator[Keeper]:
+    keeper = Keeper()
     yield keeper
     keeper.close()
 
 
 @pytest.fixture
-def process_cluster(_process_clusters: _Keeper) -> ProcessCluster:
+def process_cluster(_process_clusters: Keeper) -> ProcessCluster:
     """Gives a running, fresh cluster: `process_cluster(version, nodes=…, settings=…, security=…)`.
 
     Three nodes in three zones unless `nodes` says otherwise; no TLS and no users without `security`.
