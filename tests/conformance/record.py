@@ -129,7 +129,8 @@ def as_text(recordings: Mapping[str, Recording]) -> str:
         f'   "shots": [\n' + ",\n".join(f"    {_json(shot)}" for shot in each.shots) + "\n   ]}"
         for scene, each in sorted(recordings.items())
     )
-    return f'{{\n "cluster": {_json(cluster)},\n "scenes": {{\n{scenes}\n }}\n}}\n'
+    parts = ",\n".join(f"  {_json(key)}: {_json(value)}" for key, value in sorted(cluster.items()))
+    return f'{{\n "cluster": {{\n{parts}\n }},\n "scenes": {{\n{scenes}\n }}\n}}\n'
 
 
 def _json(value: object) -> str:

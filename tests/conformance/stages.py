@@ -186,9 +186,10 @@ def called_by_copies(read: ClusterReadings, indices: Sequence[Wanted]) -> Called
 
 
 def _nodes_of(cluster: ClusterView, index: Wanted) -> list[NodeName | None]:
-    """The nodes of its copies, the primary's first, the others by name; None is no node."""
+    """The nodes of its copies: the primary's, the others by name, and None for each copy without a node."""
     copies = [copy for copy in cluster.copies if copy.shard.index == index.name]
-    return [copy.node for copy in sorted(copies, key=lambda copy: (not copy.primary, copy.node or ""))]
+    copies.sort(key=lambda copy: (not copy.primary, copy.node is None, copy.node or ""))
+    return [copy.node for copy in copies]
 
 
 def renamed(read: ClusterReadings, called: Called) -> ClusterReadings:
