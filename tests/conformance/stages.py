@@ -214,9 +214,12 @@ def cluster_of(read: ClusterReadings) -> Mapping[str, Any]:
     view, settings = read.cluster, read.settings
     assert isinstance(view, ClusterView), view
     assert isinstance(settings, SettingsView), settings
-    # What an absent setting is worth, where it cannot be made absent again, is what is set in its place.
+    # What an absent setting is worth, where it cannot be made absent again, is what is set in its place. The
+    # addresses that 0.90 lists differ from boot to boot.
     files = {
-        key: value for key, value in settings.files.items() if not settings.resets or key == MINIMUM_MASTERS
+        key: value
+        for key, value in settings.files.items()
+        if key == MINIMUM_MASTERS or not (settings.resets or key.startswith("discovery."))
     }
     return {
         "allocation_flags": settings.allocation_flags,
