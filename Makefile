@@ -1,6 +1,6 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-soak test-changed soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
+.PHONY: help demo check test test-all test-soak test-changed record soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -36,6 +36,9 @@ test-soak: $(VENV)/.installed
 
 test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
 	@for part in $$($(PYTHON) -m tests.parts "$(or $(BASE),main)"); do $(MAKE) test-$$part || exit; done
+
+record: prepare-all $(EVERY_JAVA)  ## play the conformance scenes on real servers, compare with the record (VERSIONS=… for some)
+	$(PYTHON) -m tests.conformance.record $(VERSIONS)
 
 soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them; RIAK=1 for Riak's)
 	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000) $(if $(RIAK),--riak)
