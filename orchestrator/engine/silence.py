@@ -1,6 +1,7 @@
 """Who does not answer a reading: the events for the journal, from how long each one takes.
 
-A silence is said when it begins and when it ends, never in between: views count its seconds themselves.
+A silence is said when it begins, when its reason becomes known, and when it ends: views count its seconds
+themselves.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def news(state: RunState, heard: Mapping[NodeName, Heard], now: Instant) -> tupl
 def _falls_silent(state: RunState, name: NodeName, one: Heard, now: Instant) -> bool:
     """A host whose reading failed is silent at once; a cluster may be electing its master."""
     known = state.process.silent.get(name)
-    if one.took is not None or (known is not None and known.took is None):
+    if one.took is not None:
         return False
+    if known is not None and known.took is None:
+        return bool(one.why) and not known.why
     if one.why and name != CLUSTER:
         return True
     late = LATE_SECONDS if known is None or known.took is None else _SLOWER * known.took

@@ -63,6 +63,20 @@ def test_a_cluster_that_elects_its_master_is_not_silent_at_once() -> None:
     assert listening.hear(11.0, unread) == [FellSilent(nodes=(), seconds=11.0, why="no master")]
 
 
+@pytest.mark.parametrize("name", [ES1, CLUSTER])
+def test_a_reason_is_said_once_when_it_becomes_known(name: NodeName) -> None:
+    """A reading may time out after its silence was said, or fail for a certificate."""
+    nodes, listening = (name,) if name else (), Listening()
+    assert len(listening.hear(10.0, {name: Heard(since=T0)})) == 1
+    refused = {name: Heard(since=T0, why="the certificate has expired")}
+    assert listening.hear(12.0, refused) == [
+        FellSilent(nodes=nodes, seconds=12.0, why="the certificate has expired")
+    ]
+    assert listening.state.process.silent[name].since == T0
+    for why in ("", "the certificate has expired", "connection refused"):
+        assert listening.hear(20.0, {name: Heard(since=T0, why=why)}) == []
+
+
 def test_ever_slower_answers_are_said_ever_more_rarely() -> None:
     """12, 24, 48 s and so on: each time that it takes twice as long, and never for a slow answer again."""
     listening, at = Listening(), 0.0
