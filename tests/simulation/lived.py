@@ -31,7 +31,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
-from orchestrator.simulation.mishaps import Crash, ProgramStandsStill, Seams, Trip
+from orchestrator.simulation.mishaps import Crash, ProgramStandsStill, Seams, Trip, Unreadable
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.program_mishaps import CredentialsRefused, TakenOver
 from orchestrator.simulation.world import World
@@ -442,23 +442,27 @@ class AnyLife:
             raise BrokenError("restoration", f"{startable} left down, though a start works")
 
     def _judge_refusals(self) -> None:
-        """A refusal of the credentials is named, bars every stop, and ends the run at its limit."""
+        """A refusal of the credentials is named, bars every stop, and ends the run at its limit.
+
+        A cluster that nobody can reach refuses nobody: the refusal counts from when it answers again.
+        """
         simulation, ahead = self.simulation, self.simulation.clock.ahead
         every = [replace(record, at=record.at - ahead) for record in simulation.journal.records]
         began = next((one for one in every if isinstance(one.event, RunStarted)), None)
         here = [one for one in every if one.at >= self.attempt_began and one is not began]
+        befell = simulation.fate.befell
+        unread = [(at, at + what.seconds) for at, what in befell if isinstance(what, Unreadable)]
         refused = [
-            at
-            for at, what in simulation.fate.befell
+            seen
+            for at, what in befell
             if isinstance(what, CredentialsRefused)
             and not what.writes
-            and what.seconds > at_night.NAMED_SECONDS
             and at >= self.attempt_began
+            and (seen := max((end for begin, end in unread if begin <= at < end), default=at))
+            < at + what.seconds - at_night.NAMED_SECONDS
         ]
         records = [*([began] if began else []), *here]
-        asleep = (
-            what for _, what in simulation.fate.befell if isinstance(what, ProgramStandsStill | TakenOver)
-        )
+        asleep = (what for _, what in befell if isinstance(what, ProgramStandsStill | TakenOver))
         still = sum(what.seconds for what in asleep)
         wrong = at_night.broken_rule(records, refused, still, simulation.fate.happened)
         if wrong is not None:
