@@ -19,7 +19,7 @@ help:  ## print this
 demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
 	$(VENV)/bin/orchestrate demo
 
-check: $(VENV)/.installed lint  ## lint, types and the fast tests, in 2 minutes on two cores
+check: $(VENV)/.installed lint  ## lint, types and the fast tests
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
