@@ -1,4 +1,4 @@
-"""The parts of `make test-all`, each for at most half an hour: what it shows, and which changes call for it.
+"""The parts of `make test-all`: what each shows, and which changes call for it.
 
 A test that is not in `make test` is marked `part(name=…)`. `python -m tests.parts BASE` prints the parts that
 the changes since the commit `BASE` call for.
