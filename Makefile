@@ -35,7 +35,7 @@ test-soak: $(VENV)/.installed
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py tests/simulation/test_riak.py
 
 test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
-	@for part in $$($(PYTHON) -m tests.parts "$(or $(BASE),main)"); do $(MAKE) test-$$part || exit; done
+	@parts=$$($(PYTHON) -m tests.parts "$(or $(BASE),main)") && for part in $$parts; do $(MAKE) test-$$part || exit; done
 
 record: prepare-all $(EVERY_JAVA)  ## play the conformance scenes on real servers, compare with the record (VERSIONS=… for some)
 	$(PYTHON) -m tests.conformance.record $(VERSIONS)

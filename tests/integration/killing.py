@@ -6,6 +6,7 @@ life it is in (its JVM), what the settings are (the lab's own client). Nothing i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -34,7 +35,9 @@ RUN_SECONDS = 1500.0
 def _seed() -> str:
     """`ORCHESTRATE_SEED`, else the commit: what chance draws differs from one commit to the next alone."""
     words = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD")
-    found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    found = ""
+    with contextlib.suppress(OSError):  # no git: the tree was unpacked, and has no commit to name
+        found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
     return os.environ.get("ORCHESTRATE_SEED") or found or "0"
 
 
