@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
-from docs import man_pages
+from docs import man_pages, witnesses
 from orchestrator.cli import completion
 from orchestrator.cli.program import app
 from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, paragraph
@@ -507,6 +507,7 @@ def main() -> None:
         sys.stdout.write(f"docs/reference/{name}\n")
     NAMES.write_text(names())
     man_pages.write()
+    witnesses.write()
 
 
 if __name__ == "__main__":

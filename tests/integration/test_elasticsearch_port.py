@@ -204,6 +204,7 @@ def test_each_change_gives_the_state_another_id(lab: LabCluster, port: Elasticse
         assert small < 200 < whole
 
 
+@pytest.mark.proves("settings-restored")
 def test_settings_go_back_as_they_were_found(lab: LabCluster, port: ElasticsearchCluster) -> None:
     enable, limit = "cluster.routing.allocation.enable", "indices.recovery.max_bytes_per_sec"
     attributes = "cluster.routing.allocation.awareness.attributes"

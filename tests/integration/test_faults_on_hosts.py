@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
 
 
+@pytest.mark.proves("failed-start")
 def test_a_unit_that_fails_to_start_stands_the_run_down(
     host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_host_that_drops_ssh_in_mid_command_gets_its_node_back(
     assert "while_stopped" in output
 
 
+@pytest.mark.proves("queued-start")
 def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     resumed(operator, cluster, born, was)
 
 
+@pytest.mark.proves("full-disk")
 def test_a_full_disk_under_the_state_file_while_a_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_a_full_disk_under_the_state_file_while_a_node_is_down(
 
 
 @pytest.mark.parametrize("nodes", [3, 5])
+@pytest.mark.proves("second-failure")
 def test_the_master_dies_by_itself_while_another_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, nodes: int
 ) -> None:

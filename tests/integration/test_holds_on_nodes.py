@@ -119,6 +119,7 @@ def test_an_index_that_is_yellow_for_ever_does_not_hold(
     assert after.settings == before.settings
 
 
+@pytest.mark.proves("last-reading")
 def test_the_last_reading_sees_a_new_index_on_the_candidate(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_last_reading_sees_a_new_index_on_the_candidate(
     assert truth(lab).starts == before.starts
 
 
+@pytest.mark.proves("rescue")
 def test_a_new_index_after_the_last_reading_is_rescued(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:

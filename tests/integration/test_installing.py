@@ -92,6 +92,7 @@ def test_one_that_fails_says_how(hosts: Hosts) -> None:
     )
 
 
+@pytest.mark.proves("installs-apart")
 def test_a_ticket_is_begun_once_and_another_one_again(hosts: Hosts, tmp_path: Path) -> None:
     log = tmp_path / "log"
     line = f"echo begun >>{log}; exit 1"
@@ -150,6 +151,7 @@ def test_no_step_is_begun_beside_the_service(hosts: Hosts, service: ScriptServic
     assert recorded(hosts) is None
 
 
+@pytest.mark.proves("installs-apart")
 def test_a_step_outlives_the_program(settings: HostSettings, tmp_path: Path) -> None:
     """Its port is closed and all processes of the connection are gone; the next program reads the end."""
     log, go_on = tmp_path / "log", tmp_path / "go-on"

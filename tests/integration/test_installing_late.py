@@ -72,6 +72,7 @@ def did(hosts: Hosts, ticket: str, log: Path) -> str:
     return ticket
 
 
+@pytest.mark.proves("installs-in-order")
 def test_a_late_older_ticket_is_refused(hosts: Hosts, tmp_path: Path) -> None:
     """Its connection was lost; the step has run under a later ticket since, and the node is down again."""
     log = tmp_path / "log"
@@ -106,6 +107,7 @@ def _sent(action: RunInstall, settings: HostSettings, env: dict[str, str]) -> su
     )
 
 
+@pytest.mark.proves("installs-in-order")
 def test_one_that_wakes_after_a_later_one_is_refused(
     hosts: Hosts, settings: HostSettings, suspended: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_one_that_wakes_after_a_later_one_is_refused(
     assert log.read_text().split() == [later]
 
 
+@pytest.mark.proves("installs-in-order")
 def test_one_that_wakes_after_the_start_is_refused(
     hosts: Hosts,
     service: ScriptService,
@@ -167,6 +170,7 @@ def _begun(settings: HostSettings, ticket: str, line: str = "true") -> ActionRes
         (Manager.DOCKER, "exited|143|2026-01-01|running", False),
     ],
 )
+@pytest.mark.proves("installs-in-order")
 def test_under_every_manager_none_begins_beside_it(
     manager: Manager, answer: str, tmp_path: Path, *, runs: bool
 ) -> None:

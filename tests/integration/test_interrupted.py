@@ -44,6 +44,7 @@ TWO = ("--only", "es1", "--only", "es2")
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else value or "run",
 )
+@pytest.mark.proves("signals")
 def test_a_signal_in_a_wave_restores_all_and_resume_finishes(
     process_cluster: ProcessCluster, bastion_of: BastionOf, number: signal.Signals, phase: str, node: str
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_signal_in_a_wave_restores_all_and_resume_finishes(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
 
 
+@pytest.mark.proves("signals")
 def test_a_second_signal_leaves_at_once_and_names_the_repair(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:

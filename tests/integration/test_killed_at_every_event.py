@@ -52,6 +52,7 @@ def _nothing_to_resume(bastion: Bastion, seam: Seam) -> bool:
 
 @pytest.mark.part(name="kills")
 @pytest.mark.parametrize("seam", SEAMS, ids=str)
+@pytest.mark.proves("sigkill")
 def test_resume_ends_as_an_undisturbed_run_does(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
 ) -> None:

@@ -75,6 +75,7 @@ class Zones:
 
 @pytest.mark.parametrize("rescue", ["resume", "restore", "takeover"])
 @pytest.mark.parametrize("strategy", ["node", "zone"])
+@pytest.mark.proves("sigkill")
 def test_a_run_may_be_killed_anywhere(
     *,
     process_cluster: ProcessCluster,

@@ -231,6 +231,7 @@ def _until_the_night_had_all(night: Night, seconds: float = 900.0) -> None:
         ),
     ],
 )
+@pytest.mark.proves("ordinary-night")
 def test_a_run_ends_well_on_an_ordinary_night(
     *,
     process_cluster: ProcessCluster,
@@ -266,6 +267,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
         pytest.param("zone", 8),
     ],
 )
+@pytest.mark.proves("killed-at-night")
 def test_a_run_killed_on_an_ordinary_night_ends_well(
     *,
     process_cluster: ProcessCluster,
@@ -328,6 +330,7 @@ def _go_on(folder: Path) -> tuple[dict[str, list[dict[str, Any]]], Callable[[str
     return {"while_stopped": [hook]}, lambda node: (folder / node).touch()
 
 
+@pytest.mark.proves("interrupted")
 def test_an_interrupted_turn_is_done_again_with_its_hooks(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
@@ -348,6 +351,7 @@ def test_an_interrupted_turn_is_done_again_with_its_hooks(
     assert after.lives["es1"] != before.lives["es1"]
 
 
+@pytest.mark.proves("unplaceable-copies", "index-changes")
 def test_changes_to_indices_while_a_node_is_down_are_ignored(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
@@ -414,6 +418,7 @@ def _active_primaries(lab: LabCluster, index: str) -> int:
     return int(health["active_primary_shards"])
 
 
+@pytest.mark.proves("no-replicas")
 def test_a_run_that_cannot_finish_begins_only_by_flag(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:
@@ -441,6 +446,7 @@ def test_a_run_that_cannot_finish_begins_only_by_flag(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2", "es3"])
 
 
+@pytest.mark.proves("refused-calls")
 def test_single_refusals_and_a_write_in_doubt_end_no_run(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
@@ -469,6 +475,7 @@ def test_single_refusals_and_a_write_in_doubt_end_no_run(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1"])
 
 
+@pytest.mark.proves("busy-candidate")
 def test_a_candidate_that_merges_is_passed_over(
     process_cluster: ProcessCluster, bastion_of: BastionOf
 ) -> None:

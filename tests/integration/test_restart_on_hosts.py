@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400), pytest.mark.part(na
     # Every fault on hosts is tried on OpenSearch; the undisturbed run on it takes a minute and a half more.
     ["9.1.0", "8.19.0", "opensearch-2.19.0"],
 )
+@pytest.mark.proves("settings-restored")
 def test_every_node_restarts_once_under_load_without_a_trace(
     host_cluster: HostClusterFactory, flavour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_restart_killed_four_times_ends_as_an_undisturbed_one(
 @pytest.mark.part(name="riak")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("rescue", ["resume", "restore"])
+@pytest.mark.proves("riak-killed")
 def test_a_run_may_be_killed_anywhere(
     lab: RiakProcesses,
     bastion_of: BastionOf,

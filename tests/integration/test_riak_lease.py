@@ -16,6 +16,8 @@ import pytest
 from tests.integration.killing import KILLED, entered
 from tests.integration.riak_processes import RiakProcesses, riak_processes
 
+pytestmark = pytest.mark.proves("riak-lease")
+
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
 

@@ -46,6 +46,7 @@ OF_A_WAVE = {"node": 1, "zone": 2}
         pytest.param(True, id="run out", marks=pytest.mark.part(name="nodes")),
     ],
 )
+@pytest.mark.proves("record-alone")
 def test_restore_with_an_empty_state_needs_only_the_record(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,

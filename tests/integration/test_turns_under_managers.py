@@ -70,6 +70,7 @@ def told(folder: Path) -> list[str]:
     return (folder / "log").read_text().split()
 
 
+@pytest.mark.proves("hooks-apart")
 def test_a_start_waits_for_a_hook_whose_program_was_killed(
     hosts: Hosts, settings: HostSettings, tmp_path: Path
 ) -> None:

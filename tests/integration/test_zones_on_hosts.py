@@ -106,6 +106,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("flavour", ["9.1.0", "8.19.0"])
+@pytest.mark.proves("widest-wave")
 def test_six_nodes_in_three_zones_are_three_waves_under_load(
     host_cluster: HostClusterFactory, flavour: str, tmp_path: Path, say: Say
 ) -> None:
@@ -120,6 +121,7 @@ def test_six_nodes_in_three_zones_are_three_waves_under_load(
     vigil.assert_nothing_was_lost(scene.whole)
 
 
+@pytest.mark.proves("widest-wave")
 def test_a_zone_with_both_copies_of_a_shard_goes_in_two_waves(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
@@ -198,6 +200,7 @@ def copies(cluster: HostCluster, index: str) -> set[str]:
     return {row["node"] for row in rows if row["state"] == "STARTED"}
 
 
+@pytest.mark.proves("failed-start")
 def test_a_node_that_fails_to_start_spares_its_zone_neighbour(
     host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:

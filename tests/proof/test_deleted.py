@@ -23,6 +23,7 @@ def test_with_the_predicate_the_run_behaves(subtests: pytest.Subtests) -> None:
             assert (each.error, each.said) == (None, None)
 
 
+@pytest.mark.proves("each-predicate")
 def test_without_the_predicate_it_does_not(subtests: pytest.Subtests) -> None:
     found = ran("deleted")
     assert [each.name for each in found] == NAMES

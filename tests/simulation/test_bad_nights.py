@@ -45,6 +45,7 @@ def all_up(world: World) -> bool:
     return all(node.joined for node in world.nodes.values())
 
 
+@pytest.mark.proves("lost-stop")
 def test_a_late_stop_never_takes_a_restarted_node_down_unseen(subtests: pytest.Subtests) -> None:
     for late, dies in product([14.0, 20.0, 25.0, 29.0], [0.3, 1.0]):
         with subtests.test(late=late, dies=dies):
@@ -120,6 +121,7 @@ def test_a_node_that_goes_down_again_is_started_again() -> None:
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
 
 
+@pytest.mark.proves("rebooted")
 def test_a_reboot_after_a_signal_is_done_by_the_resume() -> None:
     world = cluster(3)
     asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
@@ -190,6 +192,7 @@ def test_nodes_of_a_dead_run_are_started_by_any_new_run(*, reboot: bool) -> None
     assert world.agenda.now - began < 60.0
 
 
+@pytest.mark.proves("foreign-value")
 def test_a_value_that_somebody_sets_during_the_run_is_kept() -> None:
     world, key = cluster(3), "indices.recovery.max_bytes_per_sec"
     meddled = Mishap(what=mishaps.SettingMeddled(key=key, value="20mb"), verb="start", nth=1)

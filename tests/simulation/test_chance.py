@@ -107,6 +107,7 @@ def lived() -> Tally:
 @pytest.mark.part(name="soak")
 @pytest.mark.xdist_group(WHOLE_RUNS)
 @pytest.mark.parametrize("first", PARTS)
+@pytest.mark.proves("ordinary-night", "killed-at-night")
 def test_whole_runs_break_no_property(first: int) -> None:
     tally = part(first)
     assert not tally.broken, report(tally)

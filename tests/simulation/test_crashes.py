@@ -160,6 +160,7 @@ def _begun_elsewhere(kill: Kill) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.proves("killed")
 def test_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
     for kill in _kills(way, 3, _EVERY):
         with subtests.test(kill=str(kill)):
@@ -181,6 +182,7 @@ def _resumed(kill: Kill) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.proves("killed")
 def test_restore_puts_everything_back(way: str, subtests: pytest.Subtests) -> None:
     for kill in _kills(way, 4, _EVERY):
         with subtests.test(kill=str(kill)):

@@ -81,6 +81,7 @@ def _loop(
 
 @pytest.mark.parametrize("verb", [StopNode, StartNode])
 @pytest.mark.parametrize("done_first", [False, True])
+@pytest.mark.proves("defect")
 def test_everything_is_put_back_before_a_defect_is_told(verb: type[HostAction], *, done_first: bool) -> None:
     world = cluster(3)
     simulation = Simulation(world)
@@ -203,6 +204,7 @@ def _left_behind(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> tuple[str, 
     return (*wrong, *world.violations)
 
 
+@pytest.mark.proves("defect")
 def test_no_defect_leaves_a_node_down_or_allocation_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each kind of reading, in each phase, for ever: what needs no reading is done without one."""
     wrong, met = [], 0

@@ -32,6 +32,8 @@ from orchestrator.simulation.world import World
 from tests.fakes.lease import FakeLeasePort
 from tests.simulation.play import cluster, policy
 
+pytestmark = pytest.mark.proves("deposed")
+
 FIRST, SECOND = "boot/1/10/100", "boot/1/20/200"
 Point = tuple[str, Phase]
 """A call of a port, before or after it, and the phase of the run."""

@@ -47,6 +47,7 @@ from tests.simulation.play import cluster, killed, lives, play, policy
 
 
 @pytest.mark.parametrize("request_", [Request.PAUSE, Request.INTERRUPT])
+@pytest.mark.proves("lost-stop")
 def test_a_run_does_not_end_while_its_lost_stop_may_be_done(request_: Request) -> None:
     """Nobody would start the node: the program is gone, and its lease with it."""
     world = cluster(3)
@@ -324,6 +325,7 @@ def test_a_done_run_with_its_lease_left_has_nothing_to_restore() -> None:
     assert world.violations == []
 
 
+@pytest.mark.proves("stop-in-doubt")
 def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted() -> None:
     """Another machine cannot know that it was done."""
     world = cluster(3)

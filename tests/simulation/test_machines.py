@@ -283,6 +283,7 @@ def _killed_at(point: int) -> Simulation:
     return simulation
 
 
+@pytest.mark.proves("one-reboot")
 def test_killed_at_any_instant_each_machine_is_rebooted_once(subtests: pytest.Subtests) -> None:
     for point in range(3, len(_points()) + 1, 2):
         with subtests.test(point=point):
@@ -381,6 +382,7 @@ LATER = [PAIRS[1], PAIRS[0], PAIRS[2]]
 """The same, with the first machine after its like: it came back before its work was done."""
 
 
+@pytest.mark.proves("one-reboot")
 def test_a_node_that_comes_up_by_itself_puts_the_reboot_off() -> None:
     """Its process would die with the machine while nobody has stopped it."""
     world = sharing()

@@ -121,6 +121,7 @@ def test_a_host_that_stays_out_of_reach_at_its_hook_is_given_up() -> None:
     ],
     ids=["index made while down", "index made while starting", "rollovers", "replicas set"],
 )
+@pytest.mark.proves("unplaceable-copies")
 def test_a_copy_without_a_place_is_not_waited_for(what: What, after: float) -> None:
     """One replica too many for the cluster: it was not on the wave, and no waiting places it."""
     a_copy_without_a_place(what, after)
@@ -195,6 +196,7 @@ def test_a_copy_unplaced_by_awareness_holds_no_wave_after_a_flap() -> None:
     assert world.agenda.now - simulation.began < QUIET_SECONDS + 60.0
 
 
+@pytest.mark.proves("index-changes")
 def test_what_others_do_to_indices_beside_a_node_ends_no_run(subtests: pytest.Subtests) -> None:
     """A primary that is restored, mounted or reopened is red for a while, and not by us."""
     for what in [
@@ -327,6 +329,7 @@ def test_a_start_that_crashes_once_is_sent_again() -> None:
 
 
 @pytest.mark.parametrize("reindex", [False, True], ids=["force-merge", "reindex"])
+@pytest.mark.proves("busy-candidate")
 def test_work_on_one_candidate_lets_the_others_go_first(reindex: bool) -> None:  # noqa: FBT001
     a_candidate_works(reindex=reindex)
 
@@ -383,6 +386,7 @@ _REFUSED_ONCE = [
 ]
 
 
+@pytest.mark.proves("refused-calls")
 def test_a_call_that_fails_once_ends_no_run(subtests: pytest.Subtests) -> None:
     """A 429, a refused SSH command or an answer that is cut off."""
     for trip in _REFUSED_ONCE:
@@ -409,6 +413,7 @@ def test_a_cluster_that_fails_to_respond_for_a_while_ends_no_run(what: What) -> 
 # What a turn owes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("interrupted")
 def test_an_interrupted_node_has_its_whole_turn_when_resumed(subtests: pytest.Subtests) -> None:
     """SIGINT while a node is down: it is started at once, and what it missed is owed to its next turn."""
     for after in [1.0, 5.0, 5.5, 9.0, 12.0]:

@@ -70,6 +70,7 @@ def test_the_next_node_stops_while_the_last_one_recovers() -> None:
     assert ends[0] < 0.8 * ends[1]
 
 
+@pytest.mark.proves("overlap")
 def test_no_node_stops_that_has_a_part_in_what_recovers(subtests: pytest.Subtests) -> None:
     for seed, nodes in enumerate((3, 4, 5, 6, 8, 9)):
         with subtests.test(seed=seed, nodes=nodes):

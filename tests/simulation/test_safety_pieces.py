@@ -79,6 +79,7 @@ def _big(world: World) -> World:
 # A second failure ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("second-failure")
 def test_a_rejoined_node_that_leaves_is_started_again() -> None:
     world = _big(cluster(3))
     dies = Mishap(what=mishaps.NodeDies(node=ES2), verb="restore_allocation", after=5.0)
@@ -87,6 +88,7 @@ def test_a_rejoined_node_that_leaves_is_started_again() -> None:
     assert _happened(world, "es2 joined", since=died) - died < 60.0
 
 
+@pytest.mark.proves("second-failure")
 def test_a_shard_that_stays_red_ends_the_run_in_minutes() -> None:
     # Made on es2 as it goes down, and gone from its disk: the rescue brings the node, not the shard.
     world = cluster(3)
@@ -116,12 +118,14 @@ def _slow_start() -> World:
 _ONE_MINUTE_OFF = policy(selection=ONLY_ES2, deadlines=Deadlines(withheld=60.0))
 
 
+@pytest.mark.proves("withheld-limit")
 def test_allocation_is_disabled_no_longer_than_its_limit() -> None:
     world = _slow_start()
     run(world, wanted=_ONE_MINUTE_OFF)
     assert [until - since for since, until in _withheld(world) if until - since > 90.0] == []
 
 
+@pytest.mark.proves("withheld-limit")
 def test_allocation_has_its_limit_in_a_stand_down_too() -> None:
     world = _slow_start()
     asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="start", after=1.0)
@@ -252,6 +256,7 @@ def test_a_stop_that_is_done_when_it_was_given_up_is_made_good() -> None:
     assert es2.joined
 
 
+@pytest.mark.proves("recorded-stop")
 def test_no_stop_is_sent_that_the_record_does_not_name() -> None:
     # The master is lost in the moment between the last reading and the stop.
     for hundredth in range(10, 40, 2):
@@ -311,6 +316,7 @@ def test_a_full_disk_under_the_journal_leaves_no_node_down() -> None:
 # Being back ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("rejoined")
 def test_allocation_is_enabled_only_with_the_node() -> None:
     # The node joined, a reading of that moment is repeated for a while, and the node is gone again.
     world = cluster(3)
@@ -341,6 +347,7 @@ def test_a_node_that_ended_is_not_unstopped_by_an_old_list(*, lives_on: bool, re
     assert (state.outcome, world.nodes[ES2].joined) == (Outcome.DONE, True), state.message
 
 
+@pytest.mark.proves("rebooted")
 def test_a_reboot_is_proven_by_another_boot_and_no_restart() -> None:
     world = cluster(3)
     rises = Mishap(what=mishaps.RisesByItself(node=ES2, after=0.0))

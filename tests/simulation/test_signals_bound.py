@@ -69,6 +69,7 @@ def interrupted(simulation: Simulation, when: Callable[[RunState], bool]) -> tup
     return loop, port
 
 
+@pytest.mark.proves("early-signal")
 def test_no_stop_is_sent_after_a_signal_in_the_last_reading() -> None:
     simulation = Simulation(cluster(3))
     loop, _ = interrupted(simulation, lambda state: Flush() in state.in_phase.confirmed)
@@ -80,6 +81,7 @@ def test_no_stop_is_sent_after_a_signal_in_the_last_reading() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.GATED])
+@pytest.mark.proves("early-signal")
 def test_a_run_that_changed_nothing_ends_without_another_reading(phase: Phase) -> None:
     loop, port = interrupted(Simulation(cluster(3)), lambda state: state.phase is phase)
     assert loop.state.outcome is Outcome.INTERRUPTED

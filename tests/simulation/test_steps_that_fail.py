@@ -34,6 +34,8 @@ from orchestrator.view.words import sentence
 from tests.simulation.play import cluster, killed, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
 
+pytestmark = pytest.mark.proves("stand-down")
+
 
 def test_a_master_that_will_not_step_down_goes_as_it_is() -> None:
     for how in (How.REFUSED, How.LOST, How.UNACKNOWLEDGED):

@@ -50,6 +50,7 @@ def _kernels(simulation: Simulation) -> list[dict[str, str]]:
     return [node.kernel for node in simulation.world.nodes.values()]
 
 
+@pytest.mark.proves("tuned-when-down")
 def test_every_host_is_set_right_between_stop_and_start() -> None:
     simulation, state = run(detune(cluster(3)), wanted=policy(tune=profile()))
     assert state.outcome is Outcome.DONE, state.message
@@ -59,6 +60,7 @@ def test_every_host_is_set_right_between_stop_and_start() -> None:
         assert _of(simulation, node) == ["stop", *["tune"] * 3, *["tuning_applied"] * 3, "start"]
 
 
+@pytest.mark.proves("tuned-when-down")
 def test_what_was_found_is_written_down_before_anything_is_set() -> None:
     simulation, _ = run(detune(cluster(3), value="60"), wanted=policy(tune=profile()))
     first = next(e.action for e in _events(simulation) if isinstance(e, ActionSent) and _tunes(e.action))
@@ -95,6 +97,7 @@ def test_hooks_run_before_it() -> None:
 
 
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST, How.UNACKNOWLEDGED])
+@pytest.mark.proves("tuning-spares")
 def test_a_tunable_that_cannot_be_set_is_named_and_ends_no_run(how: How) -> None:
     simulation, state = run(
         detune(cluster(3)), trips=[Trip(verb="tune", how=how)], wanted=policy(tune=profile())
@@ -131,6 +134,7 @@ def test_a_node_whose_host_is_cut_off_longer_is_started_first() -> None:
 
 
 @pytest.mark.parametrize("how", [How.REFUSED, How.LOST])
+@pytest.mark.proves("tuning-spares")
 def test_one_that_must_not_fail_ends_the_run_with_its_node_up(how: How) -> None:
     simulation, state = run(
         detune(cluster(3)),
@@ -191,6 +195,7 @@ def test_a_host_unread_for_long_is_tuned_in_another_turn(stopping: Sequence[str]
     assert lives(simulation.world) == {"es1": 2, "es2": 3, "es3": 2}
 
 
+@pytest.mark.proves("tuned-when-down")
 def test_a_rescue_does_not_wait_for_it() -> None:
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2), verb="stop", target=ES2)
     simulation, state = run(detune(cluster(3)), plan=[made], wanted=policy(tune=profile()))
@@ -215,6 +220,7 @@ def test_a_node_that_comes_up_by_itself_is_said_to_be_untuned() -> None:
     assert tuned or ("es1", "", OnFailure.WARN) in _missed(simulation)
 
 
+@pytest.mark.proves("tuned-when-down")
 def test_killed_between_two_tunables_the_rest_is_set_by_resume() -> None:
     """A point after each change: what was made stays, what was not is made, and each has its record."""
     points = _points()

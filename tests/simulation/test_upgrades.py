@@ -224,6 +224,7 @@ def test_a_refused_step_ends_the_run_with_its_node_up() -> None:
     _upgraded(simulation, play(simulation, simulation.resume()))
 
 
+@pytest.mark.proves("installs-apart")
 def test_killed_at_every_point_it_installs_once() -> None:
     """Killed at every point in turn, and resumed: every step ran once on every node."""
     at = 1
@@ -239,6 +240,7 @@ def test_killed_at_every_point_it_installs_once() -> None:
     assert at > 50
 
 
+@pytest.mark.proves("installs-apart")
 def test_interrupted_in_a_step_it_starts_no_node_beside_it() -> None:
     """A stand-down waits for the end of the step; then the node is started, and resumed later."""
     world = cluster(3)
@@ -269,6 +271,7 @@ def test_a_step_past_its_limit_is_left_alone_with_its_node() -> None:
     _upgraded(simulation, state)
 
 
+@pytest.mark.proves("upgraded")
 def test_a_node_started_too_early_gets_another_turn() -> None:
     """Something starts the process while a step runs: that upgrades nothing: it is stopped again."""
     world = cluster(3)
@@ -308,6 +311,7 @@ def test_a_node_that_others_upgrade_is_not_stopped() -> None:
     assert [event.node for event in others] == ["es3"]
 
 
+@pytest.mark.proves("upgraded")
 def test_a_node_that_returns_with_another_version_ends_the_run() -> None:
     """The steps ended well and the node runs the old version: a wrong link, another package."""
     world = cluster(3)

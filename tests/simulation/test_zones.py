@@ -101,6 +101,7 @@ def _done(state: RunState, world: World, *, life: int = 2) -> None:
     ],
     ids=["whole zones", "zones of three", "a budget", "both copies in one zone", "one large zone"],
 )
+@pytest.mark.proves("widest-wave")
 def test_waves(world: World, wanted: Policy, waves: list[tuple[str, ...]], why: str) -> None:
     simulation, state = run(world, wanted=wanted)
     _done(state, world)
@@ -117,6 +118,7 @@ def test_a_node_without_a_zone_goes_alone_and_the_reason_is_said() -> None:
     assert _whys(simulation)[0] == "goes alone: it has no node attribute zone, so it may be in any zone"
 
 
+@pytest.mark.proves("widest-wave")
 def test_no_wave_is_wider_than_it_was_planned() -> None:
     world = zoned()
     simulation = Simulation(world)
@@ -187,6 +189,7 @@ def test_hooks_of_a_wave_run_at_once_on_hosts_and_in_turn_here() -> None:
         assert max(sent.values()) == together
 
 
+@pytest.mark.proves("slow-host")
 def test_a_host_that_hangs_in_stop_delays_others_to_its_deadline() -> None:
     world = zoned()
     hangs = Mishap(what=mishaps.StopHangs(node=ES2, repaired_after=5_000.0))
@@ -309,6 +312,7 @@ def test_a_stop_of_one_node_that_goes_wrong(subtests: pytest.Subtests) -> None:
             _done(state, world)
 
 
+@pytest.mark.proves("lost-stop")
 def test_a_stop_done_after_it_was_taken_as_lost_is_repaired(subtests: pytest.Subtests) -> None:
     for late in [2.0, 11.0, 29.0, 31.0, 35.0, 40.0, 44.0, 50.0]:
         with subtests.test(late=late):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from docs import generate, man_pages
+from docs import generate, man_pages, witnesses
 from orchestrator.cli.program import app, run
 from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
@@ -151,6 +151,29 @@ def test_every_test_named_as_a_witness_is_there(subtests: pytest.Subtests) -> No
             path, _, test = name.partition("::")
             assert (ROOT / path).is_file()
             assert f"def {test}" in (ROOT / path).read_text()
+
+
+def test_every_safety_rule_has_the_witnesses_that_are_marked() -> None:
+    page, marked = witnesses.PAGE.read_text(), witnesses.witnesses()
+    names = witnesses.rules(page)
+    assert len(names) == len(set(names)) > 0
+    assert [name for name in names if not marked.get(name)] == [], "no test has `pytest.mark.proves` with it"
+    assert set(marked) - set(names) == set(), "no rule of the page has this name"
+    assert page == witnesses.written(page, marked), "run: make docs"
+
+
+def test_witnesses_are_found_at_tests_and_in_modules(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    file, mark = tmp_path / "tests/test_b.py", "pytest.mark.proves"
+    file.write_text(f'pytestmark = {mark}("one")\n\n\n@{mark}("two", "one")\n@x\ndef test_a() -> None: ...\n')
+    found = witnesses.witnesses(tmp_path / "tests")
+    test = "tests/test_b.py::test_a"
+    assert found == {"one": ["tests/test_b.py", test], "two": [test]}
+    rows = "| `one` | A rule | gone |\n| `two` | An event | | gone |\n| `three` | Another | |\n"
+    assert witnesses.written(rows, found) == (
+        f"| `one` | A rule | `tests/test_b.py`, `{test}` |\n"
+        f"| `two` | An event |  | `{test}` |\n| `three` | Another |  |\n"
+    )
 
 
 def test_every_predicate_named_with_a_complaint_is_one() -> None:

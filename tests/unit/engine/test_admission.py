@@ -48,6 +48,7 @@ def _situation(world: World, **changes: object) -> Situation:
     )
 
 
+@pytest.mark.proves("no-replicas")
 def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     """Neither of the first two waves has anything against it; the run does not begin all the same."""
     found = beginning.cannot_finish(_situation(_bare(on=("es2", "es6"))))

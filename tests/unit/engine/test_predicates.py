@@ -264,6 +264,7 @@ def test_the_table_names_every_rule() -> None:
     assert sorted(ONLY_IT) == sorted(rule.name for rule in PREDICATES)
 
 
+@pytest.mark.proves("each-predicate")
 def test_one_change_and_only_this_rule_refuses(subtests: pytest.Subtests) -> None:
     for name, change in ONLY_IT.items():
         with subtests.test(name=name):
@@ -408,6 +409,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.proves("unknown-holds")
 def test_every_predicate_refuses_an_unknown_reading_it_needs(subtests: pytest.Subtests) -> None:
     for part, names in UNKNOWN.items():
         with subtests.test(part=part):
@@ -517,6 +519,7 @@ def test_a_predicate_may_be_disabled_wholly_or_for_a_subject(subtests: pytest.Su
 @pytest.mark.parametrize(
     "rule", [rule for rule in PREDICATES if not rule.may_be_disabled], ids=lambda r: r.name
 )
+@pytest.mark.proves("always-on")
 def test_the_rules_on_which_all_rest_cannot_be_switched_off(rule: object) -> None:
     name = next(p.name for p in PREDICATES if p is rule)
     asked = wanting(ONLY_IT[name](question()), disabled_predicates=(DisabledPredicate(name=name),))

@@ -54,6 +54,7 @@ def steps_of(store: StateStore) -> list[int]:
 
 @pytest.mark.parametrize("size", [10, 6_000_000], ids=["in memory", "spilt to the file"])
 @pytest.mark.parametrize(("moment", "standing"), [("before", 2), ("after", 3)])
+@pytest.mark.proves("commit")
 def test_a_kill_at_the_commit_leaves_all_of_the_step_or_nothing(  # noqa: PLR0917  (fixtures and cases)
     store: StateStore, url: str, entry: Entry, start: Start, moment: str, standing: int, size: int
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(
     assert len(standing) - len(acknowledged) <= 1
 
 
+@pytest.mark.proves("lease-expiry")
 def test_of_several_processes_one_takes_the_lease_of_a_dead_one(
     store: StateStore, url: str, start: Start
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_heartbeat_seen_while_watching_means_alive() -> None:
     assert sum(bench.clock.waits) < 20
 
 
+@pytest.mark.proves("lease-expiry")
 def test_a_lease_without_a_beat_is_taken_after_90_seconds() -> None:
     bench = Bench(FakeLeasePort({4: THEIRS}))
     taken = bench.lease.acquire(bench.watcher)

@@ -38,6 +38,8 @@ from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.lease_hosts import CLUSTER, LeaseHosts, lease_hosts
 from tests.tools import SHELLS, needs, shell_words
 
+pytestmark = pytest.mark.proves("riak-lease")
+
 ANNA = LeaseRecord(
     epoch=1,
     run="20261121-0413-anna",
