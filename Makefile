@@ -11,13 +11,13 @@ ON_SERVERS := real or docker
 # What .ci/prepare installs must be there; with SKIP_REAL=1 it installs none of it, and what is missing is a named skip.
 ALL_TOOLS := ORCHESTRATE_ALL_TOOLS=$(if $(filter 1,$(SKIP_REAL)),,1)
 EVERY_JAVA := $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8
-JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
+JAVA_CHECK := from tests.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS if each.java_maximum
 
 help:  ## print this
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
-	$(VENV)/bin/orchestrate demo
+demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (VERSION=8.19.0 and others; no Docker)
+	$(PYTHON) -m tests.lab.demo $(VERSION)
 
 check: $(VENV)/.installed lint  ## lint, types and the fast tests
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
@@ -46,7 +46,7 @@ soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…
 lint: $(VENV)/.installed  ## ruff, mypy and the layers
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
-	$(PYTHON) -m mypy -p orchestrator -p tests.integration.hostlab
+	$(PYTHON) -m mypy -p orchestrator -p tests.integration.hostlab -p tests.lab
 	$(VENV)/bin/lint-imports
 
 docs: $(VENV)/.installed  ## write the reference pages from the code

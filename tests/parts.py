@@ -31,7 +31,7 @@ class Part:
     paths: tuple[str, ...]
 
 
-_ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/stores/elasticsearch", "orchestrator/lab")
+_ELASTICSEARCH: Final = ("orchestrator/engine", "orchestrator/stores/elasticsearch", "tests/lab")
 _HOSTS: Final = ("orchestrator/hosts", "tests/integration/hosts")
 _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtime")
 

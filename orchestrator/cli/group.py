@@ -35,7 +35,6 @@ COMMANDS: Final = (
     "tune",
     "diagnose",
     "explain",
-    "demo",
 )
 """The commands, in the order of the help."""
 

@@ -1,4 +1,4 @@
-"""Running a restart: shared by the command line, the demo, the rehearsal and Python programs."""
+"""Running a restart: shared by the command line, the rehearsal and Python programs."""
 
 from orchestrator.config.policy import Overrides
 from orchestrator.runs.api import Run, plan, rehearse, restart, restore, resume, tune

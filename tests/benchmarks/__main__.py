@@ -26,14 +26,14 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.distributions import DISTRIBUTIONS
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.view.text import table
 from tests.benchmarks.procedure import Await, Boot, boot, by_long_poll, by_polls, restart_all
+from tests.lab.client import LabClient
+from tests.lab.distributions import DISTRIBUTIONS
+from tests.lab.errors import LabError
+from tests.lab.layout import LabNode
+from tests.lab.nodes import LabCluster
+from tests.lab.seed import SeedIndex, seed
 
 SIX: Final = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))
 HEAP_MB: Final = 320

@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from orchestrator.lab.distributions import DISTRIBUTIONS
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.load import Load, LoadProfile
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.view.text import table
+from tests.lab.distributions import DISTRIBUTIONS
+from tests.lab.layout import LabNode
+from tests.lab.load import Load, LoadProfile
+from tests.lab.nodes import LabCluster
+from tests.lab.seed import SeedIndex, seed
 
 HEAP_MB: Final = 320
 HEAD: Final = ("run", "low", "likely", "high", "actual", "off", "within", "predicted from")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from orchestrator.lab import leftovers
-from orchestrator.lab.bulk import Dialect
-from orchestrator.lab.distributions import Distribution, Product, Progress, cache_folder, install
-from orchestrator.lab.java import find_java
-from orchestrator.lab.launch import QUICK_START
-from orchestrator.lab.layout import LOOPBACK, LabNode
-from orchestrator.lab.nodes import LabCluster
+from tests.lab import leftovers
+from tests.lab.bulk import Dialect
+from tests.lab.distributions import Distribution, Product, Progress, cache_folder, install
+from tests.lab.java import find_java
+from tests.lab.launch import QUICK_START
+from tests.lab.layout import LOOPBACK, LabNode
+from tests.lab.nodes import LabCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

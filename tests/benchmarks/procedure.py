@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.lab.nodes import LabCluster
+from tests.lab.nodes import LabCluster
 
 LONG_POLL_SECONDS = 600
 GREEN = (

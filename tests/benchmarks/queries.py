@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.nodes import LabCluster
+from tests.lab.client import LabClient
+from tests.lab.nodes import LabCluster
 
 NO_CACHES: Final = {"index.queries.cache.enabled": "false"}
 """Of the index: the query cache keeps results by segment, and takes large ones alone (10,000 documents and

@@ -10,9 +10,9 @@ from typing import Any
 
 import urllib3
 
-from orchestrator.lab.bulk import BulkLoad, Dialect, write
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.nodes import LabCluster
+from tests.lab.bulk import BulkLoad, Dialect, write
+from tests.lab.client import Access, LabClient
+from tests.lab.nodes import LabCluster
 
 LOOK_SECONDS = 0.3
 FROM_A_PEER = frozenset({"PEER", "REPLICA"})

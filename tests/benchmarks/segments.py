@@ -27,17 +27,17 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from orchestrator.lab.bulk import POSTS, TODAY, BulkLoad, Dialect, load, numbered, wait_green, write
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.layout import THREE_ZONES
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.segments import count_segments, told
 from orchestrator.view.text import table
 from tests.benchmarks.old_server import DIALECT, OLD, OldCluster
 from tests.benchmarks.procedure import by_long_poll, restart_all
 from tests.benchmarks.queries import GROUP, NO_CACHES, Compared, compare, quartiles
 from tests.benchmarks.recoveries import Recovery, Watch, Writer, totals
 from tests.integration.restarting import restart
+from tests.lab.bulk import POSTS, TODAY, BulkLoad, Dialect, load, numbered, wait_green, write
+from tests.lab.client import LabClient
+from tests.lab.layout import THREE_ZONES
+from tests.lab.nodes import LabCluster
+from tests.lab.segments import count_segments, told
 
 HEAP_MB: Final = 448
 MOST: Final = 5

@@ -30,10 +30,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from orchestrator.lab.distributions import cache_folder
 from orchestrator.view.text import table
 from tests.integration.restarting import PROGRAM
 from tests.integration.sshd import Sshd, make_key
+from tests.lab.distributions import cache_folder
 
 FORKS: Final = 50
 AIM: Final = {"b": 5.0, "c": 2.0}

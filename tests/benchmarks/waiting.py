@@ -29,8 +29,6 @@ from orchestrator.cli.prompts import prepared_run
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.phases import READS
 from orchestrator.engine.situation import pause_after
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.model.observation import Look
 from orchestrator.model.phase import Phase
 from orchestrator.model.reading import Unknown
@@ -44,6 +42,8 @@ from orchestrator.view.text import size, table
 from tests.benchmarks.__main__ import HEAP_MB, SIX, fill
 from tests.benchmarks.large_cluster import Size, played
 from tests.benchmarks.large_cluster import size as size_of
+from tests.lab.nodes import LabCluster
+from tests.lab.seed import SeedIndex, seed
 
 SLOW: Final = "256kb"
 MB_A_NODE: Final = 60

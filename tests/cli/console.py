@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 600.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["orchestrator.cli.program", *(f"orchestrator.cli.work.{name}" for name in ("demo", "rehearse", "tune"))]
+    ["orchestrator.cli.program", *(f"orchestrator.cli.work.{name}" for name in ("rehearse", "tune"))]
 )
 
 

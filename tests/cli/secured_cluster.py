@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.lab.security import LabUser, Security, write_security
 from tests.cli.small_cluster import _STATE, NODES, SmallCluster
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, node, reply
+from tests.lab.security import LabUser, Security, write_security
 
 USER, PASSWORD = "ops", "ops-password"
 AWARENESS = "cluster.routing.allocation.awareness.attributes"

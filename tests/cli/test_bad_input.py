@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.lab.nodes import LabCluster
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import ELASTIC, reply
 from tests.integration.sshd import Sshd, make_key
+from tests.lab.nodes import LabCluster
 
 DISRUPTIVE = {"setting_changed", "wave_started", "replicas_added", "voting_excluded"}
 """Events that stand for a change of the cluster."""

@@ -10,12 +10,12 @@ import pytest
 
 from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
-from orchestrator.lab.security import LabUser, Security, write_security
 from orchestrator.model.action import Done, StartNode
 from orchestrator.model.cluster import NodeName
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.lab.security import LabUser, Security, write_security
 from tests.riak_transcripts import STATS
 
 MEMBER, AWAY = NodeName("es1"), NodeName("es7")

@@ -45,7 +45,6 @@ COMMANDS = (
     "tune",
     "diagnose",
     "explain",
-    "demo",
 )
 CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
 
@@ -76,7 +75,7 @@ def test_the_script_alone_shows_what_there_is(console: Console) -> None:
 
 
 OF_TUNE = ("tune check", "tune apply", "tune revert")
-NAMING_A_CLUSTER = (*(set(COMMANDS) - {"apply", "demo", "explain", "tune"}), *OF_TUNE)
+NAMING_A_CLUSTER = (*(set(COMMANDS) - {"apply", "explain", "tune"}), *OF_TUNE)
 
 
 @pytest.mark.parametrize("command", sorted(NAMING_A_CLUSTER))
@@ -158,7 +157,6 @@ def test_every_command_that_changes_something_takes_yes(
         ("apply", "Missing argument 'PLAN.JSON'; see `orchestrate apply --help`"),
         ("restart --cluster a --yes --cluster b", "--cluster is given twice; give it once"),
         ("plan --cluster=a --strategy node --strategy=zone", "--strategy is given twice; give it once"),
-        ("demo --version 9.1.0 --version 8.19.0", "--version is given twice; give it once"),
         ("tune check --cluster a --profile x --profile y", "--profile is given twice; give it once"),
         ("init --endpoint a --endpoint b", "--endpoint is given twice; give it once"),
         ("status -- --state --state", "Unexpected argument (--state); see `orchestrate status --help`"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.lab.distributions import Distribution, find_distribution
 from orchestrator.stores.elasticsearch.dialect import Dialect, Flush, VotingExclusions, dialect_for
+from tests.lab.distributions import Distribution, find_distribution
 
 USUAL: Final = "opensearch-2.19.0"
 """Played in `make test`: it starts quickest."""

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.lab.nodes import LabCluster
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
@@ -41,6 +40,7 @@ from tests.conformance.stages import (
     renamed,
 )
 from tests.integration.fixtures_processes import Keeper, ProcessCluster
+from tests.lab.nodes import LabCluster
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "conformance"
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, MINIMUM_MASTERS
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.nodes import LabCluster
 from orchestrator.model.action import ActionResult, ClusterAction, Done, Flush
 from orchestrator.model.allocation import FLAGS
 from orchestrator.model.cluster import CopyState, Index, NodeName, Role, ShardCopy
@@ -24,6 +22,8 @@ from orchestrator.simulation.parts import SimIndex
 from orchestrator.simulation.ways import ways_of
 from orchestrator.simulation.world import World
 from tests.conformance.generations import Generation, generation
+from tests.lab.errors import LabError
+from tests.lab.nodes import LabCluster
 
 READ: Final = (Look.CLUSTER, Look.SETTINGS, Look.HEALTH)
 _STILL: Final[Seconds] = 3.0

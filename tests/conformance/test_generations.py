@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.lab.distributions import DISTRIBUTIONS
 from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, parse_version
 from tests.conformance.generations import USUAL, VERSIONS, generation
 from tests.conformance.scenes import SCENES, played_on
+from tests.lab.distributions import DISTRIBUTIONS
 
 CLOSED: Final = frozenset({"the primary of a closed index is restarted", "an index is closed and opened"})
 BY_VOTES: Final = frozenset({"a master hands over"})

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from orchestrator.lab.distributions import cache_folder
+from tests.lab.distributions import cache_folder
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]

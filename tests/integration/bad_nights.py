@@ -22,11 +22,11 @@ from typing import Any, Self
 import pytest
 import urllib3
 
-from orchestrator.lab.client import Access, LabClient
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import HostCluster, wait_until
 from tests.integration.mistuned import put
 from tests.integration.operating import Operator, leases, lives, settings
+from tests.lab.client import Access, LabClient
 
 FAST_CLOCK = ("env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", "+3600s")
 """Starts a program whose clock is an hour fast. Monotonic clocks stay true: with a faked one Python hangs."""

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.lab import nodectl
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import Answerer, Asked, Wire, reply
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import Sshd
+from tests.lab import nodectl
 
 ZONES = {zone: tuple(f"{zone}{number:02d}" for number in range(24)) for zone in "ab"}
 VOTERS = ZONES["b"][:3]

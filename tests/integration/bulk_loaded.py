@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.lab.bulk import BulkLoad, numbered
-from orchestrator.lab.segments import CopySegments, told
+from tests.lab.bulk import BulkLoad, numbered
+from tests.lab.segments import CopySegments, told
 
 FEW_POSTS = BulkLoad(indices=numbered("posts", 3), documents=20_000, documents_per_request=600)
 """Twelve copies in twelve segments each."""

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.hostlab.hosts import HostCluster
 from tests.integration.killing import FOUND
 from tests.integration.operating import Operator, ask, leases, lives, settings
+from tests.lab.client import LabClient
+from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory

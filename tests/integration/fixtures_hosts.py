@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.distributions import Progress
-from orchestrator.lab.errors import LabError
 from tests.integration.bad_nights import Mishap, table
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.flavours import find_flavour
 from tests.integration.hostlab.hosts import HostCluster
 from tests.integration.hostlab.running import ZONES, running
+from tests.lab.distributions import Progress
+from tests.lab.errors import LabError
 
 _USUAL = "9.1.0"
 _MISHAP = "mishap"

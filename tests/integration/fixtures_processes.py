@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from orchestrator.lab.distributions import find_distribution
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.layout import THREE_ZONES, LabNode
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.reset import reset
-from orchestrator.lab.security import Security
 from tests.integration.killing import QUICKEST
+from tests.lab.distributions import find_distribution
+from tests.lab.errors import LabError
+from tests.lab.layout import THREE_ZONES, LabNode
+from tests.lab.nodes import LabCluster
+from tests.lab.reset import reset
+from tests.lab.security import Security
 
 ProcessCluster = Callable[..., LabCluster]
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.lab.bulk import BulkLoad, Dialect, numbered
-from orchestrator.lab.bulk import load as bulk_load
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.layout import LOOPBACK
-from orchestrator.lab.load import Load, LoadProfile
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.seed import SeedIndex, seed
-from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import Described
 from tests.integration.lease_records import lease_records
 from tests.integration.restarting import Begun, events, orchestrate
+from tests.lab.bulk import BulkLoad, Dialect, numbered
+from tests.lab.bulk import load as bulk_load
+from tests.lab.client import LabClient
+from tests.lab.layout import LOOPBACK
+from tests.lab.load import Load, LoadProfile
+from tests.lab.nodes import LabCluster
+from tests.lab.seed import SeedIndex, seed
+from tests.lab.segments import count_segments, told
 
 ENABLE: Final = "cluster.routing.allocation.enable"
 FOUND: Final[Mapping[str, Mapping[str, str]]] = {

@@ -23,11 +23,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.doomed import VARIABLE, Place
 from tests.integration.lease_records import lease_records
 from tests.integration.nursery import BESIDE, DOOMED, Nursery
+from tests.lab.nodes import LabCluster
+from tests.lab.seed import SeedIndex, seed
 
 RUN_SECONDS = 1500.0
 

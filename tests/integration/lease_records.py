@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.lab.client import LabClient
+from tests.lab.client import LabClient
 
 
 def lease_records(client: LabClient, *, components: bool = True) -> list[str]:

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import kernel
 from tests.integration.hostlab.hosts import HostCluster, wait_until
+from tests.lab.errors import LabError
 
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
 WRONG: Mapping[str, str] = {

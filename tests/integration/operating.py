@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.lab.client import LabClient
 from tests.integration.hostlab.hosts import REBOOT_USER, HostCluster
 from tests.integration.lease_records import lease_records
+from tests.lab.client import LabClient
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
 PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.layout import REPOSITORY
-from orchestrator.lab.seed import SeedIndex, seed
+from tests.lab.client import Access, LabClient
+from tests.lab.errors import LabError
+from tests.lab.layout import REPOSITORY
+from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
+    from tests.lab.nodes import LabCluster
 
 ROLLOVER_SECONDS = 20.0
 UNPLACEABLE_EVERY = 3

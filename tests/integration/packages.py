@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.lab.nodes import LabCluster
 from tests.integration.generations import PLAYBOOK
+from tests.lab.nodes import LabCluster
 
 _PARTS: Final = ("config", "launch.json")
 _SCRIPT: Final = """\

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.hosts.settings import Manager, ServiceSettings
-from orchestrator.lab import nodectl
+from tests.lab import nodectl
 
 _SCRIPT = """#!/bin/sh
 pid={folder}/$2.pid

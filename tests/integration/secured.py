@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from orchestrator.lab.security import LabUser, Security
+from tests.lab.security import LabUser, Security
 
 ROLE: Final = Path(__file__).parents[2] / "docs/reference/elasticsearch-role.yml"
 # The passwords die with the lab.

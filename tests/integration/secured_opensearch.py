@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.distributions import Distribution, Product, cache_folder, install
-from orchestrator.lab.java import find_java
-from orchestrator.lab.launch import java_command
-from orchestrator.lab.layout import LOOPBACK, account, free_ports, give_away, share_home
-from orchestrator.lab.security import LabUser, Security, write_security
 from tests.integration.hostlab.hosts import wait_until
+from tests.lab.client import Access, LabClient
+from tests.lab.distributions import Distribution, Product, cache_folder, install
+from tests.lab.java import find_java
+from tests.lab.launch import java_command
+from tests.lab.layout import LOOPBACK, account, free_ports, give_away, share_home
+from tests.lab.security import LabUser, Security, write_security
 
 DISTRIBUTION = Distribution(product=Product.OPENSEARCH, version="2.19.1", java_minimum=17, java_maximum=23)
 PLUGIN = "org.opensearch.plugin:opensearch-security:2.19.1.0:zip"

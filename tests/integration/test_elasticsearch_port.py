@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.security import LabUser
-from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.model.action import (
     ClearVotingExclusions,
     ClusterAction,
@@ -47,6 +44,9 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.integration.secured import OPS, READER, SECURED
+from tests.lab.nodes import LabCluster
+from tests.lab.security import LabUser
+from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster

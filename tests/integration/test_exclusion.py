@@ -21,7 +21,6 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import Connect, HostSettings
-from orchestrator.lab import nodectl
 from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
@@ -29,6 +28,7 @@ from orchestrator.redact import Redactor
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.perform_and_wait import PATIENCE, job_ended, killed_at_work
 from tests.integration.script_service import ScriptService
+from tests.lab import nodectl
 from tests.tools import SHELLS, shell_words
 
 RECORD_WORDS = 7

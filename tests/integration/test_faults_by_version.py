@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.segments import count_segments
 from orchestrator.model.action import Done, Flush
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, HealthView, Look
@@ -23,6 +20,9 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.parse import parse_health
 from tests.integration.generations import Story, assert_settings, prepare, restarted_once, run
 from tests.integration.restarting import events, held_by, restart
+from tests.lab.layout import LabNode
+from tests.lab.nodes import LabCluster
+from tests.lab.segments import count_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from orchestrator.lab.bulk import BulkLoad, load, numbered, wait_green, write
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.segments import count_segments, told
 from tests.integration.generations import PLAYBOOK, Story, loader, restarted_once, settings_of
 from tests.integration.proxying import Received, Recording
 from tests.integration.restarting import events, orchestrate
+from tests.lab.bulk import BulkLoad, load, numbered, wait_green, write
+from tests.lab.nodes import LabCluster
+from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
     from pathlib import Path

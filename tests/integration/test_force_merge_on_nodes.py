@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import urllib3
 
-from orchestrator.lab.distributions import Product
 from orchestrator.model.action import Done, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView
@@ -26,10 +25,11 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.force_merge import force_merge
+from tests.lab.distributions import Product
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 # That nothing is merged twice is in `make test` too: test_merges_killed.py.
 pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]

@@ -22,8 +22,8 @@ from tests.integration.queues import USER, Rabbit
 from tests.integration.restarting import Begun, events, orchestrate, restart
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="gates")]
 

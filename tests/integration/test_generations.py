@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.nodes import LabCluster
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runtime.clock import SystemClock
@@ -36,6 +35,7 @@ from tests.integration.generations import (
     under_load,
 )
 from tests.integration.restarting import held_by, orchestrate
+from tests.lab.nodes import LabCluster
 
 if TYPE_CHECKING:
     from pathlib import Path

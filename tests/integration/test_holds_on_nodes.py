@@ -18,8 +18,8 @@ from tests.integration.racing import INDEX
 from tests.integration.restarting import events, held_by, restart
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 pytestmark = pytest.mark.real
 

@@ -12,11 +12,11 @@ from ruamel.yaml import YAML
 
 from orchestrator.config.cluster import ClusterSpec, load_cluster
 from orchestrator.config.services import Manager
-from orchestrator.lab.nodes import LabCluster
 from tests.cli.console import Console
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.secured import OPS, SECURED
 from tests.integration.sshd import Sshd, make_key
+from tests.lab.nodes import LabCluster
 
 pytestmark = pytest.mark.real
 

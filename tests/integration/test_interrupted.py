@@ -22,9 +22,9 @@ from tests.integration.killing import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 pytestmark = pytest.mark.real
 

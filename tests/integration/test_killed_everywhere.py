@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.layout import THREE_ZONES
 from tests.integration.chains import Chain, Rescuer, kill_everywhere
 from tests.integration.killing import (
     PLAYBOOK,
@@ -26,11 +25,12 @@ from tests.integration.killing import (
 )
 from tests.integration.nursery import Nursery
 from tests.integration.zoning import SIX_IN_THREE, elected_master, whole_zones, zones_of
+from tests.lab.layout import THREE_ZONES
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 RESCUER: Mapping[str, Any] = {**PLAYBOOK, "deadlines": {**PLAYBOOK["deadlines"], "stop": "10s"}}
 """After nearly every death one waits so long for a stop that may have been sent; here none is on its way."""

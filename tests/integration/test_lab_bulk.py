@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.bulk import load
-from orchestrator.lab.segments import count_segments, told
 from tests.integration.bulk_loaded import FEW_POSTS, assert_whole
 from tests.integration.killing import QUICKEST
+from tests.lab.bulk import load
+from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.errors import LabError
 from tests.integration.lease_records import lease_records
+from tests.lab.client import LabClient
+from tests.lab.errors import LabError
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab import leftovers, nodectl
-from orchestrator.lab.distributions import cache_folder
-from orchestrator.lab.errors import LabError, LabNodeError
-from orchestrator.lab.layout import THREE_ZONES
-from orchestrator.lab.load import Load, LoadProfile
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.reset import reset
-from orchestrator.lab.security import LabUser, Security
-from orchestrator.lab.seed import SeedIndex, seed
-from orchestrator.lab.settings import changes, read_settings
+from tests.lab import leftovers, nodectl
+from tests.lab.distributions import cache_folder
+from tests.lab.errors import LabError, LabNodeError
+from tests.lab.layout import THREE_ZONES
+from tests.lab.load import Load, LoadProfile
+from tests.lab.nodes import LabCluster
+from tests.lab.reset import reset
+from tests.lab.security import LabUser, Security
+from tests.lab.seed import SeedIndex, seed
+from tests.lab.settings import changes, read_settings
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
@@ -144,8 +144,8 @@ def test_the_next_sweep_ends_the_nodes_of_a_killed_owner() -> None:
     script = textwrap.dedent(
         f"""
         import json, signal, sys
-        from orchestrator.lab.layout import THREE_ZONES
-        from orchestrator.lab.nodes import LabCluster
+        from tests.lab.layout import THREE_ZONES
+        from tests.lab.nodes import LabCluster
         cluster = LabCluster.start(version="{QUICKEST}", nodes=THREE_ZONES[:1])
         print(json.dumps([str(cluster.directory), list(cluster.pids().values())]), flush=True)
         signal.pause()

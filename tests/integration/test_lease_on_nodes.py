@@ -10,8 +10,6 @@ from threading import Barrier
 
 import pytest
 
-from orchestrator.lab.layout import THREE_ZONES
-from orchestrator.lab.nodes import LabCluster
 from orchestrator.model.action import Done, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runtime.clock import SystemClock
@@ -20,6 +18,8 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, dialect_for
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.integration.fixtures_processes import ProcessCluster
+from tests.lab.layout import THREE_ZONES
+from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="generations"), pytest.mark.timeout(600)]
 

@@ -14,9 +14,6 @@ from typing import Any, get_args
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.layout import THREE_ZONES
-from orchestrator.lab.security import LabUser, Security
 from orchestrator.model.action import IndexAction
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
@@ -25,6 +22,9 @@ from tests.integration import secured_opensearch
 from tests.integration.every_call import VERBS, every_call, reads
 from tests.integration.fixtures_processes import ProcessCluster
 from tests.integration.powers import DONE, ELASTICSEARCH, FORBIDDEN, OPENSEARCH, Power, outcomes, prepare
+from tests.lab.client import LabClient
+from tests.lab.layout import THREE_ZONES
+from tests.lab.security import LabUser, Security
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.part(name="nodes")]
 

@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.bulk import BulkLoad, load, numbered
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
@@ -32,12 +29,15 @@ from tests.integration.killing import (
     seams,
     truth,
 )
+from tests.lab.bulk import BulkLoad, load, numbered
+from tests.lab.errors import LabError
+from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
-    from orchestrator.lab.client import LabClient
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.client import LabClient
+    from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="kills")]
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.bulk import KEEP_SEGMENTS, BulkLoad, load, numbered
-from orchestrator.lab.layout import THREE_ZONES
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.segments import count_segments
 from tests.integration.killing import QUICKEST, truth
 from tests.integration.restarting import orchestrate
+from tests.lab.bulk import KEEP_SEGMENTS, BulkLoad, load, numbered
+from tests.lab.layout import THREE_ZONES
+from tests.lab.nodes import LabCluster
+from tests.lab.segments import count_segments
 
 if TYPE_CHECKING:
-    from orchestrator.lab.client import LabClient
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.client import LabClient
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes")]
 

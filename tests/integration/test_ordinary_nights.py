@@ -25,10 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.layout import REPOSITORY, LabNode
-from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
@@ -43,11 +39,15 @@ from tests.integration.killing import (
 from tests.integration.ordinary import CLOSED, REPOSITORY_NAME, SWUNG, Night, only
 from tests.integration.proxying import Passing
 from tests.integration.zoning import SIX_IN_THREE, Vigil, events, rescued, story, waves, zones_of
+from tests.lab.client import LabClient
+from tests.lab.errors import LabError
+from tests.lab.layout import REPOSITORY, LabNode
+from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name="nodes")]
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.load import Load, LoadProfile, count_documents
-from orchestrator.lab.seed import SeedIndex, bulk_body, seed
 from tests.integration.restarting import events, restart
+from tests.lab.client import LabClient
+from tests.lab.layout import LabNode
+from tests.lab.load import Load, LoadProfile, count_documents
+from tests.lab.seed import SeedIndex, bulk_body, seed
 
 if TYPE_CHECKING:
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes"), pytest.mark.timeout(2400)]
 

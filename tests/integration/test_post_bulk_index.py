@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.bulk import BulkLoad, load, numbered
-from orchestrator.lab.segments import count_segments
 from tests.integration.killing import QUICKEST
 from tests.integration.restarting import events, orchestrate
+from tests.lab.bulk import BulkLoad, load, numbered
+from tests.lab.segments import count_segments
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster

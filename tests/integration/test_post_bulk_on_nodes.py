@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.bulk import POSTS, load
-from orchestrator.lab.segments import count_segments, told
 from tests.integration.bulk_loaded import FEW_POSTS, assert_whole
 from tests.integration.killing import QUICKEST, assert_restarted_once, truth
 from tests.integration.restarting import orchestrate
 from tests.integration.zoning import SIX_IN_THREE
+from tests.lab.bulk import POSTS, load
+from tests.lab.segments import count_segments, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from orchestrator.lab.bulk import BulkLoad
-    from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.bulk import BulkLoad
+    from tests.lab.nodes import LabCluster
 
 pytestmark = pytest.mark.real
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.load import Load
-from orchestrator.lab.seed import seed
 from tests.integration.killing import FOUND
 from tests.integration.operating import Operator, ask, leases, lives, settings, starts
+from tests.lab.client import LabClient
+from tests.lab.load import Load
+from tests.lab.seed import seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory

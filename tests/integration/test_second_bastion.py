@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.layout import THREE_ZONES, LabNode
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
@@ -18,6 +17,7 @@ from tests.integration.killing import (
     truth,
 )
 from tests.integration.zoning import SIX_IN_THREE
+from tests.lab.layout import THREE_ZONES, LabNode
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.nodes import LabCluster
 from tests.integration.killing import KILLED, PLAYBOOK, QUICKEST, Seam, When, assert_restarted_once, prepare
 from tests.integration.zoning import Vigil, elected_master, story, waves, zones_of
+from tests.lab.layout import LabNode
+from tests.lab.nodes import LabCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

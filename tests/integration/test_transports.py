@@ -41,7 +41,6 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Limits, Manager, ServiceSettings, Sudo
-from orchestrator.lab import nodectl
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -69,6 +68,7 @@ from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import Sshd, make_key, tool
+from tests.lab import nodectl
 from tests.simulation.play import cluster, play, policy
 from tests.tools import needs
 

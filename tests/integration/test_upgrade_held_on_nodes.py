@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.lab.distributions import find_distribution
-from orchestrator.lab.java import find_java
-from orchestrator.lab.nodes import LabCluster
 from tests.integration.generations import Story, assert_settings, prepare, settings_of
 from tests.integration.packages import Packages
 from tests.integration.restarting import held_by, orchestrate
+from tests.lab.distributions import find_distribution
+from tests.lab.java import find_java
+from tests.lab.nodes import LabCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.part(name="upgrades")]
 

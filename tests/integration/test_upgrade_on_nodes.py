@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.distributions import find_distribution
-from orchestrator.lab.nodes import LabCluster
 from tests.integration import killing
 from tests.integration.generations import (
     DATA,
@@ -35,6 +32,9 @@ from tests.integration.killing import Seam, When
 from tests.integration.packages import Packages
 from tests.integration.restarting import Begun, events, held_by, orchestrate
 from tests.integration.secured import SECURED
+from tests.lab.client import LabClient
+from tests.lab.distributions import find_distribution
+from tests.lab.nodes import LabCluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.faults import (
     FLAVOUR,
     QUICK,
@@ -26,6 +24,8 @@ from tests.integration.killing import FOUND
 from tests.integration.operating import Operator, ask, leases, lives, settings, starts
 from tests.integration.watching import Watcher
 from tests.integration.zoning import Vigil, Wave, cut, events, story, waves, whole_zones, whys
+from tests.lab.client import LabClient
+from tests.lab.seed import SeedIndex, seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.lab.layout import THREE_ZONES, LabNode
-from orchestrator.lab.security import Security
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
@@ -22,6 +20,8 @@ from tests.integration.killing import (
 )
 from tests.integration.secured import SECURED
 from tests.integration.zoning import SIX_IN_THREE, Vigil, elected_master, story, waves, whole_zones, zones_of
+from tests.lab.layout import THREE_ZONES, LabNode
+from tests.lab.security import Security
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import urllib3
 
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.load import Rotation
+from tests.lab.client import Access, LabClient
+from tests.lab.errors import LabError
+from tests.lab.load import Rotation
 
 READINGS_PER_SECOND = 5.0
 REQUEST_SECONDS = 3.0

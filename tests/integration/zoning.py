@@ -10,10 +10,10 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.layout import LabNode
-from orchestrator.lab.load import Load, LoadProfile, Verification
 from tests.integration.watching import Sightings, Watcher
+from tests.lab.client import Access, LabClient
+from tests.lab.layout import LabNode
+from tests.lab.load import Load, LoadProfile, Verification
 
 Wave = tuple[str, ...]
 

@@ -15,8 +15,8 @@ import pytest
 import urllib3
 
 from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
-from orchestrator.lab.security import LabUser, Security, write_security
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, raw, reply
+from tests.lab.security import LabUser, Security, write_security
 
 PATIENT = Bounds(connect=20.0, silence=20.0, whole=60.0, answer_bytes=1000)
 HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from orchestrator.lab.errors import LabError
+from tests.lab.errors import LabError
 
 
 def say(line: str) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from orchestrator.lab.errors import LabError
+from tests.lab.errors import LabError
 
 COMMAND_SECONDS = 120.0
 SKIP_VARIABLE = "SKIP_REAL"

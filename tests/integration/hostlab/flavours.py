@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.lab.distributions import Distribution, Product, find_distribution
-from orchestrator.lab.errors import LabError
+from tests.lab.distributions import Distribution, Product, find_distribution
+from tests.lab.errors import LabError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.errors import LabError, LabNodeError
-from orchestrator.lab.reset import clear
-from orchestrator.lab.security import users_file
 from tests.integration.hostlab import docker, material
 from tests.integration.hostlab.flavours import Flavour
 from tests.integration.hostlab.material import Material
 from tests.integration.hostlab.reaching import SSH_USER, LabHost, Ssh, execute
+from tests.lab.client import Access, LabClient
+from tests.lab.errors import LabError, LabNodeError
+from tests.lab.reset import clear
+from tests.lab.security import users_file
 
 REBOOT_USER = "rebooter"
 HOST_SECONDS = 240.0

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.lab.distributions import Progress, cache_folder, fetch
-from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.flavours import Flavour, find_flavour
+from tests.lab.distributions import Progress, cache_folder, fetch
+from tests.lab.errors import LabError
 
 REPOSITORY_ROOT = Path(__file__).parents[3]
 HOSTS = Path(__file__).parents[1] / "hosts"

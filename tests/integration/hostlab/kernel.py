@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.lab.distributions import Progress, cache_folder
-from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
+from tests.lab.distributions import Progress, cache_folder
+from tests.lab.errors import LabError
 
 DATA_IMAGE = "orchestrator-lab-node.img"
 """The name of the file behind each node's disk; no other loop device is ours."""

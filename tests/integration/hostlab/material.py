@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchestrator.lab.security import LabUser, Security, write_security
+from tests.lab.security import LabUser, Security, write_security
 
 ADMIN = "admin"
 ORCHESTRATOR = "orchestrator"

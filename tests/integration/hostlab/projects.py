@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pytest_docker.plugin import get_docker_services
 
-from orchestrator.lab.distributions import Progress, cache_folder
-from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import docker
+from tests.lab.distributions import Progress, cache_folder
+from tests.lab.errors import LabError
 
 LOCK_SECONDS = 3600.0
 LOCK_POLL_SECONDS = 1.0

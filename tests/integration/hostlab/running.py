@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from orchestrator.lab.distributions import Progress
 from tests.integration.hostlab import docker, kernel
 from tests.integration.hostlab.flavours import Flavour
 from tests.integration.hostlab.hosts import HostCluster, write_known_hosts
@@ -17,6 +16,7 @@ from tests.integration.hostlab.images import HOSTS, build
 from tests.integration.hostlab.material import make_material
 from tests.integration.hostlab.projects import alone, project, write_environment
 from tests.integration.hostlab.reaching import lab_hosts
+from tests.lab.distributions import Progress
 
 PROJECT = "orchestrator-lab"
 LOCK = "hosts.lock"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.lab.errors import LabNodeError
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import HOST_SECONDS, wait_until
 from tests.integration.hostlab.reaching import SSH_USER, LabHost, Ssh, execute
+from tests.lab.errors import LabNodeError
 
 TUNER = "tuner"
 NODE_SECONDS = 120.0

@@ -6,9 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from orchestrator.lab.distributions import Progress, cache_folder
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.images import BASE, BUILD_SECONDS, NAME, fingerprint
+from tests.lab.distributions import Progress, cache_folder
 
 TESTS = Path(__file__).parents[2]
 OWN = Path(__file__).parents[1] / "riakhosts"

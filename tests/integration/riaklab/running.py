@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.lab.distributions import Progress
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import write_known_hosts
 from tests.integration.hostlab.material import make_material
@@ -16,6 +15,7 @@ from tests.integration.hostlab.projects import alone, project, write_environment
 from tests.integration.hostlab.reaching import lab_hosts
 from tests.integration.riaklab.hosts import RiakHosts
 from tests.integration.riaklab.images import OWN, build
+from tests.lab.distributions import Progress
 from tests.riak_nodes import RiakCommand
 
 PROJECT = "orchestrator-riak"

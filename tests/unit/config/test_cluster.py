@@ -18,8 +18,8 @@ from orchestrator.config.secrets import parse_reference
 from orchestrator.config.services import Manager, ServiceSettings
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
-from orchestrator.lab.security import Security, write_security
 from orchestrator.model.policy import Together
+from tests.lab.security import Security, write_security
 
 HOME = Path("/home/op")
 HEAD = "kind: elasticsearch\nname: prod\n"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.lab.bulk import POSTS, BulkLoad, Dialect, load, numbered
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.segments import count_segments, told
+from tests.lab.bulk import POSTS, BulkLoad, Dialect, load, numbered
+from tests.lab.client import Access, LabClient
+from tests.lab.errors import LabError
+from tests.lab.segments import count_segments, told
 
 
 class Canned(LabClient):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.distributions import DISTRIBUTIONS, download_command, find_distribution
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.launch import java_command, standard_input
+from tests.lab.distributions import DISTRIBUTIONS, download_command, find_distribution
+from tests.lab.errors import LabError
+from tests.lab.launch import java_command, standard_input
 
 HOME, JAVA, FOLDER = Path("/home-of-server"), Path("/java"), Path("/lab/es1")
 

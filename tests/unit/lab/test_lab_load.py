@@ -6,13 +6,13 @@ import random
 import time
 from pathlib import Path
 
-from orchestrator.lab.client import Access
-from orchestrator.lab.load import Load, LoadProfile, Rotation, Verification
-from orchestrator.lab.seed import SeedIndex, bulk_body
-from orchestrator.lab.settings import SettingChange, SettingsPicture, changes
-from orchestrator.lab.summary import DemoSummary
-from orchestrator.lab.tally import Latencies, Tally, latencies
 from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.lab.client import Access
+from tests.lab.demo import DemoSummary
+from tests.lab.load import Load, LoadProfile, Rotation, Verification
+from tests.lab.seed import SeedIndex, bulk_body
+from tests.lab.settings import SettingChange, SettingsPicture, changes
+from tests.lab.tally import Latencies, Tally, latencies
 
 
 def test_turns_go_round_and_leave_out_who_failed() -> None:

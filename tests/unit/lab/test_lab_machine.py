@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.distributions import find_distribution, install
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.java import candidates, find_java, parse_release, read_home
-from orchestrator.lab.layout import (
+from tests.lab.distributions import find_distribution, install
+from tests.lab.errors import LabError
+from tests.lab.java import candidates, find_java, parse_release, read_home
+from tests.lab.layout import (
     PORTS,
     THREE_ZONES,
     LabNode,
@@ -107,7 +107,7 @@ def test_two_processes_at_once_unpack_once(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""
         from pathlib import Path
-        from orchestrator.lab.distributions import find_distribution, install
+        from tests.lab.distributions import find_distribution, install
         install(find_distribution("9.1.0"), cache=Path({str(tmp_path)!r}), progress=print)
         """
     )
@@ -134,8 +134,8 @@ def test_without_maven_it_says_what_to_install(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""
         from pathlib import Path
-        from orchestrator.lab.distributions import find_distribution, install
-        from orchestrator.lab.errors import LabError
+        from tests.lab.distributions import find_distribution, install
+        from tests.lab.errors import LabError
         try:
             install(find_distribution("9.1.0"), cache=Path({str(tmp_path)!r}), progress=print)
         except LabError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab import leftovers, nodectl
+from tests.lab import leftovers, nodectl
 
 SERVER = textwrap.dedent(
     """

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.lab.security import LabUser, Security, write_security
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
 from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet
 from tests.fakes.scripted_http import ScriptedServer, cut, hang, raw, reply
+from tests.lab.security import LabUser, Security, write_security
 
 SECRET = "watcher:hunter2"  # noqa: S105  (a test's own)
 QUICK = 0.5

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.lab.security import LabUser, Security, write_security
 from orchestrator.model.action import Flush, InDoubt, ProbeSettings, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import EVERYTHING, Look
@@ -25,6 +24,7 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.request import Request, get
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, hang, node, raw, reply
+from tests.lab.security import LabUser, Security, write_security
 from tests.ports import free_port
 
 PROBE = "/_nodes/_local/http"

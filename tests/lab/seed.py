@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.errors import LabError
+from tests.lab.client import LabClient
+from tests.lab.errors import LabError
 
 DOCUMENTS_PER_REQUEST = 500
 GREEN_SECONDS = 120

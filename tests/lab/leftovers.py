@@ -16,8 +16,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.lab import nodectl
-from orchestrator.lab.errors import LabNodeError
+from tests.lab import nodectl
+from tests.lab.errors import LabNodeError
 
 STOP_SECONDS = 30.0
 """A lab node's data is discarded, so a node that ignores SIGTERM for this long is killed."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.lab.distributions import Distribution
-from orchestrator.lab.errors import LabError
+from tests.lab.distributions import Distribution
+from tests.lab.errors import LabError
 
 SYSTEM_FOLDER = Path("/usr/lib/jvm")
 _OLDEST = 8

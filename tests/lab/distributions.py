@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from orchestrator.lab.errors import LabError
+from tests.lab.errors import LabError
 
 CACHE_VARIABLE = "ORCHESTRATE_LAB_CACHE"
 DOWNLOAD_LIMIT_SECONDS = 900.0

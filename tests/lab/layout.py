@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.lab.distributions import Distribution, Product
-from orchestrator.lab.errors import LabError
+from tests.lab.distributions import Distribution, Product
+from tests.lab.errors import LabError
 
 PORTS = range(20000, 30000)
 """Below Linux's range for outgoing connections (32768 on): no outgoing connection may take the port of a node

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from orchestrator.lab.client import LabClient
+from tests.lab.client import LabClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

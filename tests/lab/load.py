@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import urllib3
 
-from orchestrator.lab.client import Access, Answer, LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.tally import LoadResult, Tally
+from tests.lab.client import Access, Answer, LabClient
+from tests.lab.errors import LabError
+from tests.lab.tally import LoadResult, Tally
 
 GREEN_SECONDS = 60
 _PAGE, _ONE_PAGE = 2000, 1_000_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.errors import LabError
-from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.settings import LEVELS, read_settings
+from tests.lab.client import LabClient
+from tests.lab.errors import LabError
+from tests.lab.nodes import LabCluster
+from tests.lab.settings import LEVELS, read_settings
 
 
 def reset(cluster: LabCluster) -> None:

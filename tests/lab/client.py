@@ -10,7 +10,7 @@ from typing import Any
 
 import urllib3
 
-from orchestrator.lab.errors import LabError
+from tests.lab.errors import LabError
 
 REQUEST_SECONDS = 30.0
 
@@ -42,7 +42,7 @@ class Answer:
     @property
     def ok(self) -> bool:
         """Whether the status is a success."""
-        return 200 <= self.status < 300  # noqa: PLR2004  (HTTP's own bounds)
+        return 200 <= self.status < 300
 
 
 class LabClient:

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.lab.client import LabClient
-from orchestrator.lab.errors import LabError
+from tests.lab.client import LabClient
+from tests.lab.errors import LabError
 
 GREEN_SECONDS: Final = 180
 BULK_SECONDS: Final = 120.0

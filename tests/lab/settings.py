@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.lab.client import LabClient
+from tests.lab.client import LabClient
 
 LEVELS = ("persistent", "transient")
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.lab import leftovers, nodectl
-from orchestrator.lab.client import Access, LabClient
-from orchestrator.lab.distributions import Distribution, Progress, cache_folder, find_distribution, install
-from orchestrator.lab.errors import LabError, LabNodeError
-from orchestrator.lab.java import JavaHome, find_java
-from orchestrator.lab.launch import java_command, standard_input
-from orchestrator.lab.layout import (
+from tests.lab import leftovers, nodectl
+from tests.lab.client import Access, LabClient
+from tests.lab.distributions import Distribution, Progress, cache_folder, find_distribution, install
+from tests.lab.errors import LabError, LabNodeError
+from tests.lab.java import JavaHome, find_java
+from tests.lab.launch import java_command, standard_input
+from tests.lab.layout import (
     LOOPBACK,
     REPOSITORY,
     THREE_ZONES,
@@ -41,7 +41,7 @@ from orchestrator.lab.layout import (
     settings_text,
     share_home,
 )
-from orchestrator.lab.security import SECURITY_FILES, Security, write_security
+from tests.lab.security import SECURITY_FILES, Security, write_security
 
 HEAP_MB = 384
 """Enough for a few hundred megabytes of data under load; three nodes fit beside a test run in 2 GiB."""

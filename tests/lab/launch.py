@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.lab.distributions import Distribution, Product
+from tests.lab.distributions import Distribution, Product
 
 FIRST_WITH_SERVER_ARGUMENTS = 8
 """From 8.0 on, Elasticsearch reads its settings from standard input, where its launcher writes them."""
@@ -86,7 +86,7 @@ def _modular(distribution: Distribution, home: Path) -> tuple[str, ...]:
     bridge = (
         home / "lib" / "entitlement-bridge" / f"elasticsearch-entitlement-bridge-{distribution.version}.jar"
     )
-    openings = _LUCENE_OPENINGS if distribution.major >= 9 else ()  # noqa: PLR2004  (a major version is its own name)
+    openings = _LUCENE_OPENINGS if distribution.major >= 9 else ()
     return (
         "-Djava.locale.providers=CLDR",
         f"-Des.path.home={home}",
@@ -198,7 +198,7 @@ def _value(value: str) -> bytes:
 def _number(value: int) -> bytes:
     """A variable-length integer: seven bits a byte, the lowest first."""
     written = bytearray()
-    while value > 0x7F:  # noqa: PLR2004  (the wire format's own limit of one byte)
+    while value > 0x7F:
         written.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*written, value])

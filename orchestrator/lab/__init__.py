@@ -1,1 +1,0 @@
-"""Real nodes on this machine, for the demo and the tests."""
