@@ -237,10 +237,10 @@ def left_at_once(state: RunState | None, context: Context) -> LastWords:
 def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
     now = context.clock.now
     if context.output is Output.JSON:
-        yield JsonReporter(context.out, now, encode_event)
+        yield JsonReporter(context.out, now, encode_event, past=watched.past)
     elif context.output is Output.TEXT and wants_live(context.out, context.environment):
         console = live_console(context.out, context.environment)
         with LiveReporter(console, now, seen=watched.seen, past=watched.past, kind=watched.kind) as live:
             yield live
     else:
-        yield LineReporter(context.out, now, kind=watched.kind)
+        yield LineReporter(context.out, now, kind=watched.kind, past=watched.past)

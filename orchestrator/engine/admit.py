@@ -274,7 +274,7 @@ def whole_sentence(hold: Hold) -> str:
 
 
 def _gates(closed: tuple[Hold, ...]) -> str:
-    subjects = [name for hold in closed for name in (hold.subjects or (hold.subject,))]
+    subjects = [name for hold in closed for name in hold.subjects]
     return f"gate {subjects[0]}" if len(subjects) == 1 else f"gates {', '.join(subjects)}"
 
 

@@ -748,7 +748,7 @@ def _of_phase(
             return replace(here, holds=(), holding_since=None, gates_closed_since=None)
         case GateClosed(gate=gate, evidence=evidence):
             since = here.gates_closed_since if here.gates_closed_since is not None else at
-            hold = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence, subjects=(gate,))
+            hold = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence)
             return replace(here, holds=_with(here.holds, hold), gates_closed_since=since)
         case GateOpened(gate=gate):
             left = tuple(h for h in here.holds if (h.predicate, h.subject) != (GATES_OPEN, gate))

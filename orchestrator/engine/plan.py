@@ -105,8 +105,9 @@ def make_plan(
     """
     draft, state, now = _Draft(), RunState(run="plan"), seen.at
     world, sequence = OptimisticWorld(seen=seen), 0
-    # All readings of this world agree, so one of them is enough.
-    policy = replace(started.policy, settle_consecutive=1)
+    # All readings of this world agree, so one of them is enough. The seconds of the play are not those of a
+    # run, so `--timeout` does not end it: the prediction is compared with it.
+    policy = replace(started.policy, settle_consecutive=1, timeout=None)
     played = replace(started, policy=policy)
     state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=played))
     for _ in range(_TURNS_A_NODE * (len(started.nodes) + len(started.indices) + 1)):
@@ -271,6 +272,7 @@ def _finished(
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
         predicted=overlapped or total(each, times),
+        timeout=started.policy.timeout,
         predicted_from=rests_on(times, usual) if waves else "",
         measured=times.measured,
         correction=correction(times),

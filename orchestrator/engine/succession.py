@@ -13,7 +13,7 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
-from orchestrator.model.turn import Doubt, Installing, Verb
+from orchestrator.model.turn import Doubt, Goal, Installing, Verb
 
 
 def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) -> RunState:
@@ -35,25 +35,24 @@ def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) ->
 
 
 def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
-    """A fresh record of a node, with the data that a new process needs.
+    """The node without what only the old process knew; all else is kept.
 
     It is not `ready` for a stop: hours may have passed, and others may have returned it to service.
+    Starts and reboots are counted from zero, and a rescue is over.
     """
-    return NodeProgress(
-        name=node.name,
-        phase=node.phase,
+    return replace(
+        node,
         since=at,
-        life=node.life,
-        boot=node.boot,
-        over=node.over,
-        owed=node.owed,
+        ready=frozenset(),
+        goal=Goal.RESTART,
+        start_sent=0.0,
+        tries=0,
+        reboots=0,
+        returns=0,
         install=_installing_again(node, at),
-        installs=node.installs,
-        failure=node.failure,
         start_failed=node.start_failed if node.phase is NodePhase.FAILED else None,
         doubt=_doubted_again(state, node, at),
         lost_at=_lost_again(state, node, at),
-        lost_taken=node.lost_taken,
         ready_since=None if node.ready_since is None else min(node.ready_since, at),
         stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )

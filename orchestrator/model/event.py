@@ -260,7 +260,7 @@ class Hold:
     Attributes:
         subject: the first of `subjects`; `evidence` is about it.
         count: the number of subjects for which it is not met.
-        subjects: the first five of them.
+        subjects: the first five of them; `subject` alone where none is given.
         also: predicates that are not met for the same reason and have no hold of their own.
         reasons: the evidence of each of `subjects`; empty where that of the first is enough.
         ways: with what another run passes it, such as a flag, where this run's policy does not let it clear.
@@ -275,6 +275,10 @@ class Hold:
     reasons: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
+
+    def __post_init__(self) -> None:
+        if not self.subjects:
+            object.__setattr__(self, "subjects", (self.subject,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

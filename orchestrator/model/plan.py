@@ -91,6 +91,7 @@ class Plan:
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
         leftovers: settings on them that bulk loaders probably left behind.
+        timeout: seconds after which the run stands down (`--timeout`); None without a limit.
         predicted_from: source of the predicted times, for people; `measured`: it is earlier runs.
         correction: the factor in all likely times, by what earlier predictions were off.
         stored: bytes that each node stores, as far as known.
@@ -106,6 +107,7 @@ class Plan:
     fingerprint: str
     waves: tuple[PlannedWave, ...]
     predicted: Prediction
+    timeout: float | None = None
     lower_bound_waves: int | None = None
     lower_bound_reason: str = ""
     overlaps: bool = False

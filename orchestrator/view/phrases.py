@@ -166,7 +166,7 @@ def _evidence_of(hold: Hold) -> str:
         ]
         said += [f"and {hold.count - len(hold.subjects)} more"] if hold.count > len(hold.subjects) else []
         return f"{hold.predicate}: {'; '.join(said)}"
-    named = [one_line(subject) for subject in hold.subjects[:_SUBJECTS]] or [one_line(hold.subject)]
+    named = [one_line(subject) for subject in hold.subjects[:_SUBJECTS]]
     where = ", ".join(named) + (f" and {hold.count - len(named)} more" if hold.count > len(named) else "")
     return f"{hold.predicate} ({where}): {one_line(hold.evidence, _EVIDENCE)}"
 

@@ -68,6 +68,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
         },
         "predicted_seconds": prediction_object(plan.predicted),
         "predicted_from": plan.predicted_from,
+        "timeout_seconds": plan.timeout,
         "owed": {node: list(words) for node, words in plan.owed.items()},
         "other_versions": dict(plan.other_versions),
         "nodes_to_restart": len(plan.nodes),
@@ -89,6 +90,7 @@ def plan_text(plan: Plan) -> str:
     lines = [
         f"Plan for {plan.cluster}: {server}{target}, strategy {plan.strategy.value}",
         f"{nodes} in {counted(len(plan.waves), 'wave')}{pause}{bound}, {span}",
+        *_too_short(plan),
         *([_OVERLAPS] if plan.overlaps else []),
         *([_LOSES_WRITES] if _may_lose_writes(plan) else []),
         *([f"times are based on: {plan.predicted_from}"] if plan.predicted_from else []),
@@ -105,6 +107,13 @@ def plan_text(plan: Plan) -> str:
     if plan.steps:
         lines += ["", *_steps(plan)]
     return "\n".join(map(visible, lines)) + "\n"
+
+
+def _too_short(plan: Plan) -> list[str]:
+    if plan.timeout is None or plan.timeout >= plan.predicted.likely:
+        return []
+    short = f"--timeout {duration(plan.timeout)} is shorter than the run is likely to take"
+    return [f"{short}: the run then stands down, and `resume` restarts the other nodes"]
 
 
 _OVERLAPS: Final = (

@@ -128,10 +128,12 @@ def half_done(state: RunState) -> str:
 
 
 def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
-    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none.
+    """The remaining work of a run: `3 indices and 6 nodes`; empty if there is none, as after a pure restore.
 
     For a node that has rejoined without owed work the run only waits; with owed work it is restarted again.
     """
+    if state.begun.repairs is not None:
+        return ""
     merges = len(state.merging.unfinished)
     names = [name for name in state.unfinished if name not in without]
     waited = sum(_is_back(state.nodes[name]) for name in names)

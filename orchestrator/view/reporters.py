@@ -185,6 +185,7 @@ class LineReporter:
         stream: the output, usually standard output.
         now: the run's clock.
         kind: kind of cluster, which has its own words.
+        past: records of earlier attempts at the run, for its summary.
         simulated: the run is a rehearsal, which cannot be resumed.
         pace: decides which waits are worth a line.
     """
@@ -195,6 +196,7 @@ class LineReporter:
         now: Callable[[], Instant],
         *,
         kind: Kind = Kind.ELASTICSEARCH,
+        past: Sequence[Record] = (),
         simulated: bool = False,
         pace: Pace | None = None,
     ) -> None:
@@ -202,7 +204,7 @@ class LineReporter:
         self._sentences, self._simulated = Sentences(kind), simulated
         self._now = now
         self._pace, self._fresh = pace or Pace(), Fresh()
-        self._events: list[Event] = []
+        self._events: list[Event] = [record.event for record in past]
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one line per event, unless another event says the same."""
@@ -263,17 +265,24 @@ class JsonReporter:
         stream: standard output.
         now: the run's clock.
         encode: the journal's encoder of events, so that both use the same names.
+        past: records of earlier attempts at the run, for its summary.
         pace: decides which waits are worth a line.
     """
 
     def __init__(
-        self, stream: TextIO, now: Callable[[], Instant], encode: Encode, *, pace: Pace | None = None
+        self,
+        stream: TextIO,
+        now: Callable[[], Instant],
+        encode: Encode,
+        *,
+        past: Sequence[Record] = (),
+        pace: Pace | None = None,
     ) -> None:
         self._out = Outlet(stream)
         self._now = now
         self._encode = encode
         self._pace = pace or Pace()
-        self._events: list[Event] = []
+        self._events: list[Event] = [record.event for record in past]
 
     def events(self, records: Sequence[Record]) -> None:
         """Write one object per event; `sequence` is its place in the journal."""

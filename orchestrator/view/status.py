@@ -113,6 +113,7 @@ def status_object(
     *,
     now: Instant,
     alive: bool | None = None,
+    restored: bool = False,
     cluster: ClusterNow | None = None,
 ) -> dict[str, object]:
     """The status as an object for `--output json`, which begins with `ts` and `run`."""
@@ -151,7 +152,7 @@ def status_object(
         **(wait.trouble_objects if wait else {}),
         "request": state.process.request.name.lower(),
         "standing_down": down.reason if (down := state.process.standing_down) else None,
-        "not_put_back": list(texts(not_restored(state))),
+        "not_put_back": [] if restored else list(texts(not_restored(state))),
         **({} if cluster is None else {"unwritten": cluster.unwritten, "cluster_now": cluster.as_object()}),
         "last_sequence": records[-1].sequence if records else None,
         "last_event_at": stamp(records[-1].at) if records else None,

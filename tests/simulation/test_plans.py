@@ -147,3 +147,11 @@ def test_riak_nodes_without_a_process_id_are_one_hold_of_a_plan(
     waves = [set(wave.nodes) for wave in plan.waves]
     assert all(set(wave.nodes) in waves for wave in sound.waves)
     assert len(plan.waves) == len(sound.waves) == 5
+
+
+def test_timeout_does_not_shorten_a_plan_and_is_named() -> None:
+    """The seconds in which a plan is played through are not those of the run."""
+    for timeout, short in ((1.0, True), (86400.0, False), (None, False)):
+        plan = plan_of(cluster(3), policy(timeout=timeout))
+        assert (len(plan.waves), plan.holds, plan.timeout) == (3, (), timeout)
+        assert ("--timeout 1s is shorter than the run is likely to take" in plan_text(plan)) is short

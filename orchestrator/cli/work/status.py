@@ -68,7 +68,8 @@ def _show(
         context.out.write(_CLEAR if clear else "")
         if context.output is Output.JSON:
             context.say_json(
-                status_object(state, records, now=now, alive=alive, cluster=found), run=entry.run
+                status_object(state, records, now=now, alive=alive, restored=restored, cluster=found),
+                run=entry.run,
             )
         else:
             suspended = suspended_pid(entry.process)

@@ -186,7 +186,7 @@ def _of_subjects(
 def by_reason(hold: Hold) -> Mapping[str, Sequence[str]]:
     """The subjects of a hold by their evidence; those with the same one together."""
     if not hold.reasons:
-        return {hold.evidence: hold.subjects or (hold.subject,)}
+        return {hold.evidence: hold.subjects}
     return by_same_reason(zip(hold.subjects, hold.reasons, strict=True))
 
 
@@ -221,8 +221,8 @@ def aggregated(found: Iterable[Hold]) -> tuple[Hold, ...]:
 def _merged(same: list[Hold]) -> Hold:
     evidence: dict[str, str] = {}
     for hold in same:
-        subjects = hold.subjects or (hold.subject,)
-        for subject, reason in zip(subjects, hold.reasons or (hold.evidence,) * len(subjects), strict=True):
+        reasons = hold.reasons or (hold.evidence,) * len(hold.subjects)
+        for subject, reason in zip(hold.subjects, reasons, strict=True):
             evidence.setdefault(subject, reason)
     unnamed = sum(hold.count - len(hold.subjects) for hold in dict.fromkeys(same))
     return _of_subjects(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.prompts import question
+from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.order import nodes_to_restart
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.state import RecoveringWave
@@ -17,6 +18,7 @@ from orchestrator.model.action import NOT_ABSENT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     Event,
+    Hold,
     NodeRecovered,
     Record,
     RunFinished,
@@ -31,7 +33,7 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.view.history import PastRun, history_object, history_text, past_run, trend
 from orchestrator.view.model import screen_of
-from orchestrator.view.phrases import nodes_in_words
+from orchestrator.view.phrases import hold_sentence, nodes_in_words
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import summary, summary_lines, summary_object
@@ -118,6 +120,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "settings_changed",
         "predicted_seconds",
         "predicted_from",
+        "timeout_seconds",
         "owed",
         "other_versions",
         "nodes_to_restart",
@@ -432,6 +435,24 @@ def test_status_says_when_another_run_has_restored(samples: Any) -> None:
     unseen = " (a restore from another state database is not shown)"
     assert unseen in status_text(samples.run_state(), (), now=samples.t0, alive=False)
     assert unseen not in status_text(samples.run_state(), (), now=samples.t0, alive=True)
+
+    assert "not_put_back" in (now := status_object(samples.run_state(), (), now=samples.t0))
+    assert now["not_put_back"] != []
+    assert status_object(samples.run_state(), (), now=samples.t0, restored=True)["not_put_back"] == []
+
+
+def test_status_of_a_run_that_only_restored_continues_nothing(samples: Any) -> None:
+    begun = replace(samples.run_state().begun, repairs="run-0")
+    state = replace(samples.run_state(), begun=begun)
+    assert "to continue" in status_text(samples.run_state(), (), now=samples.t0, alive=False)
+    assert "to continue" not in status_text(state, (), now=samples.t0, alive=False)
+
+
+def test_a_hold_without_subjects_is_about_its_one_subject() -> None:
+    hold = Hold(predicate="stand_down", subject="run", evidence="x")
+    assert hold.subjects == ("run",)
+    assert [each.count for each in aggregated([hold, hold])] == [1]
+    assert hold_sentence(hold) == "stand_down (run): x"
 
 
 def test_no_history_says_so() -> None:

@@ -13,11 +13,12 @@ from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, StoodDown
+from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, RunResumed, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
+from orchestrator.view.summary import summary, summary_lines
 
 Golden = Callable[[str, str], None]
 
@@ -221,7 +222,7 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "subject": "index logs-x",
             "evidence": "5 shards without a second copy",
             "count": 1,
-            "subjects": [],
+            "subjects": ["index logs-x"],
             "also": [],
             "reasons": [],
             "ways": [],
@@ -276,3 +277,18 @@ def test_the_end_of_a_restore_replaces_what_the_state_lists(samples: Any, clock:
 
 def test_nothing_is_owed_at_a_good_end(samples: Any) -> None:
     assert not_restored(samples.ended_state()) == ()
+
+
+def test_the_summary_of_a_resumed_run_is_the_same_in_every_output(samples: Any, clock: Time) -> None:
+    es1, es2 = (NodeRecovered(node=NodeName(f"es{n}"), seconds=20.0 * n) for n in (1, 2))
+    past, now = samples.records([es1]), samples.records([RunResumed(operator="ann", host="b"), es2])
+    text, lines = io.StringIO(), io.StringIO()
+    plain = LineReporter(text, clock, past=past)
+    as_json = JsonReporter(lines, clock, samples.encode, past=past)
+    for reporter in (plain, as_json):
+        reporter.events(now)
+        reporter.finished(samples.ended_state(), Outcome.DONE)
+    whole = summary(samples.ended_state(), Outcome.DONE, [es1, *(one.event for one in now)], clock())
+    assert text.getvalue().splitlines()[-len(summary_lines(whole)) :] == summary_lines(whole)
+    assert json.loads(lines.getvalue().splitlines()[-1])["node_seconds"] == whole.node_seconds
+    assert "es1" in whole.node_seconds, "of the earlier attempt"
