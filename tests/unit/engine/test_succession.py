@@ -1,4 +1,4 @@
-"""What a node keeps when a new process resumes its run: every field that the old process did not know alone."""
+"""A node that a new process resumes keeps every field that the old process did not know alone."""
 
 from __future__ import annotations
 
