@@ -1,11 +1,9 @@
 """What a restart costs: `make bench`.
 
 One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
-of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program,
-node by node (c), zone by zone (d), and node by node with overlapped recovery (e). Rounds go forth and back
-(a b c d e, e d c b a), so that none has the warmer machine. At the end one node is started alone, and two at
-once: how far zones can be faster depends on how the machine carries two that boot. Figures, no assertions: a
-shared machine has no right or wrong here, and only figures of one run can be compared.
+of the documented procedure (a), and by the program, node by node (b), zone by zone (c), and node by node with
+overlapped recovery (d). Rounds go forth and back (a b c d, d c b a), so that none has the warmer machine.
+Figures, no assertions: only figures of one run on one machine can be compared.
 """
 
 from __future__ import annotations
@@ -13,22 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.view.text import table
-from tests.benchmarks.procedure import Await, Boot, boot, by_long_poll, by_polls, restart_all
-from tests.lab.client import LabClient
+from tests.lab.client import Access, LabClient
 from tests.lab.distributions import DISTRIBUTIONS
 from tests.lab.errors import LabError
 from tests.lab.layout import LabNode
@@ -37,24 +32,16 @@ from tests.lab.seed import SeedIndex, seed
 
 SIX: Final = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))
 HEAP_MB: Final = 320
-POLL_SECONDS: Final = 10.0
-ZONES: Final = len({node.zone for node in SIX})
-AT_ONCE: Final = tuple(tuple(node.name for node in SIX if node.zone == zone) for zone in "ab")
-BOOTS: Final = (AT_ONCE[0], AT_ONCE[0][:1], AT_ONCE[1][:1], AT_ONCE[1])
-"""Two nodes of a zone at once and one of them alone, forth and back."""
-ZONE_SHARE: Final = 0.6
-FEW_CORES: Final = 1.2
-"""Where two nodes at once take longer than this many times one, a zone's gain is bounded by the machine."""
-BULK: Final = "bulk"
-BULK_DOCUMENTS: Final = 128
-BULK_SECONDS: Final = 120.0
-DOCUMENT_BYTES: Final = 64 * 1024
-NAMES: Final = {
-    "a": "bare loop, long polls",
-    "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
-    "c": "orchestrate restart --strategy node",
-    "d": "orchestrate restart --strategy zone",
-    "e": "the same as (c), with overlapped recovery",
+LONG_POLL_SECONDS: Final = 600
+GREEN: Final = (
+    "wait_for_status=green&wait_for_no_initializing_shards=true&wait_for_no_relocating_shards=true"
+    "&wait_for_events=languid"
+)
+WAYS: Final = {
+    "a": ("bare loop, long polls", None),
+    "b": ("orchestrate restart --strategy node", {"overlap_recovery": False}),
+    "c": ("orchestrate restart --strategy zone", {"overlap_recovery": False}),
+    "d": ("the same as (b), with overlapped recovery", {"overlap_recovery": True}),
 }
 
 
@@ -65,178 +52,123 @@ class Lap:
     Attributes:
         seconds: from the call to its end, the start of the interpreter included.
         load: of the machine, one minute's average at the end.
-        cost: requests and bytes; of (c), (d) and (e) also CPU seconds and memory.
+        cpu_seconds: of the program; zero for the bare loop, and `peak_mb` likewise.
     """
 
     way: str
     seconds: float
     load: float
-    cost: dict[str, float]
+    cpu_seconds: float = 0.0
+    peak_mb: float = 0.0
 
 
 def main() -> int:
-    options = _options()
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
+    parser.add_argument("--order", default="abcddcba", help="laps, in order, by letter")
+    parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends its nodes too
-    folder = Path(options.keep) if options.keep else None
     indices = [
         SeedIndex(name=f"bench-{number:02}", shards=6, documents=400, document_bytes=2000)
         for number in range(options.indices)
     ]
     with (
-        TemporaryDirectory(prefix="orchestrate-bench-") as temporary,
+        TemporaryDirectory(prefix="orchestrate-bench-") as folder,
         LabCluster.start(
             version=options.version, nodes=SIX, name="bench", heap_mb=HEAP_MB, progress=_say
         ) as lab,
     ):
         _say(f"seeding {len(indices)} indices, {sum(2 * index.shards for index in indices)} copies")
         seed(lab.client, indices)
-        if options.mb:
-            _say(f"filling each node with {options.mb} MB that are stored and not indexed")
-            fill(lab.client, options.mb * len(SIX))
-        folder = folder or Path(temporary)
-        file = lab.write_cluster_file(folder / "bench.yml")
-        ways: dict[str, Callable[[int], Lap]] = {
-            "a": lambda _lap: _bare(lab, "a", by_long_poll),
-            "b": lambda _lap: _bare(lab, "b", by_polls(POLL_SECONDS)),
-            "c": lambda lap: _program("c", "node", file, folder, lap, overlap=False),
-            "d": lambda lap: _program("d", "zone", file, folder, lap, overlap=False),
-            "e": lambda lap: _program("e", "node", file, folder, lap, overlap=True),
-        }
         _say("one whole restart that does not count: files and caches are warm after it")
-        restart_all(lab, by_long_poll)
+        _bare(lab)
         laps = []
-        for lap, way in enumerate(options.order):
-            laps.append(ways[way](lap))
+        for way in options.order:
+            laps.append(_bare(lab) if WAYS[way][1] is None else _program(lab, way, Path(folder)))
             _say(f"{laps[-1]}")
             lab.wait_ready(status="green")
-        boots = []
-        for names in BOOTS:
-            boots.append(boot(lab, names))
-            _say(f"{boots[-1]}")
-            lab.wait_ready(status="green")
-    lines = [*report(laps, nodes=len(SIX), server=lab.distribution.name), "", *of_boots(boots, laps)]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join([f"{len(SIX)} nodes of {lab.distribution.name}", "", *report(laps), ""]))
     return 0
-
-
-def _options() -> Any:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
-    parser.add_argument("--order", default="abcdeedcba", help="laps, in order, by letter")
-    parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
-    parser.add_argument("--mb", type=int, default=0, help="more data on each node, in one index")
-    parser.add_argument("--keep", help="a folder for the program's state and output")
-    return parser.parse_args()
-
-
-def fill(client: LabClient, megabytes: int) -> None:
-    """An index that holds so much with its replicas: text that hardly compresses, cheap to write."""
-    settings = {"number_of_shards": len(SIX), "number_of_replicas": 1, "refresh_interval": "-1"}
-    client.ask("PUT", f"/{BULK}", {"settings": settings, "mappings": {"enabled": False}})
-    dice = random.Random(1)  # noqa: S311  (test data, the same each time)
-    noise = b64encode(dice.randbytes(1 << 20)).decode()
-    for _ in range(megabytes * 1024**2 // 2 // (BULK_DOCUMENTS * DOCUMENT_BYTES)):
-        starts = [dice.randrange(len(noise) - DOCUMENT_BYTES) for _ in range(BULK_DOCUMENTS)]
-        lines = [f'{{"index":{{}}}}\n{{"noise":"{noise[at : at + DOCUMENT_BYTES]}"}}\n' for at in starts]
-        answer = client.ask("POST", f"/{BULK}/_bulk", "".join(lines), seconds=BULK_SECONDS)
-        if answer["errors"]:
-            raise LabError(f"filling {BULK}: {str(answer)[:500]}")
-    client.ask("POST", f"/{BULK}/_flush", seconds=BULK_SECONDS)
-    stored = client.ask("GET", f"/{BULK}/_stats/store")["_all"]["total"]["store"]["size_in_bytes"]
-    _say(f"{stored / 1024**2 / len(SIX):.0f} MB of it on a node")
 
 
 def _say(line: str) -> None:
     sys.stderr.write(f"bench: {line}\n")
 
 
-def _bare(lab: LabCluster, way: str, wait: Await) -> Lap:
+def _bare(lab: LabCluster) -> Lap:
+    """What a careful person types, without a pause: no gates, no journal, and only the health is read."""
     began = time.monotonic()
-    wires = restart_all(lab, wait)
-    seconds = time.monotonic() - began
-    keys = ("requests", "bytes_sent", "bytes_received")
-    cost = {key: float(sum(getattr(wire, key) for wire in wires)) for key in keys}
-    return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
+    for node in lab.nodes:
+        others = tuple(lab.endpoint(other.name) for other in lab.nodes if other != node)
+        client = LabClient(Access(endpoints=others[:1]))
+        _allocation(client, "primaries")
+        client.ask("POST", "/_flush")
+        lab.stop_nodes([node.name])
+        lab.start_nodes([node.name])
+        _wait(client, f"wait_for_nodes={len(lab.nodes)}")
+        _allocation(client, None)
+        _wait(client, GREEN)
+        client.close()
+    return Lap(way="a", seconds=time.monotonic() - began, load=os.getloadavg()[0])
 
 
-def _program(way: str, strategy: str, file: Path, folder: Path, lap: int, *, overlap: bool) -> Lap:
+def _allocation(client: LabClient, value: str | None) -> None:
+    client.ask("PUT", "/_cluster/settings", {"persistent": {"cluster.routing.allocation.enable": value}})
+
+
+def _wait(client: LabClient, wanted: str) -> None:
+    path = f"/_cluster/health?{wanted}&timeout={LONG_POLL_SECONDS}s"
+    if client.ask("GET", path, seconds=LONG_POLL_SECONDS + 10)["timed_out"]:
+        raise LabError(f"not {wanted} within {LONG_POLL_SECONDS} s")
+
+
+def _program(lab: LabCluster, way: str, folder: Path) -> Lap:
     """The shipped playbook's defaults, but for the one key."""
-    playbook = folder / f"playbook-{lap}.yml"
-    playbook.write_text(json.dumps({"kind": "elasticsearch", "overlap_recovery": overlap}), encoding="utf-8")
-    result = folder / f"result-{lap}.json"
-    command = [sys.executable, "-m", "tests.benchmarks.program", strategy, str(file)]
+    file, playbook = lab.write_cluster_file(folder / "bench.yml"), folder / "playbook.yml"
+    playbook.write_text(json.dumps({"kind": "elasticsearch", **(WAYS[way][1] or {})}), encoding="utf-8")
+    words = ["restart", "--cluster", file, "--playbook", playbook, "--yes", "--reason", "benchmark"]
+    words += ["--strategy", "zone" if way == "c" else "node", "--state", f"sqlite:///{folder / 'state.db'}"]
     began = time.monotonic()
-    with (folder / f"output-{lap}.txt").open("wb") as output:
-        subprocess.run(  # noqa: S603  (the program under test)
-            [*command, str(folder / f"state-{lap}.db"), str(result), str(playbook)],
-            check=True,
-            stdout=output,
+    with (folder / "output.txt").open("wb") as output:
+        run = subprocess.Popen(  # noqa: S603  (the program under test)
+            [sys.executable, "-m", "orchestrator", *map(str, words)], stdout=output
         )
-    seconds = time.monotonic() - began
-    cost = json.loads(result.read_text(encoding="utf-8"))
-    return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
+        _, status, own = os.wait4(run.pid, 0)
+    run.returncode = os.waitstatus_to_exitcode(status)
+    if run.returncode != 0:
+        said = (folder / "output.txt").read_text(encoding="utf-8")
+        raise LabError(f"({way}) ended with {run.returncode}: {said[-2000:]}")
+    return Lap(
+        way=way,
+        seconds=time.monotonic() - began,
+        load=os.getloadavg()[0],
+        cpu_seconds=own.ru_utime + own.ru_stime,
+        peak_mb=own.ru_maxrss / 1024,
+    )
 
 
-def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
-    """The figures as a table, and what they come to."""
-    ways = sorted({lap.way for lap in laps})
-    by_way = {way: [lap for lap in laps if lap.way == way] for way in ways}
-    reference = mean(lap.seconds for lap in by_way[ways[0]])
+def report(laps: Sequence[Lap]) -> list[str]:
+    """The figures as a table."""
+    by_way = {way: own for way in WAYS if (own := [lap for lap in laps if lap.way == way])}
+    reference = mean(lap.seconds for lap in next(iter(by_way.values())))
     rows = []
-    for way in ways:
-        own = by_way[way]
+    for way, own in by_way.items():
         seconds = mean(lap.seconds for lap in own)
         rows.append(
             (
-                f"({way}) {NAMES[way]}",
+                f"({way}) {WAYS[way][0]}",
                 " ".join(f"{lap.seconds:.1f}" for lap in own),
-                f"{seconds / nodes:.1f}",
+                f"{seconds / len(SIX):.1f}",
                 f"{seconds / reference:.3f}",
-                f"{_mean(own, 'requests') / nodes:.0f}",
-                f"{_mean(own, 'bytes_sent') / nodes / 1024:.1f}",
-                f"{_mean(own, 'bytes_received') / nodes / 1024:.1f}",
+                f"{mean(lap.cpu_seconds for lap in own):.2f}",
+                f"{max(lap.peak_mb for lap in own):.0f}",
                 " ".join(f"{lap.load:.1f}" for lap in own),
             )
         )
-    heads = ("WAY", "SECONDS", "A NODE", f"OF ({ways[0]})", "REQUESTS", "KB SENT", "KB READ", "LOAD")
-    lines = [f"{nodes} nodes of {server}; requests and bytes are those of one node's restart", ""]
-    lines += table(heads, rows)
-    for way in sorted({"c", "d", "e"} & set(by_way)):
-        own = by_way[way]
-        lines += [
-            "",
-            (
-                f"the program itself, ({way}): {_mean(own, 'cpu_seconds'):.2f} s of CPU and "
-                f"{max(lap.cost['peak_mb'] for lap in own):.0f} MB at the most, for the whole run"
-            ),
-        ]
-    return lines
-
-
-def of_boots(boots: Sequence[Boot], laps: Sequence[Lap]) -> list[str]:
-    """What one node's start takes and what two take at once, and what by that a restart by zones may take."""
-    alone, both = ([each for each in boots if len(each.nodes) == count] for count in (1, 2))
-    ratio = mean(each.joined for each in both) / mean(each.joined for each in alone)
-    lines = [
-        f"started and joined: one node {_seconds(alone)} s, two at once {_seconds(both)} s, {ratio:.2f} of it"
-    ]
-    bare, zones = ([lap.seconds for lap in laps if lap.way == way] for way in "ad")
-    if not bare or not zones:
-        return lines
-    if ratio > FEW_CORES:
-        wave = mean(each.joined + each.recovered for each in both)
-        most, by = ZONES * wave * 1.1, f"{ZONES} waves of {wave:.1f} s (two boot, all recover), and a tenth"
-    else:
-        most, by = ZONE_SHARE * mean(bare), f"{ZONE_SHARE} of (a)"
-    return [*lines, f"(d) took {mean(zones):.1f} s, and aims at {most:.1f} s at most: {by}"]
-
-
-def _seconds(boots: Sequence[Boot]) -> str:
-    return " ".join(f"{each.joined:.1f}" for each in boots)
-
-
-def _mean(laps: Sequence[Lap], key: str) -> float:
-    return mean(lap.cost[key] for lap in laps)
+    heads = ("WAY", "SECONDS", "A NODE", f"OF ({next(iter(by_way))})", "CPU SECONDS", "MB", "LOAD")
+    return table(heads, rows)
 
 
 if __name__ == "__main__":

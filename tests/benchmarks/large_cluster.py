@@ -19,8 +19,6 @@ VERSION: Final = "9.1.0"
 NAME: Final = "large"
 ZONES: Final = "abc"
 SHARDS_AN_INDEX: Final = 5
-AT_A_TIME: Final = 15
-"""Copies that a node has built at a time, by the shipped playbook."""
 LOOPBACK: Final = "127.0.0.1"
 _DATA: Final = (
     "data",
@@ -61,11 +59,7 @@ class Size:
 
 
 def size(text: str) -> Size:
-    """`NODESxCOPIES`.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
+    """`NODESxCOPIES`."""
     nodes, _, copies = text.partition("x")
     return Size(nodes=int(nodes), copies=int(copies))
 
@@ -167,34 +161,8 @@ def state(wanted: Size) -> bytes:
     ).encode()
 
 
-def _recoveries(wanted: Size) -> dict[str, Any]:
-    """What `_recovery` says of the copies that one node has built at a time."""
-    count = min(AT_A_TIME, wanted.copies // 2)
-    return {
-        f"logs-{number:06}": {
-            "shards": [
-                {
-                    "id": 0,
-                    "stage": "INDEX",
-                    "source": {"name": "es0001"},
-                    "target": {"name": "es0000"},
-                    "index": {
-                        "size": {
-                            "total_in_bytes": 20_000_000_000,
-                            "reused_in_bytes": 0,
-                            "recovered_in_bytes": 9_000_000_000 + number,
-                        }
-                    },
-                    "translog": {"recovered": 0},
-                }
-            ]
-        }
-        for number in range(count)
-    }
-
-
-def answers(wanted: Size, port: int, *, moving: bool = False) -> dict[str, bytes]:
-    """The answers by the beginning of the path; with `moving` its state is always a later one."""
+def answers(wanted: Size, port: int) -> dict[str, bytes]:
+    """The answers by the beginning of the path."""
     nodes = dict(node_facts(wanted, port))
     first = dict(list(nodes.items())[:1])
     health = {
@@ -218,11 +186,11 @@ def answers(wanted: Size, port: int, *, moving: bool = False) -> dict[str, bytes
         "/_tasks": {"nodes": {}},
         "/_template": {},
         "/_component_template": {"component_templates": []},
-        "/_recovery": _recoveries(wanted),
+        "/_recovery": {},
         # What a node answers to the question whether the state is still the same.
         "/_cluster/state/version,master_node": {
             "cluster_name": NAME,
-            "state_uuid": _id("state-", 41 if moving else 40),
+            "state_uuid": _id("state-", 40),
             "master_node": _node_id(0),
         },
     }
@@ -231,7 +199,7 @@ def answers(wanted: Size, port: int, *, moving: bool = False) -> dict[str, bytes
     }
 
 
-def _play(wanted: Size, told: Connection, *, moving: bool) -> None:
+def _play(wanted: Size, told: Connection) -> None:
     """Tell the port, then answer for ever."""
     prepared: dict[str, bytes] = {}
 
@@ -251,17 +219,17 @@ def _play(wanted: Size, told: Connection, *, moving: bool) -> None:
             """Nothing: it would be measured too."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    prepared.update(answers(wanted, server.server_port, moving=moving))
+    prepared.update(answers(wanted, server.server_port))
     told.send(server.server_port)
     server.serve_forever(60)
 
 
 @contextmanager
-def played(wanted: Size, *, moving: bool = False) -> Iterator[str]:
+def played(wanted: Size) -> Iterator[str]:
     """The address of a cluster of that size, which a process of its own plays."""
     spawn = get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_play, args=(wanted, theirs), kwargs={"moving": moving}, daemon=True)
+    process = spawn.Process(target=_play, args=(wanted, theirs), daemon=True)
     process.start()
     try:
         yield f"http://{LOOPBACK}:{ours.recv()}"

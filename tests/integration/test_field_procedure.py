@@ -17,7 +17,7 @@ import pytest
 from tests.integration.generations import PLAYBOOK, Story, loader, restarted_once, settings_of
 from tests.integration.proxying import Received, Recording
 from tests.integration.restarting import events, orchestrate
-from tests.lab.bulk import BulkLoad, load, numbered, wait_green, write
+from tests.lab.bulk import GREEN_SECONDS, BulkLoad, load, numbered, write
 from tests.lab.nodes import LabCluster
 from tests.lab.segments import count_segments, told
 
@@ -123,7 +123,7 @@ def _bulk_load(lab: LabCluster) -> None:
             with ThreadPoolExecutor(max_workers=WRITERS) as pool:
                 list(pool.map(lambda part, to=name: write(client, to, part, POSTS, dialect=dialect), parts))
         client.ask("POST", f"/{','.join(POSTS.indices)}/_flush")
-        wait_green(client, POSTS.indices)
+        client.wait_green(POSTS.indices, GREEN_SECONDS)
     finally:
         client.close()
 

@@ -19,10 +19,9 @@ from tests.lab.errors import LabError, LabNodeError
 from tests.lab.layout import THREE_ZONES
 from tests.lab.load import Load, LoadProfile
 from tests.lab.nodes import LabCluster
-from tests.lab.reset import reset
+from tests.lab.reset import read_settings, reset
 from tests.lab.security import LabUser, Security
 from tests.lab.seed import SeedIndex, seed
-from tests.lab.settings import changes, read_settings
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
@@ -80,12 +79,13 @@ def test_a_reset_leaves_nothing_of_the_last_test(process_cluster: ProcessCluster
     client.ask(
         "PUT", "/_cluster/settings", {"persistent": {"cluster.routing.allocation.enable": "primaries"}}
     )
-    assert [change.name for change in changes(fresh, read_settings(client))] == [
-        "cluster.routing.allocation.enable"
-    ]
+    assert read_settings(client) == {
+        **fresh,
+        ("persistent", "cluster.routing.allocation.enable"): "primaries",
+    }
     cluster.stop_nodes(["es3"])
     reset(cluster)
-    assert changes(fresh, read_settings(client)) == ()
+    assert read_settings(client) == fresh
     assert client.ask("GET", "/_cluster/health")["active_primary_shards"] == 0
     assert set(cluster.pids()) == {"es1", "es2", "es3"}
 

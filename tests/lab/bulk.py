@@ -8,16 +8,13 @@ are green.
 from __future__ import annotations
 
 import functools
-import itertools
-import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.lab.client import LabClient
-from tests.lab.errors import LabError
 
 GREEN_SECONDS: Final = 180
 BULK_SECONDS: Final = 120.0
@@ -35,17 +32,9 @@ _AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", _DURABILITY: "async"}
 _AS_FOUND: Final = {"index.refresh_interval": "1s", _DURABILITY: "request"}
 """The servers' own defaults, written out: 2.4 has no other way to restore them."""
 
-
-def _falling(count: int) -> list[float]:
-    """Sums of 1/1, 1/2, 1/3, …: some words are common and many are rare, as in a language."""
-    return list(itertools.accumulate(1 / rank for rank in range(1, count + 1)))
-
-
-_WORDS: Final = tuple(f"word{number}" for number in range(5000))
-_COMMON_WORDS: Final = _falling(len(_WORDS))
-_TEXT_WORDS: Final = 200_000
-_TOPICS: Final = tuple(f"topic{number}" for number in range(200))
-_COMMON_TOPICS: Final = _falling(len(_TOPICS))
+_WORDS: Final = (5000, 200_000)
+"""How many different words there are, and how long the text is from which documents are cut."""
+_TOPICS: Final = (200, 9973)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,18 +110,8 @@ TODAY: Final = Dialect(
 """Elasticsearch from 7 on, and OpenSearch: no types."""
 
 
-def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODAY, number: int = 1) -> None:
-    """Make the indices, load them, restore the merge policy, flush, and wait until every copy is started.
-
-    Args:
-        client: of the cluster.
-        wanted: the indices and documents to load.
-        dialect: of the server.
-        number: seed of the documents, so that two loads are equal.
-
-    Raises:
-        LabError: the cluster refused something, or does not become green.
-    """
+def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODAY) -> None:
+    """Make the indices, load them, restore the merge policy, flush, and wait until every copy is started."""
     each = wanted.documents // len(wanted.indices)
     for name in wanted.indices:
         settings = {
@@ -143,10 +122,10 @@ def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODA
             **(wanted.settings or {}),
         }
         client.ask("PUT", f"/{name}", {"settings": settings, "mappings": dialect.mapping})
-    wait_green(client, wanted.indices)  # a replica made later would get the primary's files
+    client.wait_green(wanted.indices, GREEN_SECONDS)  # a replica made later would get the primary's files
 
     def fill(name: str) -> None:
-        write(client, name, range(each), wanted, dialect=dialect, number=number)
+        write(client, name, range(each), wanted, dialect=dialect)
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         list(pool.map(fill, wanted.indices))  # raises a thread's exception
@@ -155,31 +134,23 @@ def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODA
     # The flush comes first: OpenSearch merges in a flush, by the policy in force.
     client.ask("POST", f"/{names}/_flush", seconds=BULK_SECONDS)
     client.ask("PUT", f"/{names}/_settings", {**kept, **dialect.known(_AS_FOUND)})
-    wait_green(client, wanted.indices)
+    client.wait_green(wanted.indices, GREEN_SECONDS)
 
 
-def write(
-    client: LabClient, index: str, numbers: range, wanted: BulkLoad, *, dialect: Dialect, number: int = 1
-) -> None:
-    """Write the documents of these numbers, with a refresh after each request.
-
-    Raises:
-        LabError: the cluster refused a document.
-    """
+def write(client: LabClient, index: str, numbers: range, wanted: BulkLoad, *, dialect: Dialect) -> None:
+    """Write the documents of these numbers, with a refresh after each request."""
     for first in range(numbers.start, numbers.stop, wanted.documents_per_request):
         some = range(first, min(first + wanted.documents_per_request, numbers.stop))
-        body = "\n".join([*_lines(index, some, wanted.document_words, number), ""])
+        body = "\n".join([*_lines(index, some, wanted.document_words), ""])
         path = f"/{index}/{dialect.bulk}?refresh=true&filter_path=errors,items.*.error"
-        answer = client.ask("POST", path, body, seconds=BULK_SECONDS)
-        if answer.get("errors") or any("error" in item["index"] for item in answer.get("items", ())):
-            raise LabError(f"loading {index}: the cluster refused documents: {str(answer)[:500]}")
+        client.fill(path, body, seconds=BULK_SECONDS)
 
 
-def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]:
-    """The lines of a bulk request. They depend only on the index's number, the documents' and the seed."""
+def _lines(index: str, numbers: range, words: int) -> Iterator[str]:
+    """The lines of a bulk request. They depend only on the index's number, and the documents'."""
     place = index.rpartition("-")[2]  # `posts-03` and `twin-03` hold the same
-    dice = random.Random(f"{number}/{place}/{numbers.start}")  # noqa: S311  (test data, the same each time)
-    text, topics = _running_text(number), _topics(number)
+    dice = random.Random(f"1/{place}/{numbers.start}")  # noqa: S311  (test data, the same each time)
+    text, topics = _running_text("word", *_WORDS), _running_text("topic", *_TOPICS)
     for each in numbers:
         begin = dice.randrange(len(text) - words)
         yield f'{{"index":{{"_id":"{place}-{each}"}}}}'
@@ -190,28 +161,11 @@ def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]
 
 
 @functools.cache
-def _running_text(number: int) -> tuple[str, ...]:
-    """The text from which documents are cut: drawing the words of each would cost more than sending them."""
-    dice = random.Random(number)  # noqa: S311  (test data, the same each time)
-    return tuple(dice.choices(_WORDS, cum_weights=_COMMON_WORDS, k=_TEXT_WORDS))
+def _running_text(word: str, different: int, length: int) -> tuple[str, ...]:
+    """The text from which documents are cut: drawing the words of each would cost more than sending them.
 
-
-@functools.cache
-def _topics(number: int) -> tuple[str, ...]:
-    dice = random.Random(-number)  # noqa: S311  (test data, the same each time)
-    return tuple(dice.choices(_TOPICS, cum_weights=_COMMON_TOPICS, k=9973))
-
-
-def wait_green(client: LabClient, indices: Sequence[str], seconds: int = GREEN_SECONDS) -> None:
-    """Wait until every copy of the indices is started.
-
-    Raises:
-        LabError: it did not happen in time.
+    Some words are common and many are rare, as in a language: weights of 1/1, 1/2, 1/3, …
     """
-    path = (
-        f"/_cluster/health/{','.join(indices)}?wait_for_status=green&wait_for_events=languid"
-        f"&timeout={seconds}s"
-    )
-    health = client.ask("GET", path, accept=(408,), seconds=seconds + 10)
-    if health["timed_out"]:
-        raise LabError(f"not green after {seconds} s: {json.dumps(health)}")
+    dice = random.Random(word)  # noqa: S311  (test data, the same each time)
+    words = [f"{word}{each}" for each in range(different)]
+    return tuple(dice.choices(words, weights=[1 / rank for rank in range(1, different + 1)], k=length))

@@ -17,14 +17,7 @@ REQUEST_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to connect to a lab cluster.
-
-    Attributes:
-        endpoints: URLs of its nodes.
-        user: for basic authentication, or None without security.
-        password: of that user.
-        ca: path of the certificate that signs the nodes' certificates, or None without TLS.
-    """
+    """How to connect to a lab cluster: URLs of its nodes, a user (None without security), an authority."""
 
     endpoints: tuple[str, ...]
     user: str | None = None
@@ -61,26 +54,9 @@ class LabClient:
         self._pool.clear()
 
     def send(
-        self,
-        endpoint: str,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        seconds: float = REQUEST_SECONDS,
+        self, endpoint: str, method: str, path: str, body: Any = None, *, seconds: float = REQUEST_SECONDS
     ) -> Answer:
-        """Send one request to one endpoint.
-
-        Args:
-            endpoint: one of the access's endpoints.
-            method: the HTTP method.
-            path: with its query.
-            body: a JSON value; text is sent unchanged (bulk bodies).
-            seconds: limit on connecting and on each read.
-
-        Raises:
-            urllib3.exceptions.HTTPError: the endpoint did not answer.
-        """
+        """Send one request to one endpoint. A body of text is sent unchanged (bulk bodies)."""
         data = body if isinstance(body, str) or body is None else json.dumps(body)
         response = self._pool.request(
             method, endpoint + path, body=data, headers=self._headers, timeout=urllib3.Timeout(seconds)
@@ -101,15 +77,7 @@ class LabClient:
     ) -> Any:
         """Send a request to the first endpoint that answers; returns the body of a success.
 
-        Args:
-            method: the HTTP method.
-            path: with its query.
-            body: a JSON value or text.
-            accept: further status codes that count as success.
-            seconds: limit on each endpoint.
-
-        Raises:
-            LabError: no endpoint answered, or the answer was an error.
+        The status codes in `accept` count as success too.
         """
         reasons = []
         for endpoint in self.access.endpoints:
@@ -122,3 +90,19 @@ class LabClient:
                 return answer.body
             raise LabError(f"{method} {endpoint}{path} was answered with {answer.status}: {answer.body}")
         raise LabError(f"{method} {path}: no endpoint answered ({'; '.join(reasons)})")
+
+    def wait_green(self, indices: Sequence[str], seconds: int) -> None:
+        """Wait until every copy of the indices is started."""
+        path = (
+            f"/_cluster/health/{','.join(indices)}?wait_for_status=green&wait_for_events=languid"
+            f"&timeout={seconds}s"
+        )
+        health = self.ask("GET", path, accept=(408,), seconds=seconds + 10)
+        if health["timed_out"]:
+            raise LabError(f"not green after {seconds} s: {json.dumps(health)}")
+
+    def fill(self, path: str, body: str, *, seconds: float = REQUEST_SECONDS) -> None:
+        """Send a bulk request, every document of which must be taken."""
+        answer = self.ask("POST", path, body, seconds=seconds)
+        if answer.get("errors") or any("error" in item["index"] for item in answer.get("items", ())):
+            raise LabError(f"{path}: the cluster refused documents: {str(answer)[:500]}")

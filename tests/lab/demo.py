@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,11 +20,10 @@ from orchestrator.runtime.store import open_store
 from orchestrator.view.text import table
 from tests.lab.distributions import DEMONSTRATED, Distribution, find_distribution
 from tests.lab.errors import LabError
-from tests.lab.load import Load, LoadProfile, Verification
+from tests.lab.load import Load, LoadProfile, LoadResult, Verification
 from tests.lab.nodes import LabCluster
+from tests.lab.reset import read_settings
 from tests.lab.seed import seed
-from tests.lab.settings import LEVELS, SettingChange, SettingsPicture, changes, read_settings
-from tests.lab.tally import Latencies, LoadResult
 
 _WARM_DOCUMENTS = 200
 """Documents acknowledged before the restart begins, to verify that the load runs."""
@@ -37,62 +35,23 @@ _FOUND = {
 """Settings of "the operator", to verify that they are restored at each level."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoSummary:
-    """What the demo saw.
-
-    Attributes:
-        server: name and version of the server.
-        node_seconds: seconds from stop to recovered, by node.
-        total_seconds: of the whole restart.
-        load: the load's counts.
-        verification: the check of the acknowledged documents.
-        settings_left: cluster settings that were not restored.
-    """
-
-    server: str
-    node_seconds: Mapping[str, float]
-    total_seconds: float
-    load: LoadResult
-    verification: Verification
-    settings_left: Sequence[SettingChange]
-
-    @property
-    def good(self) -> bool:
-        """Whether no document was lost and every setting was restored."""
-        return self.verification.whole and not self.settings_left
-
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        """The rows of the table: label and value."""
-        searching, indexing = self.load.searching, self.load.indexing
-        left = [
-            f"{change.level} {change.name}: {change.before} -> {change.after}"
-            for change in self.settings_left
-        ]
-        # A search may meet a shard while its copy is being replaced.
-        partial = f"{searching.partial} (sent again; a few are usual)" if searching.partial else "0 (good)"
-        return (
-            ("server", self.server),
-            *((f"{node}, stop to recovered", f"{sec:.1f} s") for node, sec in self.node_seconds.items()),
-            ("all nodes", f"{self.total_seconds:.1f} s"),
-            ("documents acknowledged", str(self.verification.acknowledged)),
-            ("of these missing", str(len(self.verification.missing))),
-            ("of these there twice", str(len(self.verification.duplicated))),
-            ("index requests sent / failed and sent again", f"{indexing.sent} / {indexing.failed}"),
-            ("index latency, median / 99 % / longest", _milliseconds(indexing.latencies)),
-            (
-                "searches sent / failed / given up",
-                f"{searching.sent} / {searching.failed} / {searching.abandoned}",
-            ),
-            ("searches answered without some shard", partial),
-            ("search latency, median / 99 % / longest", _milliseconds(searching.latencies)),
-            ("settings not as before", ", ".join(left) or "none"),
-        )
-
-
-def _milliseconds(latencies: Latencies) -> str:
-    each = (latencies.median, latencies.p99, latencies.longest)
-    return " / ".join(f"{seconds * 1000:.0f}" for seconds in each) + " ms"
+def summary(load: LoadResult, found: Verification, changed: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The rows of the table about the load and the settings: label and value."""
+    searching, indexing = load.searching, load.indexing
+    # A search may meet a shard while its copy is being replaced.
+    partial = f"{searching.partial} (sent again; a few are usual)" if searching.partial else "0 (good)"
+    return (
+        ("documents acknowledged", str(found.acknowledged)),
+        ("of these missing", str(len(found.missing))),
+        ("of these there twice", str(len(found.duplicated))),
+        ("index requests sent / failed and sent again", f"{indexing.sent} / {indexing.failed}"),
+        (
+            "searches sent / failed / given up",
+            f"{searching.sent} / {searching.failed} / {searching.abandoned}",
+        ),
+        ("searches answered without some shard", partial),
+        ("settings not as before", ", ".join(changed) or "none"),
+    )
 
 
 def show_restart(server: Distribution) -> int:
@@ -111,22 +70,31 @@ def show_restart(server: Distribution) -> int:
             began = time.monotonic()
             code, nodes = _restart(lab.write_cluster_file(Path(folder) / "demo.yml"))
             seconds = time.monotonic() - began
-            load.stop()
+            result = load.stop()
             verification = load.verify()
         after = read_settings(lab.client)
-        summary = DemoSummary(
-            server=server.name,
-            node_seconds=nodes,
-            total_seconds=seconds,
-            load=load.result(),
-            verification=verification,
-            settings_left=changes(before, after),
-        )
-        _show(summary, before, after)
+        keys = sorted({*before, *after})
+        changed = [
+            f"{level} {key}: {before.get((level, key))} -> {after.get((level, key))}"
+            for level, key in keys
+            if before.get((level, key)) != after.get((level, key))
+        ]
+        rows = [
+            ("server", server.name),
+            *((f"{node}, stop to recovered", f"{each:.1f} s") for node, each in nodes.items()),
+            ("all nodes", f"{seconds:.1f} s"),
+            *summary(result, verification, changed),
+        ]
+        settings = [
+            (level, key, *(str(each.get((level, key), "absent")) for each in (before, after)))
+            for level, key in keys
+        ]
+        tables = (table(("WHAT", "SEEN"), rows), table(("LEVEL", "SETTING", "BEFORE", "AFTER"), settings))
+        sys.stdout.write("".join("\n".join(["", *lines, ""]) for lines in tables))
     if code != ExitCode.DONE:
         _progress("the cluster and its state are removed: the commands that are named above do not work")
         return code
-    if not summary.good:
+    if changed or not verification.whole:
         _progress("the run is done, but the check of its result failed")
         return int(ExitCode.DEFECT)
     return int(ExitCode.DONE)
@@ -147,22 +115,6 @@ def _restart(file: Path) -> tuple[int, dict[str, float]]:
     finally:
         store.close()
     return code, {str(event.node): event.seconds for event in events if isinstance(event, NodeRecovered)}
-
-
-def _show(summary: DemoSummary, before: SettingsPicture, after: SettingsPicture) -> None:
-    rows = [
-        (
-            level,
-            key,
-            str(getattr(before, level).get(key, "absent")),
-            str(getattr(after, level).get(key, "absent")),
-        )
-        for level in LEVELS
-        for key in sorted({*getattr(before, level), *getattr(after, level)})
-    ]
-    seen = table(("WHAT", "SEEN"), summary.rows())
-    settings = table(("LEVEL", "SETTING", "BEFORE", "AFTER"), rows)
-    sys.stdout.write("\n".join(["", *seen, "", *settings, ""]))
 
 
 def _progress(line: str) -> None:

@@ -17,25 +17,15 @@ SYSTEM_FOLDER = Path("/usr/lib/jvm")
 _OLDEST = 8
 """No Python package has this release."""
 _VERSION_LINE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+"""Release 8 calls itself 1.8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaHome:
-    """A Java on this machine.
-
-    Attributes:
-        path: the folder that holds `bin/java`.
-        feature: the feature release: 17, 21, 25.
-    """
+    """A Java on this machine: the folder that holds `bin/java`, and its feature release (17, 21, 25)."""
 
     path: Path
     feature: int
-
-
-def parse_release(text: str) -> int | None:
-    """The feature release in a Java home's `release` file; 8 for `1.8.0`; None if it is missing."""
-    found = _VERSION_LINE.search(text)
-    return int(found.group(1)) if found else None
 
 
 def read_home(path: Path) -> JavaHome | None:
@@ -44,12 +34,12 @@ def read_home(path: Path) -> JavaHome | None:
     The `release` file is read instead of running `java -version`: it exists since Java 7, and costs nothing.
     """
     try:
-        feature = parse_release((path / "release").read_text(encoding="utf-8", errors="replace"))
+        found = _VERSION_LINE.search((path / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
-    if feature is None or not os.access(path / "bin" / "java", os.X_OK):
+    if found is None or not os.access(path / "bin" / "java", os.X_OK):
         return None
-    return JavaHome(path=path.resolve(), feature=feature)
+    return JavaHome(path=path.resolve(), feature=int(found.group(1)))
 
 
 def candidates() -> Iterator[Path]:
@@ -68,15 +58,7 @@ def candidates() -> Iterator[Path]:
 
 
 def find_java(distribution: Distribution, *, places: Iterable[Path] | None = None) -> JavaHome:
-    """The first Java that the server starts on.
-
-    Args:
-        distribution: has the oldest and newest release.
-        places: folders to look in; by default those of `candidates`.
-
-    Raises:
-        LabError: there is none; the message lists those found and what to install.
-    """
+    """The first Java that the server starts on."""
     found = [home for place in (candidates() if places is None else places) if (home := read_home(place))]
     newest = distribution.java_maximum
     for home in found:

@@ -57,16 +57,7 @@ _OPENSEARCH_THREADS = "org.opensearch.secure_sm.SecuredForkJoinWorkerThreadFacto
 def java_command(
     distribution: Distribution, *, home: Path, java: Path, folder: Path, heap_mb: int
 ) -> tuple[str, ...]:
-    """The command line of a node's server.
-
-    Args:
-        distribution: which server.
-        home: its unpacked archive.
-        java: the Java home to run it with.
-        folder: the node's own folder, with `config` and `tmp`. It is part of the command line, which
-            identifies the process as the lab's.
-        heap_mb: smallest and largest heap, in MiB.
-    """
+    """The command line of a node's server."""
     memory = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={heap_mb // 2}m")
     head = (
         str(java / "bin" / "java"),

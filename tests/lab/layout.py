@@ -26,13 +26,7 @@ REPOSITORY = "snapshots"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabNode:
-    """A node of a planned lab.
-
-    Attributes:
-        name: its name, and its folder's.
-        zone: value of the node attribute `zone`.
-        roles: its roles, none for a coordinating-only node; None leaves the server's default (all).
-    """
+    """A node of a planned lab. Without `roles` it has all; with none of them it only coordinates."""
 
     name: str
     zone: str
@@ -64,29 +58,15 @@ class Ports:
 
 
 def account() -> Account:
-    """The user that nodes run as: the present user, or `nobody` for root (the servers refuse root).
-
-    Raises:
-        LabError: the present user is root and there is no user `nobody`.
-    """
+    """The user that nodes run as: the present user, or `nobody` for root (the servers refuse root)."""
     if os.geteuid() != 0:
         return Account(uid=os.geteuid(), gid=os.getegid())
-    try:
-        entry = pwd.getpwnam(UNPRIVILEGED_USER)
-    except KeyError as error:
-        raise LabError(
-            f"the servers refuse to run as root, and there is no user {UNPRIVILEGED_USER} to run them as: "
-            "run the lab as an ordinary user"
-        ) from error
+    entry = pwd.getpwnam(UNPRIVILEGED_USER)
     return Account(uid=entry.pw_uid, gid=entry.pw_gid)
 
 
 def require_reachable(folder: Path, who: Account) -> None:
-    """Check that another user can enter a folder.
-
-    Raises:
-        LabError: a folder on the path is closed to that user; the message names the folder.
-    """
+    """Check that another user can enter a folder."""
     if os.geteuid() != 0 or who.uid == 0:
         return
     for step in (folder, *folder.parents):
@@ -114,11 +94,7 @@ def share_home(home: Path, target: Path, who: Account) -> Path:
 
 
 def free_ports(count: int) -> tuple[Ports, ...]:
-    """Ports on the loopback address without a listener.
-
-    Raises:
-        LabError: there are not enough.
-    """
+    """Ports on the loopback address without a listener."""
     picked: list[int] = []
     start = random.SystemRandom().randrange(len(PORTS))  # two simultaneous labs should not pick the same
     for offset in range(len(PORTS)):
@@ -145,16 +121,7 @@ def node_settings(
     ports: Mapping[str, Ports],
     folder: Path,
 ) -> dict[str, str]:
-    """A node's settings by their dotted names, lists joined by commas.
-
-    Args:
-        distribution: which server; some settings have other names in OpenSearch.
-        cluster: the cluster's name.
-        node: the node.
-        nodes: all nodes, itself included.
-        ports: of every node, by name.
-        folder: the node's own.
-    """
+    """A node's settings by their dotted names, lists joined by commas."""
     masters = [each.name for each in nodes if each.roles is None or "master" in each.roles]
     opensearch = distribution.product is Product.OPENSEARCH
     seeds = ",".join(f"{LOOPBACK}:{ports[each.name].transport}" for each in nodes)
@@ -188,19 +155,11 @@ def node_settings(
     if node.roles is not None and distribution.before(7, 9):
         settings |= {f"node.{role}": str(role in node.roles).lower() for role in ("master", "data")}
     elif node.roles is not None:
-        settings["node.roles"] = ",".join(_role(role, opensearch=opensearch) for role in node.roles)
+        own = {"master": "cluster_manager"} if opensearch else {}
+        settings["node.roles"] = ",".join(own.get(role, role) for role in node.roles)
     if not (opensearch or distribution.before(7, 6)):  # the older archives have none of these modules
         settings |= {"xpack.ml.enabled": "false", "xpack.security.enabled": "false"}
     return settings
-
-
-def _role(role: str, *, opensearch: bool) -> str:
-    return "cluster_manager" if opensearch and role == "master" else role
-
-
-def settings_file(distribution: Distribution) -> str:
-    """The name of the configuration file in a node's `config` folder."""
-    return f"{distribution.product.value}.yml"
 
 
 def settings_text(settings: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import nodectl
@@ -23,35 +22,12 @@ STOP_SECONDS = 30.0
 """A lab node's data is discarded, so a node that ignores SIGTERM for this long is killed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The process that owns a lab."""
-
-    pid: int
-    start_time: int
-    boot_id: str
-
-    @property
-    def alive(self) -> bool:
-        """Whether that very process still runs."""
-        return self.boot_id == nodectl.boot_id() and nodectl.start_time(self.pid) == self.start_time
-
-
 def register(cache: Path, directory: Path) -> None:
     """Record that this process owns the lab in a folder."""
     entry = _entry(cache, directory)
     entry.parent.mkdir(parents=True, exist_ok=True)
-    me = os.getpid()
-    started = nodectl.start_time(me)
-    entry.write_text(
-        json.dumps(
-            {
-                "directory": str(directory),
-                "owner": {"pid": me, "start_time": started, "boot_id": nodectl.boot_id()},
-            }
-        ),
-        encoding="utf-8",
-    )
+    record = {"directory": str(directory), "owner": nodectl.identity(os.getpid())}
+    entry.write_text(json.dumps(record), encoding="utf-8")
 
 
 def unregister(cache: Path, directory: Path) -> None:
@@ -60,31 +36,22 @@ def unregister(cache: Path, directory: Path) -> None:
 
 
 def sweep(cache: Path) -> tuple[Path, ...]:
-    """End the nodes of labs whose owner is gone, and remove their folders.
-
-    Returns:
-        The removed folders.
-    """
+    """End the nodes of labs whose owner is gone, remove their folders, and return these."""
     swept = []
     for entry in sorted((cache / "labs").glob("*.json")):
         try:
             record = json.loads(entry.read_text(encoding="utf-8"))
-            owner, directory = Owner(**record["owner"]), Path(record["directory"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             continue  # the owner is writing or removing it now; the next sweep sees it
-        if not owner.alive:
-            remove(directory)
+        if record["owner"] != nodectl.identity(record["owner"]["pid"]):
+            swept.append(Path(record["directory"]))
+            remove(swept[-1])
             entry.unlink(missing_ok=True)
-            swept.append(directory)
     return tuple(swept)
 
 
 def remove(directory: Path) -> None:
-    """End every node of a lab and remove its folder.
-
-    Raises:
-        LabNodeError: a node still runs after SIGKILL; its folder is left.
-    """
+    """End every node of a lab and remove its folder."""
     nodes = [path.parent for path in directory.glob("*/launch.json")]
     for node in nodes:  # all get the signal before the first wait
         nodectl.send_and_wait(node, signal.SIGTERM, 0.0)

@@ -13,9 +13,8 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,12 +22,12 @@ import urllib3
 
 from tests.lab.client import Access, Answer, LabClient
 from tests.lab.errors import LabError
-from tests.lab.tally import LoadResult, Tally
 
 GREEN_SECONDS = 60
 _PAGE, _ONE_PAGE = 2000, 1_000_000
 _CREATED, _ALREADY_THERE = 201, 409
 _REFUSED_SECONDS = 0.1
+_KEPT_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +36,7 @@ class LoadProfile:
 
     Attributes:
         index: the index it writes to; the load creates it.
-        shards: its primary shards.
-        replicas: copies of each beside the primary.
         documents_per_second: the bound on the indexing client.
-        documents_per_request: size of a bulk request.
         searches_per_second: the bound on the searching client.
         request_seconds: limit on one request.
         shun_seconds: how long an endpoint that did not answer is left out.
@@ -62,12 +58,38 @@ class LoadProfile:
     scrolls: bool = True
 
 
+@dataclass(slots=True, kw_only=True)
+class Requests:
+    """The requests of one kind.
+
+    Attributes:
+        sent: requests sent, including those sent again to another endpoint.
+        failed: not answered, or answered with an error, or (bulk) with an error for some document.
+        abandoned: searches without a complete answer from any endpoint; indexing is never abandoned.
+        partial: searches that were answered without some shard.
+    """
+
+    sent: int = 0
+    failed: int = 0
+    abandoned: int = 0
+    partial: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """The counts of a load so far; `reasons` has the first distinct reasons of failed requests."""
+
+    acknowledged: int
+    indexing: Requests
+    searching: Requests
+    reasons: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """The result of the check of acknowledged documents.
 
     Attributes:
-        acknowledged: how many there were.
         missing: ids that were acknowledged and are not there.
         duplicated: ids that are there more than once.
         unacknowledged: documents that are there without an acknowledgement; allowed.
@@ -82,6 +104,61 @@ class Verification:
     def whole(self) -> bool:
         """Whether every acknowledged document is there, once."""
         return not self.missing and not self.duplicated
+
+
+class Tally:
+    """Counters that several threads write to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self._acknowledged: set[str] = set()
+        self._kinds = {"indexing": Requests(), "searching": Requests()}
+        self._reasons: Counter[str] = Counter()
+
+    def answered(self, kind: str, *, partial: int = 0) -> None:
+        """Count a successful answer."""
+        with self._lock:
+            self._kinds[kind].sent += 1
+            self._kinds[kind].partial += partial
+
+    def failed(self, kind: str, reason: str, *, sent: int = 1) -> None:
+        """Count a failure; `sent=0`: of a request that was counted as answered, but refused a document."""
+        with self._lock:
+            self._kinds[kind].sent += sent
+            self._kinds[kind].failed += 1
+            if reason in self._reasons or len(self._reasons) < _KEPT_REASONS:
+                self._reasons[reason] += 1
+
+    def abandoned(self, kind: str) -> None:
+        """Count an operation that no endpoint completed."""
+        with self._lock:
+            self._kinds[kind].abandoned += 1
+
+    def acknowledge(self, ids: Iterable[str]) -> None:
+        """Record ids that the cluster acknowledged."""
+        with self._lock:
+            self._acknowledged.update(ids)
+            self._lock.notify_all()
+
+    def wait_acknowledged(self, count: int, seconds: float) -> bool:
+        """Wait until this many documents are acknowledged; returns whether that happened in time."""
+        with self._lock:
+            return self._lock.wait_for(lambda: len(self._acknowledged) >= count, seconds)
+
+    def acknowledged(self) -> frozenset[str]:
+        """All ids acknowledged so far."""
+        with self._lock:
+            return frozenset(self._acknowledged)
+
+    def result(self) -> LoadResult:
+        """The current counts."""
+        with self._lock:
+            return LoadResult(
+                acknowledged=len(self._acknowledged),
+                indexing=replace(self._kinds["indexing"]),
+                searching=replace(self._kinds["searching"]),
+                reasons=dict(self._reasons),
+            )
 
 
 class Rotation:
@@ -112,18 +189,14 @@ class Rotation:
 class Load:
     """Two clients in threads of their own. Use as a context manager, or `start` and `stop`."""
 
-    def __init__(
-        self, access: Access, profile: LoadProfile | None = None, *, ledger: Path | None = None
-    ) -> None:
+    def __init__(self, access: Access, profile: LoadProfile | None = None) -> None:
         self.profile = profile or LoadProfile()
         self._client = LabClient(access)
-        self._tally = Tally(ledger)
+        self._tally = Tally()
         self._over = threading.Event()
         self._broken: list[BaseException] = []
         self._threads = [
-            threading.Thread(
-                target=self._guarded, args=(work,), name=f"lab-load-{work.__name__}", daemon=True
-            )
+            threading.Thread(target=self._guarded, args=(work,), name=f"lab{work.__name__}", daemon=True)
             for work in (self._index, self._search)
         ]
 
@@ -140,29 +213,19 @@ class Load:
         """Make the index, wait until it has all its copies, and begin.
 
         A node that stops before the replicas exist would take the only copies with it.
-
-        Raises:
-            LabError: the index could not be made, or does not become green.
         """
         wanted = {"number_of_shards": self.profile.shards, "number_of_replicas": self.profile.replicas}
         self._client.ask("PUT", f"/{self.profile.index}", {"settings": wanted})
-        green = f"/_cluster/health/{self.profile.index}?wait_for_status=green&timeout={GREEN_SECONDS}s"
-        if self._client.ask("GET", green, accept=(408,), seconds=GREEN_SECONDS + 10)["timed_out"]:
-            raise LabError(f"the load's index {self.profile.index} is not green after {GREEN_SECONDS} s")
+        self._client.wait_green([self.profile.index], GREEN_SECONDS)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> LoadResult:
-        """End both clients and wait for them; returns the final counts.
-
-        Raises:
-            LabError: a client failed by a defect of its own, so the counts prove nothing.
-        """
+        """End both clients and wait for them; returns the final counts."""
         self._over.set()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        self._tally.close()
         if self._broken:
             raise LabError(f"the load broke down: {self._broken[0]!r}") from self._broken[0]
         return self._tally.result()
@@ -172,20 +235,12 @@ class Load:
         return self._tally.result()
 
     def wait_acknowledged(self, count: int, seconds: float = 60.0) -> None:
-        """Wait until this many documents are acknowledged in all, so that the load is really running.
-
-        Raises:
-            LabError: they were not in time; the reasons of failed requests are in the message.
-        """
+        """Wait until this many documents are acknowledged in all, so that the load is really running."""
         if not self._tally.wait_acknowledged(count, seconds):
             raise LabError(f"no {count} documents acknowledged in {seconds:.0f} s: {self._tally.result()}")
 
     def verify(self) -> Verification:
-        """Look for every acknowledged document, after `stop`.
-
-        Raises:
-            LabError: the index cannot be read completely at this moment.
-        """
+        """Look for every acknowledged document, after `stop`."""
         acknowledged = self._tally.acknowledged()
         there = count_documents(self._client, self.profile.index, scrolls=self.profile.scrolls)
         return Verification(
@@ -203,28 +258,24 @@ class Load:
 
     def _index(self) -> None:
         rotation = Rotation(self._client.access.endpoints, self.profile.shun_seconds)
-        pause = self.profile.documents_per_request / self.profile.documents_per_second
-        for number in itertools.count():
-            first = number * self.profile.documents_per_request
-            pending = [f"d{first + each:09d}" for each in range(self.profile.documents_per_request)]
+        size = self.profile.documents_per_request
+        for first in itertools.count(0, size):
+            pending = [f"d{number:09d}" for number in range(first, first + size)]
             began = time.monotonic()
             while pending and not self._over.is_set():
                 pending = self._bulk(rotation, pending)
-            if self._over.wait(max(0.0, began + pause - time.monotonic())):
+            if self._over.wait(max(0.0, began + size / self.profile.documents_per_second - time.monotonic())):
                 return
 
     def _bulk(self, rotation: Rotation, ids: list[str]) -> list[str]:
         """Send one bulk request; returns the ids that it did not acknowledge."""
-        lines = itertools.chain.from_iterable(
-            (
-                json.dumps({"create": {"_id": each}}),
-                json.dumps({"serial": int(each[1:]), "text": f"document {each}"}),
-            )
+        lines = [
+            json.dumps(line)
             for each in ids
-        )
-        answer = self._attempt(
-            "indexing", rotation, f"/{self.profile.index}/{self.profile.bulk}", "\n".join([*lines, ""])
-        )
+            for line in ({"create": {"_id": each}}, {"serial": int(each[1:]), "text": f"document {each}"})
+        ]
+        path = f"/{self.profile.index}/{self.profile.bulk}"
+        answer = self._attempt("indexing", rotation, path, "\n".join([*lines, ""]))
         if answer is None:
             if rotation.none_left(time.monotonic()):
                 # Before 2.0 a cluster without a master refuses a write at once: as below.
@@ -232,46 +283,42 @@ class Load:
             return ids
         outcomes = [next(iter(item.values())) for item in answer.body["items"]]
         done = {outcome["_id"] for outcome in outcomes if _status(outcome) in (_CREATED, _ALREADY_THERE)}
-        self._tally.acknowledge(sorted(done))
+        self._tally.acknowledge(done)
         left = [each for each in ids if each not in done]
         if left:
             refused = next(outcome for outcome in outcomes if outcome["_id"] not in done)
-            self._tally.refused("indexing", f"document refused: {_kind(refused['error'])}")
+            self._tally.failed("indexing", f"document refused: {_kind(refused['error'])}", sent=0)
             self._over.wait(_REFUSED_SECONDS)  # the cluster refused: no event announces that it accepts again
         return left
 
     def _search(self) -> None:
         rotation = Rotation(self._client.access.endpoints, self.profile.shun_seconds)
-        query = {"size": 10, "query": {"match": {"text": "document"}}}
-        path = f"/{self.profile.index}/_search"
         while not self._over.is_set():
             began = time.monotonic()
-            attempts = range(self.profile.search_attempts)
-            if not any(self._searched(rotation, path, query) for _ in attempts):
+            if not any(self._searched(rotation) for _ in range(self.profile.search_attempts)):
                 self._tally.abandoned("searching")
             self._over.wait(max(0.0, began + 1.0 / self.profile.searches_per_second - time.monotonic()))
 
-    def _searched(self, rotation: Rotation, path: str, query: Any) -> bool:
+    def _searched(self, rotation: Rotation) -> bool:
         """Whether an endpoint gave a complete answer; an answer without some shard is counted and retried."""
-        answer = self._attempt("searching", rotation, path, query)
+        query = {"size": 10, "query": {"match": {"text": "document"}}}
+        answer = self._attempt("searching", rotation, f"/{self.profile.index}/_search", query)
         return answer is not None and not answer.body["_shards"]["failed"]
 
     def _attempt(self, kind: str, rotation: Rotation, path: str, body: Any) -> Answer | None:
         """Send one request to the next endpoint; None if that failed, which is counted."""
-        began = time.monotonic()
-        endpoint = rotation.choose(began)
+        endpoint = rotation.choose(time.monotonic())
+        answer = None
         try:
             answer = self._client.send(endpoint, "POST", path, body, seconds=self.profile.request_seconds)
+            wrong = f"status {answer.status}"
         except urllib3.exceptions.HTTPError as error:
+            wrong = type(error).__name__
+        if answer is None or not answer.ok:
             rotation.shun(endpoint, time.monotonic())
-            self._tally.failed(kind, type(error).__name__)
+            self._tally.failed(kind, wrong)
             return None
-        if not answer.ok:
-            rotation.shun(endpoint, time.monotonic())
-            self._tally.failed(kind, f"status {answer.status}")
-            return None
-        shards = answer.body.get("_shards", {})
-        self._tally.answered(kind, time.monotonic() - began, partial=int(shards.get("failed", 0) > 0))
+        self._tally.answered(kind, partial=int(answer.body.get("_shards", {}).get("failed", 0) > 0))
         return answer
 
 
@@ -289,32 +336,25 @@ def _kind(error: Any) -> str:
 
 
 def count_documents(client: LabClient, index: str, *, scrolls: bool = True) -> Counter[str]:
-    """How often each document id is found in an index, by reading all of it.
-
-    Args:
-        client: of the cluster.
-        index: its name.
-        scrolls: whether to read page by page; otherwise all is one page.
-
-    Raises:
-        LabError: a shard did not answer.
-    """
+    """How often each document id is found in an index, by reading all of it; in one page without scrolls."""
     client.ask("POST", f"/{index}/_refresh")
     found: Counter[str] = Counter()
+    path, query = f"/{index}/_search?scroll=1m", {"size": _PAGE, "sort": ["_doc"], "_source": False}
     if not scrolls:
-        page = client.ask("POST", f"/{index}/_search", {"size": _ONE_PAGE, "fields": []})
-        if page["_shards"]["failed"] or page["timed_out"] or page["hits"]["total"] > _ONE_PAGE:
-            raise LabError(f"not every shard of {index} answered: {page['_shards']}")
-        found.update(hit["_id"] for hit in page["hits"]["hits"])
-        return found
-    page = client.ask(
-        "POST", f"/{index}/_search?scroll=1m", {"size": _PAGE, "sort": ["_doc"], "_source": False}
-    )
+        path, query = f"/{index}/_search", {"size": _ONE_PAGE, "fields": []}
+    page = client.ask("POST", path, query)
     while True:
-        if page["_shards"]["failed"] or page["timed_out"]:
+        hits = page["hits"]["hits"]
+        if (
+            page["_shards"]["failed"]
+            or page["timed_out"]
+            or (not scrolls and page["hits"]["total"] > len(hits))
+        ):
             raise LabError(f"not every shard of {index} answered: {page['_shards']}")
-        found.update(hit["_id"] for hit in page["hits"]["hits"])
-        if not page["hits"]["hits"]:
+        found.update(hit["_id"] for hit in hits)
+        if not scrolls:
+            return found
+        if not hits:
             client.ask("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]}, accept=(404,))
             return found
         page = client.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})

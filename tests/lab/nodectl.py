@@ -47,9 +47,10 @@ def start_time(pid: int) -> int | None:
     return None if fields[_STAT_STATE] in "ZX" else int(fields[_STAT_START_TIME])
 
 
-def boot_id() -> str:
-    """The id of the machine's boot: start times are only comparable within one boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+def identity(pid: int) -> dict[str, Any]:
+    """What tells a process from all others; start times are only comparable within one boot."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    return {"pid": pid, "start_time": start_time(pid), "boot_id": boot}
 
 
 def mentions(pid: int, folder: Path) -> bool:
@@ -67,9 +68,7 @@ def running_pid(node: Path) -> int | None:
     except (OSError, ValueError):
         return None
     pid = int(written["pid"])
-    if written["boot_id"] != boot_id() or start_time(pid) != written["start_time"]:
-        return None
-    return pid if mentions(pid, node.parent) else None
+    return pid if written == identity(pid) and mentions(pid, node.parent) else None
 
 
 def send_and_wait(node: Path, number: signal.Signals, limit_seconds: float) -> bool:
@@ -77,26 +76,30 @@ def send_and_wait(node: Path, number: signal.Signals, limit_seconds: float) -> b
 
     A pidfd is opened before the identity is checked, so a process id that was used again in between cannot be
     signalled.
-
-    Returns:
-        Whether the node is down.
     """
-    pid = running_pid(node)
-    if pid is None:
+    handle = _opened(node)
+    if handle is None:
         return True
     try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        if running_pid(node) != pid:
-            return True
         signal.pidfd_send_signal(handle, number)
         return _exited(handle, limit_seconds)
     except ProcessLookupError:
         return True
     finally:
         os.close(handle)
+
+
+def _opened(node: Path) -> int | None:
+    """A pidfd of a node's process; its identity is checked again once the process is held by it."""
+    pid = running_pid(node)
+    try:
+        handle = None if pid is None else os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if handle is not None and running_pid(node) != pid:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _exited(handle: int, seconds: float) -> bool:
@@ -139,9 +142,8 @@ def _become_server(node: Path, launch: dict[str, Any], complaints: int) -> None:
     """In the child: write the pid file, drop rights, become the server. Never returns."""
     try:
         _redirect(node, base64.b64decode(launch["stdin"]))
-        me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
         fresh = node / "node.pid.new"
-        fresh.write_text(json.dumps(me), encoding="utf-8")
+        fresh.write_text(json.dumps(identity(os.getpid())), encoding="utf-8")
         fresh.replace(node / "node.pid")
         os.chdir(launch["directory"])
         if os.geteuid() == 0 and launch["uid"] != 0:  # the servers refuse to run as root
@@ -166,12 +168,8 @@ def _redirect(node: Path, stdin: bytes) -> None:
 
 
 def _await_ready(node: Path, launch: dict[str, Any], offset: int, limit_seconds: float) -> int:
-    pid = running_pid(node)
     deadline = time.monotonic() + limit_seconds
-    try:
-        handle = os.pidfd_open(pid) if pid is not None else None
-    except ProcessLookupError:
-        handle = None
+    handle = _opened(node)
     if handle is None:
         return _died(node, offset)
     try:
@@ -200,7 +198,7 @@ def _died(node: Path, offset: int) -> int:
 
 
 def stop(node: Path, limit_seconds: float) -> int:
-    """Ask a node to end (SIGTERM) and wait until it has; it is never killed."""
+    """Ask a node to end (SIGTERM) and wait for it; it is never killed."""
     if send_and_wait(node, signal.SIGTERM, limit_seconds):
         return _say(f"{node.name} is stopped", 0)
     return _say(f"{node.name} still runs {limit_seconds:.0f} s after SIGTERM", 1)
@@ -209,11 +207,9 @@ def stop(node: Path, limit_seconds: float) -> int:
 def status(node: Path) -> int:
     """Print whether a node runs."""
     pid = running_pid(node)
-    return (
-        _say(f"{node.name} is not running", NOT_RUNNING)
-        if pid is None
-        else _say(f"{node.name} runs as {pid}", 0)
-    )
+    if pid is None:
+        return _say(f"{node.name} is not running", NOT_RUNNING)
+    return _say(f"{node.name} runs as {pid}", 0)
 
 
 def _say(line: str, code: int) -> int:

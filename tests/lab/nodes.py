@@ -19,13 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.lab import leftovers, nodectl
 from tests.lab.client import Access, LabClient
 from tests.lab.distributions import Distribution, Progress, cache_folder, find_distribution, install
 from tests.lab.errors import LabError, LabNodeError
-from tests.lab.java import JavaHome, find_java
+from tests.lab.java import find_java
 from tests.lab.launch import java_command, standard_input
 from tests.lab.layout import (
     LOOPBACK,
@@ -37,7 +37,6 @@ from tests.lab.layout import (
     give_away,
     node_settings,
     require_reachable,
-    settings_file,
     settings_text,
     share_home,
 )
@@ -62,38 +61,34 @@ class _Server:
 
 
 class LabCluster:
-    """A running lab cluster. Use as a context manager, or call `close`.
+    """A running lab cluster, made by `start`. Use as a context manager, or call `close`.
 
     Attributes:
         directory: the lab's folder; removed by `close`.
         distribution: which server it was started with.
-        nodes: its nodes.
-        name: the cluster's name.
-        access: how to connect to it.
         ports: of each node, by its name.
-        client: a client of the lab's own.
     """
 
     def __init__(
         self,
         *,
-        distribution: Distribution,
+        version: str,
         nodes: Sequence[LabNode],
         name: str,
         directory: Path,
-        cache: Path,
-        heap_mb: int,
         settings: Mapping[str, str],
         security: Security | None,
+        heap_mb: int,
+        progress: Progress,
     ) -> None:
-        self.distribution = distribution
+        self.distribution = find_distribution(version)
         self.nodes = tuple(nodes)
         self.name = name
         self.directory = directory
-        self._cache = cache
         self._heap_mb = heap_mb
         self._extra = dict(settings)
         self._security = security
+        self._progress = progress
         self._account = account()
         self._servers: dict[str, _Server] = {}
         self.ports = dict(zip((node.name for node in nodes), free_ports(len(self.nodes)), strict=True))
@@ -122,24 +117,15 @@ class LabCluster:
 
         Args:
             version: such as `9.1.0`, or `opensearch-2.19.0`.
-            nodes: the nodes; their names are unique.
-            name: the cluster's name.
             directory: a folder that does not exist yet; by default one under the system's temporary folder.
             settings: further node settings by dotted names, over the lab's own.
             security: TLS and users; None for neither.
-            heap_mb: heap of each node, in MiB.
-            progress: called with each line about the progress.
-
-        Raises:
-            LabError: the machine lacks something; the message names it.
-            LabNodeError: a node did not start. Nothing is left running.
         """
         if platform.system() != "Linux":
             raise LabError("the lab finds its processes in /proc, which only Linux has: run it on Linux")
-        distribution = find_distribution(version)
+        find_java(find_distribution(version))  # before anything is written
         cache = cache_folder()
-        java = find_java(distribution)
-        home = install(distribution, cache=cache, progress=progress)
+        cache.mkdir(parents=True, exist_ok=True)
         for swept in leftovers.sweep(cache):
             progress(f"swept away a lab that its owner left behind in {swept}")
         if directory is None:
@@ -149,20 +135,19 @@ class LabCluster:
         directory = directory.resolve()
         directory.chmod(0o755)
         leftovers.register(cache, directory)
-        cluster = None
         try:
             cluster = cls(
-                distribution=distribution,
+                version=version,
                 nodes=nodes,
                 name=name,
                 directory=directory,
-                cache=cache,
-                heap_mb=heap_mb,
                 settings=settings or {},
                 security=security,
+                heap_mb=heap_mb,
+                progress=progress,
             )
-            cluster._prepare(home, java)
-            progress(f"starting {len(cluster.nodes)} nodes of {distribution.name} on Java {java.feature}")
+            cluster._prepare()
+            progress(f"starting {len(cluster.nodes)} nodes of {cluster.distribution.name}")
             cluster.start_nodes()
             cluster.wait_ready()
         except BaseException:
@@ -198,23 +183,22 @@ class LabCluster:
         """A new client of the lab's own."""
         return LabClient(self.access)
 
-    def _prepare(self, home: Path, java: JavaHome) -> None:
+    def _prepare(self) -> None:
         """Write all folders and files of the lab; no process is started."""
         require_reachable(self.directory, self._account)
-        server = self._shared(self.distribution, home, java)
+        server = self._server(self.distribution)
         self._servers = dict.fromkeys((node.name for node in self.nodes), server)
         script = self.directory / "nodectl.py"
         shutil.copyfile(nodectl.__file__, script)
-        command = self.directory / "nodectl"
+        command, asked = self.directory / "nodectl", self.directory / "nodestatus"
         # Isolated and without site: it starts in some 20 ms, independent of environment variables.
         command.write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(script))} "$@"\n',
             encoding="utf-8",
         )
-        command.chmod(0o755)
-        asked = self.directory / "nodestatus"
         shutil.copyfile(Path(nodectl.__file__).with_name("nodestatus.sh"), asked)
-        asked.chmod(0o755)
+        for each in (command, asked):
+            each.chmod(0o755)
         repository = self.directory / REPOSITORY
         repository.mkdir()
         give_away(repository, self._account)
@@ -230,25 +214,20 @@ class LabCluster:
             self.configure(node.name, {})
             give_away(self.directory / node.name, self._account)
 
-    def _shared(self, distribution: Distribution, home: Path, java: JavaHome) -> _Server:
-        home = share_home(home, self.directory / distribution.name, self._account)
-        return _Server(distribution=distribution, home=home, java=java.path)
-
-    def upgrade(self, node: str, version: str, *, progress: Progress = _silent) -> None:
-        """Give a node another version of its server; it takes effect at the node's next start.
-
-        Raises:
-            LabError: the machine lacks something; the message names it.
-        """
-        distribution = find_distribution(version)
+    def _server(self, distribution: Distribution) -> _Server:
         known = next((each for each in self._servers.values() if each.distribution == distribution), None)
-        if known is None:
-            home = install(distribution, cache=self._cache, progress=progress)
-            known = self._shared(distribution, home, find_java(distribution))
-        self._servers[node] = known
+        if known is not None:
+            return known
+        home = install(distribution, cache=cache_folder(), progress=self._progress)
+        home = share_home(home, self.directory / distribution.name, self._account)
+        return _Server(distribution=distribution, home=home, java=find_java(distribution).path)
+
+    def upgrade(self, node: str, version: str) -> None:
+        """Give a node another version of its server; it takes effect at the node's next start."""
+        server = self._servers[node] = self._server(find_distribution(version))
         config, before = self.directory / node / "config", self.directory / node / "config.before"
         config.rename(before)
-        shutil.copytree(known.home / "config", config)
+        shutil.copytree(server.home / "config", config)
         if self._security is not None:
             for name in SECURITY_FILES:
                 if (before / name).exists():
@@ -260,23 +239,24 @@ class LabCluster:
     def configure(self, node: str, settings: Mapping[str, str]) -> bool:
         """Rewrite a node's configuration; it takes effect at the node's next start.
 
-        Args:
-            node: its name.
-            settings: dotted names over those that the lab gives every node. With a setting that the server
-                does not support, the node does not start.
-
-        Returns:
-            Whether the configuration changed.
+        With a setting that the server does not support, the node does not start. Returns whether the
+        configuration changed.
         """
         wanted = next(each for each in self.nodes if each.name == node)
         folder = self.directory / node
         server = self._servers[node]
-        every = self._settings(wanted, folder, server.distribution)
+        every = node_settings(
+            server.distribution,
+            cluster=self.name,
+            node=wanted,
+            nodes=self.nodes,
+            ports=self.ports,
+            folder=folder,
+        )
         every |= {} if self._security is None else self._security.settings(folder / "config")
         every |= {**self._extra, **settings}
-        (folder / "config" / settings_file(server.distribution)).write_text(
-            settings_text(every), encoding="utf-8"
-        )
+        file = folder / "config" / f"{server.distribution.product.value}.yml"
+        file.write_text(settings_text(every), encoding="utf-8")
         command = java_command(
             server.distribution, home=server.home, java=server.java, folder=folder, heap_mb=self._heap_mb
         )
@@ -297,35 +277,16 @@ class LabCluster:
         written.chmod(0o600)
         return changed
 
-    def _settings(self, node: LabNode, folder: Path, distribution: Distribution) -> dict[str, str]:
-        """The settings that the lab gives a node; a lab of another generation uses other names."""
-        return node_settings(
-            distribution,
-            cluster=self.name,
-            node=node,
-            nodes=self.nodes,
-            ports=self.ports,
-            folder=folder,
-        )
-
     def nodectl(self, verb: str, node: str) -> tuple[str, ...]:
         """The command line that starts, stops or checks a node."""
         return (str(self.directory / "nodectl"), verb, node)
 
     def start_nodes(self, names: Sequence[str] | None = None) -> None:
-        """Start nodes, all at once, and wait for each to answer; running nodes are not changed.
-
-        Raises:
-            LabNodeError: a node did not start.
-        """
+        """Start nodes, all at once, and wait for each to answer; running nodes are not changed."""
         self._each("start", names)
 
     def stop_nodes(self, names: Sequence[str] | None = None) -> None:
-        """Stop nodes, all at once, and wait until their processes are gone.
-
-        Raises:
-            LabNodeError: a node did not end.
-        """
+        """Stop nodes, all at once, and wait until their processes are gone."""
         self._each("stop", names)
 
     def _each(self, verb: str, names: Sequence[str] | None) -> None:
@@ -347,15 +308,7 @@ class LabCluster:
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def wait_ready(self, *, status: str = "yellow", seconds: float = READY_SECONDS) -> None:
-        """Wait, by the cluster's own long poll, until all nodes are in it.
-
-        Args:
-            status: the least cluster status to wait for: `yellow` or `green`.
-            seconds: the limit.
-
-        Raises:
-            LabNodeError: it did not happen in time; the message contains the cluster's answer.
-        """
+        """Wait, by the cluster's own long poll, until all nodes are in it and it has this status."""
         path = (
             f"/_cluster/health?wait_for_nodes={len(self.nodes)}&wait_for_status={status}"
             f"&wait_for_events=languid&timeout={seconds:.0f}s"
@@ -372,12 +325,12 @@ class LabCluster:
                 f"the lab cluster is not {status} with {len(self.nodes)} nodes: {json.dumps(health)}"
             )
 
-    def cluster_document(self) -> dict[str, object]:
+    def cluster_document(self) -> dict[str, Any]:
         """The content of a cluster file for this cluster, as data."""
         control = shlex.quote(str(self.directory / "nodectl"))
         verbs = {verb: f"{control} {verb} {{node}}" for verb in ("stop", "start")}
         verbs["status"] = f"{shlex.quote(str(self.directory / 'nodestatus'))} {{node}}"
-        document: dict[str, object] = {
+        document: dict[str, Any] = {
             "kind": "elasticsearch",
             "name": self.name,
             "endpoints": list(self.endpoints),
@@ -401,10 +354,6 @@ class LabCluster:
         return path
 
     def close(self) -> None:
-        """End every node and remove the lab's folder; a second call is harmless.
-
-        Raises:
-            LabNodeError: a node does not end.
-        """
+        """End every node and remove the lab's folder; a second call is harmless."""
         leftovers.remove(self.directory)
-        leftovers.unregister(self._cache, self.directory)
+        leftovers.unregister(cache_folder(), self.directory)

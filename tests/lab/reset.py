@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 from tests.lab.client import LabClient
 from tests.lab.errors import LabError
 from tests.lab.nodes import LabCluster
-from tests.lab.settings import LEVELS, read_settings
+
+LEVELS = ("persistent", "transient")
+
+
+def read_settings(client: LabClient) -> dict[tuple[str, str], Any]:
+    """All cluster settings without the defaults, by level and dotted name."""
+    read = client.ask("GET", "/_cluster/settings?flat_settings=true")
+    return {(level, name): value for level in LEVELS for name, value in read[level].items()}
 
 
 def reset(cluster: LabCluster) -> None:
@@ -15,9 +22,6 @@ def reset(cluster: LabCluster) -> None:
 
     Nodes that are down or have a changed configuration are restarted. Indices, settings, the program's
     templates and voting exclusions are removed.
-
-    Raises:
-        LabError: something could not be removed, so the cluster is not fit for another test.
     """
     changed = [node.name for node in cluster.nodes if cluster.configure(node.name, {})]
     cluster.stop_nodes(changed)
@@ -35,28 +39,18 @@ def reset(cluster: LabCluster) -> None:
 def clear(client: LabClient, *, voting: bool = True, components: bool = True) -> None:
     """Remove indices, settings, the program's templates and voting exclusions from a cluster with a master.
 
-    Args:
-        client: of the cluster.
-        voting: whether there may be voting exclusions (7.0).
-        components: whether there may be component templates (7.8).
-
-    Raises:
-        LabError: something could not be removed, so the cluster is not fit for another test.
+    Voting exclusions came with 7.0, component templates with 7.8.
     """
     if voting:
         client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
-    for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):
+    state = client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")
+    for name in state.get("metadata", {}).get("indices", {}):
         client.ask("DELETE", f"/{name}", accept=(404,))
     for form in ("_component_template", "_template") if components else ("_template",):
         client.ask("DELETE", f"/{form}/orchestrate-*", accept=(404,))
     found = read_settings(client)
-    cleared = {level: dict.fromkeys(getattr(found, level)) for level in LEVELS}
-    if any(cleared.values()):
-        client.ask("PUT", "/_cluster/settings", {level: names for level, names in cleared.items() if names})
-    left = read_settings(client)
-    if left.persistent or left.transient:
+    for level in LEVELS:
+        if names := [name for at, name in found if at == level]:
+            client.ask("PUT", "/_cluster/settings", {level: dict.fromkeys(names)})
+    if left := read_settings(client):
         raise LabError(f"settings that cannot be removed: {left}")
-
-
-def _indices(state: Mapping[str, Mapping[str, Mapping[str, object]]]) -> tuple[str, ...]:
-    return tuple(state.get("metadata", {}).get("indices", {}))

