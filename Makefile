@@ -1,6 +1,7 @@
-# `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
+# `make` alone prints what there is. Into $(VENV) every target brings what it needs. Outside of it only `test`, `test-…`,
+# `record`, `demo` and `bench` do, and say so first (.ci/prepare).
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-soak test-changed record soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
+.PHONY: help demo check budget test test-all test-soak test-changed record soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -19,8 +20,11 @@ help:  ## print this
 demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (VERSION=8.19.0 and others; no Docker)
 	$(PYTHON) -m tests.lab.demo $(VERSION)
 
-check: $(VENV)/.installed lint  ## lint, types and the fast tests
+check: $(VENV)/.installed lint  ## lint, types and the fast tests; it installs nothing outside of $(VENV)
 	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
+
+budget: $(VENV)/.installed  ## the fast tests, red if a folder takes more CPU seconds than its budget (tests/budget.py)
+	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)" --budget
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
 	$(ALL_TOOLS) ORCHESTRATE_KILLS=3 $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20
@@ -79,6 +83,7 @@ hosts: $(VENV)/.installed
 	[ "$(SKIP_REAL)" = 1 ] || $(PYTHON) -m tests.integration.hostlab build
 
 $(VENV)/.installed: requirements.lock pyproject.toml
+	@.ci/prepare check
 	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
 	@echo "installing the Python packages into $(VENV): one to three minutes"
 	$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock

@@ -7,6 +7,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("tests.simulation.ordinary", "tests.simulation.late_stops")
 
 pytest_plugins = [
+    "tests.budget",
     "tests.integration.fixtures_bastions",
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",

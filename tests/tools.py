@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Final
+from typing import Final, NoReturn
 
 import pytest
 
@@ -33,9 +33,13 @@ _PACKAGES: Final = {
 def needs(program: str) -> str:
     """The path of a program. Without it the test is skipped, and the summary of pytest names the program."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_FOLDERS}")
-    if path is not None:
-        return path
-    reason = f"{program} is not on this machine: apt-get install {_PACKAGES.get(program, program)}"
+    if path is None:
+        lacking(f"{program} is not on this machine: apt-get install {_PACKAGES.get(program, program)}")
+    return path
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test for what the machine lacks; fail it where everything has to be there."""
     if os.environ.get(ALL_TOOLS) == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

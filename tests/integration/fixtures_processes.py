@@ -16,11 +16,12 @@ import pytest
 
 from tests.integration.killing import QUICKEST
 from tests.lab.distributions import find_distribution
-from tests.lab.errors import LabError
+from tests.lab.errors import LabError, LabNodeError
 from tests.lab.layout import THREE_ZONES, LabNode
 from tests.lab.nodes import LabCluster
 from tests.lab.reset import reset
 from tests.lab.security import Security
+from tests.tools import lacking
 
 ProcessCluster = Callable[..., LabCluster]
 
@@ -57,7 +58,14 @@ class Keeper:
                 reset(kept)
                 return kept
         self.close()
-        self._cluster = LabCluster.start(version=version, nodes=nodes, settings=settings, security=security)
+        try:
+            self._cluster = LabCluster.start(
+                version=version, nodes=nodes, settings=settings, security=security
+            )
+        except LabNodeError:
+            raise
+        except LabError as error:
+            lacking(str(error))
         self._wanted = wanted
         return self._cluster
 
