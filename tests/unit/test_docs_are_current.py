@@ -51,7 +51,7 @@ def test_every_command_is_on_the_page_of_commands() -> None:
     page = generate.commands()
     group = typer.main.get_command(app)
     names = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]  # a group
-    assert len(names) > 10
+    assert "restart" in names
     assert [name for name in names if f"## orchestrate {name}\n" not in page] == []
 
 
@@ -140,7 +140,7 @@ def test_every_module_named_is_there() -> None:
     """Such as `engine/run.py`, below the program, the tests or the top."""
     text = "\n".join(page.read_text() for page in HANDWRITTEN)
     named = set(re.findall(r"`([\w.-]+/[\w/.-]+\.py)`", text))
-    assert len(named) > 20
+    assert "engine/run.py" in named
     roots = (ROOT, ROOT / "orchestrator", ROOT / "tests")
     assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
 
@@ -180,7 +180,7 @@ def test_every_predicate_named_with_a_complaint_is_one() -> None:
     known = {rule.name for rule in PREDICATES} | {rule.name for rule in INVARIANTS}
     text = (ROOT / "docs/development/complaints.md").read_text()
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+){2,})`", text))
-    assert len(named) > 8
+    assert named
     assert named - known == set()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,11 +13,12 @@ from typer.main import get_command
 from orchestrator.cli.program import app
 from orchestrator.next_command import next_command, without_password
 from orchestrator.runtime.database import named_state
+from tests.unit.sources import SOURCES, modules
 
-ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "orchestrator").rglob("*.py"))
+pytestmark = SOURCES
+
 GROUP = get_command(app)
-COMMANDS = "|".join(sorted(getattr(GROUP, "commands", {}), key=len, reverse=True))
+COMMANDS = sorted(getattr(GROUP, "commands", {}), key=len, reverse=True)
 EXPLAINED = {
     "cli/work/explain.py",  # the reference of exit codes; a run is named RUN
     "view/phrases.py",  # the glossary
@@ -37,51 +37,32 @@ EXPLAINED = {
 """Modules that name a command to explain it."""
 
 
-def literals(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
-            yield node.value
-
-
 def test_no_module_composes_a_command_line_of_its_own() -> None:
-    typed = re.compile(rf"`?\borchestrate (?:{COMMANDS}|$)")
-    found = {
-        str(path.relative_to(ROOT / "orchestrator"))
-        for path in MODULES
-        if any(map(typed.search, literals(path)))
-    }
+    typed = re.compile(rf"`?\borchestrate (?:{'|'.join(COMMANDS)}|$)")
+    found = {module.name for module in modules() if any(typed.search(text) for _, text in module.texts)}
     of_hosts = {"hosts/tuning_script.py", "hosts/connections/openssh/frame.py", "view/tuning.py"}
     assert found - of_hosts == EXPLAINED
 
 
 def advised() -> Iterator[tuple[str, ...]]:
     """The words of each advised command in the source; what is known only at work is a word of its kind."""
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in {"next_command", "command", "on_cluster"} and node.args and _verb(node.args[0]):
-                words = [
-                    w.value if isinstance(w, ast.Constant) else "es1"
-                    for w in node.args[1:]
-                    if not isinstance(w, ast.Starred)
-                ]
-                cluster = ["--cluster", "prod"] if name == "on_cluster" else []
-                yield (_verb(node.args[0]), *map(str, words), *cluster)
+    for name, (verb, *words) in (call for module in modules() for call in module.calls if call[1]):
+        if name in {"next_command", "command", "on_cluster"} and (verb or "").split(" ")[0] in COMMANDS:
+            cluster = ["--cluster", "prod"] if name == "on_cluster" else []
+            yield (str(verb), *(word or "es1" for word in words), *cluster)
 
 
-def _verb(node: ast.expr) -> str:
-    found = node.value if isinstance(node, ast.Constant) else ""
-    return found if isinstance(found, str) and found.split(" ")[0] in COMMANDS.split("|") else ""
+def test_the_program_takes_each_command_that_it_advises(subtests: pytest.Subtests) -> None:
+    commands = sorted(set(advised()))
+    verbs = {words[0] for words in commands}
+    assert {"resume", "restore", "status", "stop", "history", "tune revert", "validate", "apply"} <= verbs
+    for words in commands:
+        with subtests.test(" ".join(words)):
+            _taken((*words, "FILE") if words[-1] == "--out" else words)
 
 
-@pytest.mark.parametrize("words", sorted(set(advised())), ids=" ".join)
-def test_the_program_takes_each_command_that_it_advises(words: tuple[str, ...]) -> None:
-    """And with the state, where it has one. What a person has to add (a cluster, a file) may be missing."""
-    words = (*words, "FILE") if words[-1] == "--out" else words
+def _taken(words: tuple[str, ...]) -> None:
+    """With the state, where it has one. What a person has to add (a cluster, a file) may be missing."""
     state = () if words[0] in {"init", "validate", "explain", "rehearse", "diagnose"} else ("--state", "s")
     given = [*words[0].split(), *words[1:], *state]
     line = next_command(words[0], *words[1:], state="s" if state else "")
@@ -94,20 +75,14 @@ def test_the_program_takes_each_command_that_it_advises(words: tuple[str, ...]) 
         assert parsed.args == []
 
 
-def test_there_are_commands_to_look_at() -> None:
-    verbs = {words[0] for words in advised()}
-    assert {"resume", "restore", "status", "stop", "history", "tune revert", "validate", "apply"} <= verbs
-
-
-def test_what_has_to_be_quoted_is_quoted() -> None:
+def test_next_command_quotes_what_has_to_be() -> None:
     line = next_command("restore", "--cluster", "my prod.yml", state="sqlite:////mnt/a b/state.db")
     assert line == "orchestrate restore --cluster 'my prod.yml' --state 'sqlite:////mnt/a b/state.db'"
     assert next_command("tune revert", "--cluster", "prod") == "orchestrate tune revert --cluster prod"
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
+def test_without_password_no_password_is_printed(subtests: pytest.Subtests) -> None:
+    for url, shown in [
         ("postgresql+psycopg://ann:s3cret@db/state", "postgresql+psycopg://ann:***@db/state"),
         ("postgresql://ann:p:w/1@db/state", "postgresql://ann:***@db/state"),
         (
@@ -116,16 +91,13 @@ def test_what_has_to_be_quoted_is_quoted() -> None:
         ),
         ("postgresql://ann@db/state", "postgresql://ann@db/state"),
         ("sqlite:////var/a:b@c/state.db", "sqlite:////var/a:b@c/state.db"),
-    ],
-)
-def test_no_password_is_printed(url: str, shown: str) -> None:
-    assert without_password(url) == shown
-    assert "s3cret" not in next_command("status", state=url)
+    ]:
+        with subtests.test(url):
+            assert without_password(url) == shown
+            assert "s3cret" not in next_command("status", state=url)
 
 
-def test_the_state_is_named_where_it_is_not_in_the_usual_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_state_is_empty_in_the_usual_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert named_state(None, {}) == ""
     here = f"sqlite:///{tmp_path}/state.db"
