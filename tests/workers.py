@@ -44,6 +44,7 @@ SLOW: Final = (
     "tests/simulation/test_automaton.py",
     "tests/simulation/test_defects.py",
     "tests/simulation/test_deposed.py",
+    "tests/simulation/test_kept.py::test_killed_in_any_phase_resume",
     "tests/simulation/test_machines.py",
     "tests/simulation/test_nights.py",
     "tests/simulation/test_ordinary_nights.py",

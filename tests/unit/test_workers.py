@@ -156,4 +156,4 @@ def test_with_x_the_servers_of_the_other_process_are_ended(tmp_path: Path) -> No
 
 
 def test_what_is_said_to_be_slow_is_there() -> None:
-    assert [name for name in SLOW if not (ROOT / name).exists()] == []
+    assert [name for name in SLOW if not (ROOT / name.partition("::")[0]).exists()] == []
