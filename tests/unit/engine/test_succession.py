@@ -46,7 +46,7 @@ COUNTS_AGAIN = {"since", "doubt", "lost_at", "install"}
 """Kept, and counted from the new process on."""
 
 
-def test_run_resumed_keeps_every_field_of_a_node_it_does_not_forget() -> None:
+def test_run_resumed_keeps_every_field_of_a_node_it_knows() -> None:
     plain, names = NodeProgress(name=BEFORE.name), [each.name for each in fields(NodeProgress)]
     unset = [name for name in names if getattr(BEFORE, name) == getattr(plain, name)]
     assert unset == ["name"], "a field of the example has its default, so that its loss would not be seen"

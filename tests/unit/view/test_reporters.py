@@ -279,7 +279,7 @@ def test_nothing_is_owed_at_a_good_end(samples: Any) -> None:
     assert not_restored(samples.ended_state()) == ()
 
 
-def test_the_summary_of_a_resumed_run_is_the_same_in_every_output(samples: Any, clock: Time) -> None:
+def test_the_summary_of_a_resumed_run_is_one_in_every_output(samples: Any, clock: Time) -> None:
     es1, es2 = (NodeRecovered(node=NodeName(f"es{n}"), seconds=20.0 * n) for n in (1, 2))
     past, now = samples.records([es1]), samples.records([RunResumed(operator="ann", host="b"), es2])
     text, lines = io.StringIO(), io.StringIO()
