@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from typing import Final, NoReturn
 
@@ -48,6 +49,11 @@ def lacking(reason: str) -> NoReturn:
 def shell_words(name: str) -> list[str]:
     """The command that starts one of `SHELLS`."""
     return [needs(name), "sh"] if name == "busybox" else [needs(name)]
+
+
+def by_shell(name: str, script: str) -> str:
+    """A command line that runs a script under one of `SHELLS`."""
+    return f"exec {shlex.join(shell_words(name))} -c {shlex.quote(script)}"
 
 
 def as_nobody() -> tuple[str, ...]:

@@ -49,7 +49,7 @@ true"""
 
 
 def changes_script(node: NodeName, files: Sequence[str], *, reboot: bool) -> str:
-    """The command line of a reading.
+    """A reading, as a single command.
 
     Args:
         node: whose host it is.
@@ -64,7 +64,7 @@ def changes_script(node: NodeName, files: Sequence[str], *, reboot: bool) -> str
         paths = [shlex.quote(at) for at in paths_of(node, files)]
         every = " ".join(f"{path} {path}/*" for path in paths)
         parts.append((_FILES, _FILES_SCRIPT.format(every=every)))
-    return script.shell(script.sections(parts))
+    return f"/bin/sh -c {shlex.quote(script.untranslated(script.sections(parts)))}"
 
 
 def read_changes(output: str, node: NodeName, files: Sequence[str], *, reboot: bool) -> Reading[HostChanges]:

@@ -129,7 +129,7 @@ def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
     )
     # Where a folder replaces the host's `/`, programs of the real machine must not answer for it.
     path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
-    return script.shell(
+    return script.untranslated(
         f"{path}R={shlex.quote(settings.root.rstrip('/'))}; root=$R\n{_FUNCTIONS}\n{_FIND}\nexec </dev/null\n"
         # The data paths are read after `head`: it prints in blocks and would hold back the first stage.
         f"{{\n{cheap}\n}} | head -c {ANSWER_BYTES - FILE_BYTES}\n"

@@ -74,7 +74,7 @@ def _find(settings: HostSettings, pid: int | None, connections: Connections) -> 
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
         return NotAsked(reason=connection.reason, key=connection.key)
-    done = connection.run(script.shell(search_script(pid)), timeout=settings.limits.command)
+    done = connection.run(script.untranslated(search_script(pid)), timeout=settings.limits.command)
     if isinstance(done, CommandResult):
         return read_search(done.stdout)
     return NotAsked(reason=done.reason, key=done.key if isinstance(done, Unreachable) else None)

@@ -166,7 +166,7 @@ def _by_sudo(action: RunInstall, settings: HostSettings) -> bool:
 
 def begin(action: RunInstall, settings: HostSettings, connection: Connection) -> ActionResult:
     """Begin a step. If the result is in doubt, the record shows later whether it was begun."""
-    sent = script.shell(begin_script(action, settings))
+    sent = script.untranslated(begin_script(action, settings))
     return _came_of(connection.run(sent, timeout=2 * BEGIN_SECONDS, stdin=stdin(action, settings)))
 
 

@@ -76,7 +76,7 @@ class LastWords:
         if known is not None and known[0] == mark:
             return known[1]
         asked = [*manager.last_words(settings), (_SERVER_LOG, newest_log(_LOG_FOLDERS, settings.cluster))]
-        line = script.shell(script.limited(script.sections(asked), _LIMIT_SECONDS))
+        line = script.untranslated(script.limited(script.sections(asked), _LIMIT_SECONDS))
         outcome = connection.run(line, timeout=settings.limits.command)
         answers = script.read_sections(outcome.stdout) if isinstance(outcome, CommandResult) else {}
         parts = [last_lines(printed, self._redact)]

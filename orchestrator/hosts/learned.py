@@ -53,7 +53,7 @@ class Learned:
             return known
         search, _ = programs.with_search(settings)
         parts = script.sections([(_ACCOUNT, _ASK), (_PROGRAMS, programs.REPORT)])
-        answer = connection.run(script.shell(f"{search}\n{parts}"), timeout=settings.limits.command)
+        answer = connection.run(script.untranslated(f"{search}\n{parts}"), timeout=settings.limits.command)
         if isinstance(answer, Unreachable):
             return answer
         said = script.read_sections(answer.stdout) if isinstance(answer, CommandResult) else {}

@@ -147,7 +147,7 @@ class Hosts:
         settings, connection = found
         password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
         # Also ended on its host: after a lost connection the command would otherwise run there forever.
-        bounded = script.shell(script.limited(f"exec {behind}{line}", timeout))
+        bounded = script.untranslated(script.limited(f"exec {behind}{line}", timeout))
         return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -304,15 +304,14 @@ class Hosts:
         sent = exclusion.of_verb(settings, verb, line)
         if services.manager(settings).queues:
             quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent
-            outcome = connection.run(script.shell(quick), timeout=settings.limits.command, stdin=stdin)
+            outcome = connection.run(script.untranslated(quick), timeout=settings.limits.command, stdin=stdin)
             held = isinstance(outcome, CommandResult) and exclusion.held_by(said(outcome)) is not None
             if verb is Verb.STOP or not held:
                 return self._result(settings, verb, line, outcome)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
-            return connection.start(
-                script.shell(script.detached(sent)), timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended
-            )
+            apart = script.untranslated(script.detached(sent))
+            return connection.start(apart, timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended)
 
         job = self._asked.launch(node, verb, launch)
         if isinstance(job, Verb):
@@ -352,7 +351,7 @@ class Hosts:
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
         line = services.reboot_command(settings)
-        sent = script.shell(exclusion.of_reboot(settings, line))
+        sent = script.untranslated(exclusion.of_reboot(settings, line))
         outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
         result = self._result(settings, None, line, outcome)
         if not isinstance(result, Refused):
@@ -374,7 +373,7 @@ class Hosts:
                 return Refused(reason=self._redact(found.reason), passes=found.passes)
             settings, connection = found
             sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
-        outcome = connection.run(script.shell(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
+        outcome = connection.run(script.untranslated(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
         return outcomes.redacted(outcomes.of_hook(line, hook.timeout, outcome), self._redact)
 
     def _install(self, action: RunInstall) -> ActionResult:

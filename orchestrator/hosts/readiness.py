@@ -91,7 +91,7 @@ def readiness_script(node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF) -> 
     for number, line in enumerate(upgrade.verify):
         asked = installing.for_target(line, node, upgrade.target)
         parts.append((f"verify-{number}", f"( {script.limited(asked, VERIFY_SECONDS)}\n) 2>&1"))
-    return script.shell(script.sections(parts))
+    return script.untranslated(script.sections(parts))
 
 
 def _by_sudo(upgrade: Upgrade, how: Sudo) -> tuple[int, ...]:

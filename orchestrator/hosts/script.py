@@ -61,9 +61,9 @@ class Section:
     text: str
 
 
-def shell(script: str) -> str:
-    """A command line that runs a script under `/bin/sh`, independent of the account's login shell."""
-    return f"/bin/sh -c {shlex.quote(f'{ENVIRONMENT}; {script}')}"
+def untranslated(script: str) -> str:
+    """A script whose tools do not translate their output."""
+    return f"{ENVIRONMENT}; {script}"
 
 
 def sections(parts: Sequence[tuple[str, str]]) -> str:

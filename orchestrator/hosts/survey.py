@@ -100,7 +100,7 @@ def survey_script(
     parts.append((_AT_WORK, management.SCRIPT))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
-    return script.shell(f"{search}\n{script.sections(parts)}")
+    return script.untranslated(f"{search}\n{script.sections(parts)}")
 
 
 def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str | None:

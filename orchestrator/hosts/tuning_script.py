@@ -59,7 +59,7 @@ printf '\n%s begin {_STARTED}\n\n%s end {_STARTED} 0\n' {script.MARK} {script.MA
 
 def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
     """The command line that makes these changes; it reads a password from its standard input."""
-    return script.shell(
+    return script.untranslated(
         "\n".join(
             (
                 change_shell.HEAD,

@@ -132,7 +132,7 @@ class Watcher:
         settings, connection = found
         search, settings = programs.with_search(settings)
         watch = script.watch(services.mark_command(settings), mark, this.left)
-        line = script.shell(f"{search}\n{watch}")
+        line = script.untranslated(f"{search}\n{watch}")
         job = connection.start(line, timeout=this.left + _MARGIN_SECONDS, ended=this.loop_ended)
         if isinstance(job, Unreachable):
             return job

@@ -83,7 +83,7 @@ def reading_command(root: str = "") -> str:
     Args:
         root: a folder used in place of `/` on that host.
     """
-    return script.shell(script.sections(parts(root)))
+    return script.untranslated(script.sections(parts(root)))
 
 
 def parts(root: str = "") -> Sequence[tuple[str, str]]:

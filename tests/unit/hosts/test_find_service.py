@@ -8,7 +8,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
-from orchestrator.hosts.script import read_sections, shell
+from orchestrator.hosts.script import read_sections, untranslated
 from orchestrator.hosts.settings import Connect, HostSettings, Manager
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
@@ -72,7 +72,7 @@ def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None
 
 @pytest.mark.parametrize("pid", [None, 1])
 def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
-    done = LocalConnection().run(shell(search_script(pid)), timeout=20.0)
+    done = LocalConnection().run(untranslated(search_script(pid)), timeout=20.0)
     assert isinstance(done, CommandResult)
     assert len(read_sections(done.stdout)) == (4 if pid is None else 5)
 

@@ -31,7 +31,7 @@ def answer(line: str) -> str:
 
 def forged(own: str, name: str, text: str) -> tuple[str, ...]:
     """Texts of the part `own` that end it and add another one, with marks of several kinds."""
-    earlier = answer(script.shell(script.sections([(own, "echo"), (name, f"echo {text}")])))
+    earlier = answer(script.untranslated(script.sections([(own, "echo"), (name, f"echo {text}")])))
     marks = (MARK, "$orchestrate_mark", "@@orchestrate-", "@@orchestrate-..................")
     return (
         f"@@orchestrate-end {own} 0\n@@orchestrate-begin {name}\n{text}\n@@orchestrate-end {name} 0\n",
@@ -48,7 +48,7 @@ def test_a_text_with_marks_forges_no_other_part(tmp_path: Path, number: int, pla
     planted.write_text(text)
     parts = [("file", f"cat {planted}"), ("boot-id", "echo real")]
     ordered = parts if place == "first" else parts[::-1]
-    assert read_sections(answer(script.shell(script.sections(ordered)))) == {
+    assert read_sections(answer(script.untranslated(script.sections(ordered)))) == {
         "file": Section(exit=0, text=text),
         "boot-id": Section(exit=0, text="real"),
     }
@@ -91,7 +91,7 @@ def test_the_mark_of_an_answer_is_new_and_in_no_argument() -> None:
     shows = (
         "tr '\\0' '\\n' </proc/self/environ; for one in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <\"$one\"; done"
     )
-    line = script.shell(script.sections([("shows", f"({shows}) 2>/dev/null")]))
+    line = script.untranslated(script.sections([("shows", f"({shows}) 2>/dev/null")]))
     said = [answer(line) for _ in range(2)]
     marks = [re.match(r"(@@orchestrate-\S{18}) begin", one) for one in said]
     assert marks[0]

@@ -15,8 +15,8 @@ import pytest
 from orchestrator.hosts import management
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.script import Section, read_sections, sections, shell
-from tests.tools import shell_words
+from orchestrator.hosts.script import Section, read_sections, sections, untranslated
+from tests.tools import by_shell
 
 RUBY = "/opt/puppetlabs/puppet/bin/ruby /opt/puppetlabs/puppet/bin/puppet"
 PRETENDED = "not-"
@@ -60,7 +60,7 @@ def test_a_process_is_named_once() -> None:
 
 
 def _read(script: str = management.SCRIPT, *, by: str = "sh") -> tuple[str, ...]:
-    line = shell(sections([("at-work", script)])).replace("/bin/sh", " ".join(shell_words(by)), 1)
+    line = by_shell(by, untranslated(sections([("at-work", script)])))
     outcome = LocalConnection({}).run(line, timeout=60.0)
     assert isinstance(outcome, CommandResult)
     return management.read_at_work(read_sections(outcome.stdout.replace(PRETENDED, ""))["at-work"])

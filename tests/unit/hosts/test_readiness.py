@@ -15,14 +15,14 @@ from orchestrator.hosts import readiness
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.management import IN_CONTAINER
-from orchestrator.hosts.script import sections, shell
+from orchestrator.hosts.script import sections, untranslated
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.upgrade import HostReadiness, InstallStep, Upgrade
 from orchestrator.redact import Redactor
 from tests.fakes.framing import part
-from tests.tools import shell_words
+from tests.tools import by_shell
 
 ES1 = NodeName("es1")
 SHELLS = ("sh", "busybox")
@@ -44,7 +44,7 @@ def _asked(upgrade: Upgrade, shell: str) -> Reading[HostReadiness]:
 
 
 def _under(shell: str, line: str) -> str:
-    return line.replace("/bin/sh", " ".join(shell_words(shell)), 1)
+    return by_shell(shell, line)
 
 
 def _of_the_pretended(line: str) -> str:
@@ -114,7 +114,7 @@ def test_the_keystore_is_that_of_the_servers_own_configuration(tmp_path: Path) -
         _server(tmp_path, "one", said=OPEN, conf=str(tmp_path / "etc")),
         _server(tmp_path, "two", said=OPEN),
     ):
-        outcome = LocalConnection({}).run(_of_the_pretended(shell(script)), timeout=60.0)
+        outcome = LocalConnection({}).run(_of_the_pretended(untranslated(script)), timeout=60.0)
     assert isinstance(outcome, CommandResult)
     assert f"{OPEN}; {tmp_path}/etc" in outcome.stdout
     assert f"{OPEN}; {tmp_path}/two/config" in outcome.stdout

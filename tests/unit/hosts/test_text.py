@@ -46,7 +46,7 @@ def test_output_keeps_its_head_and_its_tail() -> None:
 
 def test_a_script_answers_by_section_whatever_else_the_host_says() -> None:
     parts = [("a", "echo 1; echo 2 >&2; false"), ("b", "printf x"), ("c", "exit 9")]
-    end = LocalConnection().run(f"echo Welcome; {script.shell(script.sections(parts))}", timeout=10.0)
+    end = LocalConnection().run(f"echo Welcome; {script.untranslated(script.sections(parts))}", timeout=10.0)
     assert isinstance(end, CommandResult)
     answers = script.read_sections(end.stdout)
     assert answers["a"] == Section(exit=1, text="1\n2")

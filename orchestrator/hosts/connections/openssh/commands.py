@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator import variables
 from orchestrator.hosts.connection import Ended, Streams, Trouble
-from orchestrator.hosts.connections.openssh.frame import Frame, framed
+from orchestrator.hosts.connections.frame import Frame, framed
 from orchestrator.hosts.connections.openssh.master import Master
 from orchestrator.hosts.connections.openssh.messages import was_not_sent, was_refused
 from orchestrator.hosts.connections.process import Process
@@ -19,6 +20,8 @@ from orchestrator.redact import beginning_of
 
 _DRAIN_SECONDS: Final = 0.5
 """Time to read standard error after the exit code, which comes on standard output."""
+_OF_SSH_ITSELF: Final = (255, -signal.SIGKILL)
+"""It exits with the code of the login shell, with 255 for faults of its own, and is killed by `attend`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +68,11 @@ class OpensshSession:
             frame.add(b"")
         finally:
             process.kill()
-            process.end()
+            code = process.end()
         if frame.exit is not None:
             return streams.result(frame.exit)
+        if over and not frame.begun and code not in _OF_SSH_ITSELF:
+            return frame.not_begun(streams, code)
         name = self.link.name
         if not over:
             if not frame.begun:

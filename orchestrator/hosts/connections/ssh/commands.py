@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import select
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Final
 import paramiko
 
 from orchestrator.hosts.connection import Ended, Streams
+from orchestrator.hosts.connections.frame import Frame, framed
 from orchestrator.hosts.connections.sessions import Order
 from orchestrator.hosts.connections.ssh.link import Link
 from orchestrator.model.reading import Seconds
@@ -42,7 +44,9 @@ class ChannelSession:
         self._link, self._order, self._clock = link, order, clock
         self._channel = link.open_session()
         self._deadline = clock() + order.timeout
+        self._nonce = secrets.token_hex(8)
         self.streams = Streams(order.keep)
+        self._frame = Frame(self._nonce, self.streams.stdout)
 
     def abort(self) -> None:
         """Close the channel. One whose connection was lost a moment ago raises, and is closed with it."""
@@ -55,18 +59,23 @@ class ChannelSession:
         try:
             if not self._send():
                 return self.streams.lost(f"{hop} gave no answer within {timeout:g} s", timed_out=True)
-            if not self._read():
+            over = self._read()
+            self._frame.add(b"")
+            if not over:
                 return self.streams.lost(f"no end within {timeout:g} s on {hop}", timed_out=True)
+            if self._frame.exit is not None:
+                return self.streams.result(self._frame.exit)
             ready = self._channel.exit_status_ready()
             code = self._channel.recv_exit_status() if ready else _NO_EXIT_CODE
+            # With all output read, a missing first mark shows that the script was not begun.
+            if code != _NO_EXIT_CODE and not self._frame.begun and self._channel.eof_received:
+                return self._frame.not_begun(self.streams, code)
         except (paramiko.SSHException, OSError, EOFError) as error:
             return self.streams.lost(f"the connection to {hop} was lost: {error}", timed_out=False)
         finally:
             self.abort()
-        if code == _NO_EXIT_CODE:
-            why = "was killed by a signal" if self._link.alive() else "lost its connection"
-            return self.streams.lost(f"the command on {hop} {why}", timed_out=False)
-        return self.streams.result(code)
+        why = "was killed by a signal" if self._link.alive() else "lost its connection"
+        return self.streams.lost(f"the command on {hop} {why}", timed_out=False)
 
     def _send(self) -> bool:
         """Send the command and its input; False when the limit ran out first."""
@@ -75,7 +84,7 @@ class ChannelSession:
         watchdog.daemon = True
         watchdog.start()
         try:
-            self._channel.exec_command(self._order.command)
+            self._channel.exec_command(framed(self._order.command, self._nonce))
             self._channel.settimeout(self._order.timeout)
             if self._order.stdin is not None:
                 # A command that does not read its input ends before: its exit code is the result.
@@ -106,7 +115,7 @@ class ChannelSession:
                     pass  # no more output can arrive: the buffered output was the last
                 break
             now = self._clock()
-            if channel.exit_status_ready():
+            if channel.exit_status_ready() or self._frame.exit is not None:
                 quiet_until = now + _DRAIN_SECONDS if quiet_until is None else quiet_until
                 if now >= quiet_until:
                     return True
@@ -115,14 +124,15 @@ class ChannelSession:
             until = min(self._deadline, quiet_until if quiet_until is not None else now + _LOOK_SECONDS)
             poller.poll(max(1.0, (until - now) * 1000))
         # The output has ended; the exit code follows, or the channel closes without one.
-        return channel.status_event.wait(max(0.0, self._deadline - self._clock()))
+        left = max(0.0, self._deadline - self._clock())
+        return self._frame.exit is not None or channel.status_event.wait(left)
 
     def _drain(self) -> bool:
         """Read some of the available output, so that a flood cannot keep the limit from being checked."""
         found = False
         for _ in range(_READS_A_TURN):
             if self._channel.recv_ready():
-                self.streams.stdout.add(self._channel.recv(_READ_BYTES))
+                self._frame.add(self._channel.recv(_READ_BYTES))
             elif self._channel.recv_stderr_ready():
                 self.streams.stderr.add(self._channel.recv_stderr(_READ_BYTES))
             else:

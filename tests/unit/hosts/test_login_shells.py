@@ -1,0 +1,75 @@
+"""`framed` scripts mean the same to every login shell that sshd may start; other shells run none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.connection import CommandResult, Streams
+from orchestrator.hosts.connections.frame import Frame, framed
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish")
+SCRIPTS = (
+    "exit 7",
+    'read x; echo "out $x"; echo err >&2; exit 3',
+    "echo it\\'s \"done\" 'a \\\\ b' `echo c`",
+    "sed 's/\\\\server/host/' <<'END'\na\\server\nEND",
+    "printf '%s\\n' '!!' '!x' \"$(echo '*')\" '{a,b}' '~' '#' '%27' '^a^b' '[x]' '$HOME' '?' '=ls'",
+    "printf 'gr\u00fc\u00dfe \u20ac\\n'; printf '\\377\\n' | od -An -tx1",
+    "if true\nthen\n\techo 'two\nlines'\nfi\n\n",
+    ": 'one argument'; echo orchestrate-end-n 0; exit 4",
+)
+
+
+def read(streams: Streams, done: subprocess.CompletedProcess[bytes]) -> Frame:
+    frame = Frame("n", streams.stdout)
+    frame.add(done.stdout)
+    frame.add(b"")
+    streams.stderr.add(done.stderr)
+    return frame
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, input=b"given\n", capture_output=True, check=False, timeout=60)  # noqa: S603
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_framed_means_the_same_to_every_login_shell(shell: str, subtests: pytest.Subtests) -> None:
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"{shell} is not on this machine: apt-get install {shell}")
+    for script in SCRIPTS:
+        with subtests.test(script=script):
+            streams = Streams()
+            frame = read(streams, run(path, "-c", framed(script, "n")))
+            plain = run("/bin/sh", "-c", f"LC_ALL=C; export LC_ALL; {script}")
+            assert frame.exit == plain.returncode
+            assert streams.result(plain.returncode) == CommandResult(
+                exit=plain.returncode, stdout=plain.stdout.decode(), stderr=plain.stderr.decode()
+            )
+
+
+@pytest.mark.parametrize("ends", [0, 1, 127])
+def test_a_login_shell_that_runs_no_script_is_not_begun(tmp_path: Path, ends: int) -> None:
+    """`nologin`, a restricted shell, a menu: what it prints is the reason, and its 0 proves nothing."""
+    shell = tmp_path / "nologin"
+    shell.write_text(f"#!/bin/sh\necho 'This account is not available.'\nexit {ends}\n")
+    shell.chmod(0o755)
+    streams = Streams()
+    done = run(str(shell), "-c", framed("touch it", "n"))
+    frame = read(streams, done)
+    assert (frame.begun, frame.exit) == (False, None)
+    result = frame.not_begun(streams, done.returncode)
+    assert (result.exit != 0, result.stdout) == (True, "")
+    assert result.stderr.endswith("did not run `/bin/sh`: This account is not available.")
+
+
+def test_without_awk_a_script_is_not_begun(tmp_path: Path) -> None:
+    streams = Streams()
+    done = run("/usr/bin/env", "-i", f"PATH={tmp_path}", "/bin/sh", "-c", framed("touch it", "n"))
+    frame = read(streams, done)
+    assert (frame.begun, done.returncode) == (False, 126)
+    assert "awk" in frame.not_begun(streams, done.returncode).stderr
