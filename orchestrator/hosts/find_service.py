@@ -26,11 +26,13 @@ from orchestrator.model.reading import Reading, Unknown
 LIMIT_SECONDS: Final = 120.0
 """For all hosts together; they are asked in parallel, and a single one has far smaller limits."""
 _PROCESS, _SYSTEMD, _UNITS, _CONTAINERS, _SCRIPTS = "process", "systemd", "units", "containers", "scripts"
+_STARTERS: Final = "starters"
+"""Units of any name with the product in it: one of them may run a container that a stop removes."""
 _PRODUCTS: Final = re.compile("elasticsearch|opensearch", re.IGNORECASE)
 _UNIT: Final = re.compile(r"/([A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,200})\.service$")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,200}")
 _COLUMNS: Final = 3
-"""Of a unit that are read: name, whether it is loaded, whether it is active."""
+"""Of a unit: name, whether it is loaded, whether it is active; of a container: name, image, `AutoRemove`."""
 _LISTED: Final = 5
 _CONTAINER_RUNTIMES: Final = ("docker", "containerd", "crio", "podman")
 
@@ -82,13 +84,15 @@ def _find(settings: HostSettings, pid: int | None, connections: Connections) -> 
 
 def search_script(pid: int | None) -> str:
     """The script that looks on a host for what runs a node with this process id."""
-    columns = "--all --plain --no-legend --no-pager --type=service"
+    units = '"$systemctl" list-units --all --plain --no-legend --no-pager --type=service'
+    each = "{{.Name}} {{.Config.Image}} {{.HostConfig.AutoRemove}}"
     seen = f"tr '\\0' ' ' </proc/{pid}/cmdline | grep -qiE 'elasticsearch|opensearch'"
     process = (_PROCESS, f"{seen} && cat /proc/{pid}/cgroup")
     rest = (
         (_SYSTEMD, "test -d /run/systemd/system"),
-        (_UNITS, f"\"$systemctl\" list-units {columns} 'elasticsearch*' 'opensearch*'"),
-        (_CONTAINERS, "\"$docker\" ps --format '{{.Names}} {{.Image}}'"),
+        (_UNITS, f"{units} 'elasticsearch*' 'opensearch*'"),
+        (_STARTERS, f"{units} '*elasticsearch*' '*opensearch*'"),
+        (_CONTAINERS, f'running=$("$docker" ps -q) && "$docker" inspect -f \'{each}\' $running'),
         (_SCRIPTS, "ls /etc/init.d"),
     )
     search = (programs.FUNCTIONS, programs.find(SYSTEMCTL, "systemctl"), programs.find(DOCKER, "docker"))
@@ -105,24 +109,31 @@ def read_search(output: str) -> Reading[FoundService]:
     own = next((unit for unit in units if unit not in _CONTAINER_RUNTIMES), None)
     if own is not None:
         return FoundService(manager=Manager.SYSTEMD, unit=own)
+    containers, removed = _containers(texts.get(_CONTAINERS, ""))
     by_name = {
-        Manager.DOCKER: _containers(texts.get(_CONTAINERS, "")),
-        Manager.SYSTEMD: _units(texts.get(_UNITS, "")),
+        Manager.DOCKER: containers,
+        Manager.SYSTEMD: _units(texts.get(_STARTERS if removed else _UNITS, "")),
         Manager.SYSV: () if _SYSTEMD in texts else _scripts(texts.get(_SCRIPTS, "")),
     }
     seen = [(manager, name) for manager, names in by_name.items() for name in names]
     if len(seen) == 1:
         ((manager, name),) = seen
         return FoundService(manager=manager, unit=name)
+    if not seen and removed:
+        gone = f"container {removed[0]} is removed when it stops (`--rm`), and no unit is seen that runs it"
+        return Unknown(reason=f"{gone}: name that unit as `hosts.service`")
     if not seen:
         return Unknown(reason="no unit, container or init script of Elasticsearch or OpenSearch is seen")
     listed = ", ".join(f"{manager.value} {name}" for manager, name in seen[:_LISTED])
     return Unknown(reason=f"several services may run the node ({listed})")
 
 
-def _containers(text: str) -> tuple[str, ...]:
-    lines = [line.partition(" ") for line in text.splitlines()]
-    return _usable(name for name, _, image in lines if _PRODUCTS.search(image))
+def _containers(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Containers of a product: those that can be started after a stop, and those that a stop removes."""
+    rows = [row for line in text.splitlines() if len(row := line.split()) == _COLUMNS]
+    ours = [(name.removeprefix("/"), removed) for name, image, removed in rows if _PRODUCTS.search(image)]
+    names = {kind: _usable(name for name, removed in ours if removed == kind) for kind in ("false", "true")}
+    return names["false"], names["true"]
 
 
 def _units(text: str) -> tuple[str, ...]:

@@ -19,9 +19,15 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
 DOCKER: Final = Program(name="docker", path="/usr/bin/docker")
-_INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
+_INSPECT: Final = (
+    "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}|{{.HostConfig.AutoRemove}}"
+)
 _LOG_LINES: Final = 60
 """Most may be of a stack trace."""
+_REMOVED: Final = (
+    "a stop removes the container (`--rm`), and then nothing is left to start: name the systemd unit that"
+    " runs it as `hosts.service` in the cluster file, or run the container without `--rm`"
+)
 _ENDED_WELL: Final = frozenset({0, 130, 143})
 """SIGINT and SIGTERM are requests to end: the JVM then exits with 128 and the signal's number."""
 
@@ -41,29 +47,33 @@ class Docker(ServiceManager):
         return f"{settings.service.program or DOCKER.path} {verb.value} {grace}{unit(settings)}"
 
     def status(self, settings: HostSettings) -> str:
-        """Four fields of the container's state."""
+        """Five fields of the container."""
         program = settings.service.program or DOCKER.path
         return f"{program} inspect --type container -f {shlex.quote(_INSPECT)} -- {unit(settings)} 2>&1"
 
     def read(self, settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
-        """Read the four fields."""
+        """Read the fields. Podman, where it answers as `docker`, has more states."""
         status, _, rest = answer.text.partition("|")
         if answer.exit != 0 or not rest:
             hint = " (the account must be in the group docker: reads do not go through sudo)"
             permission = hint if "permission denied" in answer.text.lower() else ""
             return Unknown(reason=f"docker inspect {unit(settings)}: {short(answer.text)}{permission}")
-        code = rest.partition("|")[0]
+        code, barred = rest.partition("|")[0], _REMOVED if rest.endswith("|true") else ""
         match status:
             case "running":
-                return ServiceReading(state=ServiceState.RUNNING, detail=status)
+                return ServiceReading(state=ServiceState.RUNNING, detail=status, barred=barred)
             case "restarting":
-                return ServiceReading(state=ServiceState.STARTING, detail=f"restarting (exit {code})")
-            case "created":
+                return ServiceReading(
+                    state=ServiceState.STARTING, detail=f"restarting (exit {code})", barred=barred
+                )
+            case "stopping":
+                return ServiceReading(state=ServiceState.STOPPING, detail=status, barred=barred)
+            case "created" | "configured" | "initialized":
                 return ServiceReading(state=ServiceState.STOPPED, detail=status)
-            case "exited":
+            case "exited" | "stopped":
                 well = code.isdigit() and int(code) in _ENDED_WELL
                 state = ServiceState.STOPPED if well else ServiceState.FAILED
-                return ServiceReading(state=state, detail=f"exited ({code})")
+                return ServiceReading(state=state, detail=f"{status} ({code})")
             case "dead" | "removing":
                 return ServiceReading(state=ServiceState.FAILED, detail=status)
             case _:

@@ -8,9 +8,12 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
-from orchestrator.hosts.script import read_sections, untranslated
-from orchestrator.hosts.settings import Connect, HostSettings, Manager
+from orchestrator.hosts.managers.docker import Docker
+from orchestrator.hosts.managers.manager import ServiceReading
+from orchestrator.hosts.script import Section, read_sections, untranslated
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from tests.fakes.framing import part
 
@@ -36,7 +39,7 @@ def answer(**parts: str | None) -> str:
         (
             {
                 "process": "0::/system.slice/docker-12.scope",
-                "containers": "es1 local/elasticsearch:9.1.0\ndb pg:1",
+                "containers": "/es1 local/elasticsearch:9.1.0 false\n/db pg:1 false",
             },
             ("docker", "es1"),
         ),
@@ -45,6 +48,13 @@ def answer(**parts: str | None) -> str:
             ("systemd", "elasticsearch@a"),
         ),
         ({"process": None, "units": f"{DEAD}\n{GONE}", "systemd": ""}, ("systemd", "elasticsearch")),
+        (
+            {
+                "containers": "/es1 elasticsearch:9 true",
+                "starters": "docker-elasticsearch.service loaded active",
+            },
+            ("systemd", "docker-elasticsearch"),
+        ),
         ({"systemd": None, "units": None, "scripts": "README\nopensearch\nssh"}, ("sysv", "opensearch")),
     ],
 )
@@ -60,8 +70,9 @@ def test_one_service_is_found(parts: dict[str, str | None], found: tuple[str, st
         ({"process": "0::/user.slice/user-7.slice/user@7.service/app.slice/es.service"}, "no unit"),
         ({"units": GONE, "systemd": "", "scripts": "elasticsearch"}, "no unit"),
         ({"units": f"{ACTIVE}\n{ACTIVE.replace('@a', '@b')}"}, "several services may run the node (systemd"),
-        ({"containers": "es1 elasticsearch:9", "units": DEAD}, "docker es1, systemd elasticsearch"),
-        ({"containers": "$(id) elasticsearch:9"}, "no unit"),
+        ({"containers": "/es1 elasticsearch:9 false", "units": DEAD}, "docker es1, systemd elasticsearch"),
+        ({"containers": "/es1 elasticsearch:9 true", "units": ""}, "container es1 is removed when it stops"),
+        ({"containers": "/$(id) elasticsearch:9 false"}, "no unit"),
     ],
 )
 def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None], says: str) -> None:
@@ -74,7 +85,7 @@ def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None
 def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
     done = LocalConnection().run(untranslated(search_script(pid)), timeout=20.0)
     assert isinstance(done, CommandResult)
-    assert len(read_sections(done.stdout)) == (4 if pid is None else 5)
+    assert len(read_sections(done.stdout)) == (5 if pid is None else 6)
 
 
 def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:
@@ -87,3 +98,17 @@ def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:
     reason = found[NodeName("es2")]
     assert isinstance(reason, Unknown)
     assert "port 1 refuses the connection" in reason.reason
+
+
+def test_a_container_with_auto_remove_cannot_be_started_again() -> None:
+    settings = HostSettings(
+        node=NodeName("es1"), address="es1", service=ServiceSettings(manager=Manager.DOCKER)
+    )
+    for removed in ("true", "false"):
+        read = Docker().read(settings, Section(exit=0, text=f"running|0|2026-11-28T10:00:00Z||{removed}"))
+        assert isinstance(read, ServiceReading)
+        assert ("(`--rm`)" in read.barred) is (removed == "true")
+    for state, wanted in (("stopped", "STOPPED"), ("configured", "STOPPED"), ("stopping", "STOPPING")):
+        read = Docker().read(settings, Section(exit=0, text=f"{state}|0|x||false"))
+        assert isinstance(read, ServiceReading)
+        assert read.state is ServiceState[wanted], "a state of Podman"
