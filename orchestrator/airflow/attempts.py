@@ -86,7 +86,7 @@ def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Atte
             earlier = attempts(folder)
             if earlier and _stands(earlier[-1]):
                 return earlier[-1], False
-            for old in earlier[: 1 - kept]:
+            for old in earlier[: max(0, len(earlier) + 1 - kept)]:
                 shutil.rmtree(old.folder)
             number = int(earlier[-1].folder.name) + 1 if earlier else 1
             attempt = Attempt(folder / str(number))

@@ -49,6 +49,7 @@ _SINCE: Final = (
     .where(tables.events.c.run == bindparam("of"), tables.events.c.sequence > bindparam("last"))
     .order_by(tables.events.c.sequence)
 )
+_NOTHING: Final = (Request.NONE, "")
 _ASKED: Final = (
     select(tables.requests.c.kind, tables.requests.c.by)
     .where(tables.requests.c.run == bindparam("of"))
@@ -267,7 +268,8 @@ class SqlJournal:
                 found = connection.execute(_ASKED, {"of": self._run}).one_or_none()
         except JournalError:
             return self._asked
-        self._asked = (Request(found.kind), found.by) if found else (Request.NONE, "")
+        # A newer program may know stronger requests: the strongest that this one knows stands for them.
+        self._asked = (max(each for each in Request if each <= found.kind), found.by) if found else _NOTHING
         return self._asked
 
     def _highest(self, connection: Connection) -> int:
