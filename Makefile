@@ -3,12 +3,16 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo check budget test test-all test-soak test-changed record soak lint docs site bench lock clean prepare prepare-all prepare-demo hosts
 
+# Without files of bytecode every process would rewrite the asserts of all tests anew: 17 seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
+ON_SERVERS := real or docker
 # Four processes on two cores, because tests on servers mostly wait; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
 SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
-ON_SERVERS := real or docker
+# The fast tests do not wait: a process for each core, since each collects all tests first.
+FAST := --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder -m "not ($(ON_SERVERS) or part or slow)"
 # What .ci/prepare installs must be there; with SKIP_REAL=1 it installs none of it, and what is missing is a named skip.
 ALL_TOOLS := ORCHESTRATE_ALL_TOOLS=$(if $(filter 1,$(SKIP_REAL)),,1)
 EVERY_JAVA := $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8
@@ -21,10 +25,10 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 	$(PYTHON) -m tests.lab.demo $(VERSION)
 
 check: $(VENV)/.installed lint  ## lint, types and the fast tests; it installs nothing outside of $(VENV)
-	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)"
+	$(PYTEST) $(FAST)
 
 budget: $(VENV)/.installed  ## the fast tests, red if a folder takes more CPU seconds than its budget (tests/budget.py)
-	$(PYTEST) $(SHARED) -m "not ($(ON_SERVERS) or part or slow)" --budget
+	$(PYTEST) $(FAST) --budget
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and the tests of every change, on real nodes and a real host too
 	$(ALL_TOOLS) ORCHESTRATE_KILLS=3 $(PYTEST) $(SHARED) -m "not part" --durations=15 --durations-min=20

@@ -85,8 +85,9 @@ class Sums:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up."""
-        latest = [value for name, value in report.user_properties if name == PROPERTY][-1:]
-        self._spent[folder_of(report.nodeid)] += sum(latest)
+        for name, value in report.user_properties[-1:]:
+            if name == PROPERTY:
+                self._spent[folder_of(report.nodeid)] += float(str(value))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

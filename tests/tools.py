@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 from typing import Final, NoReturn
 
 import pytest
@@ -20,6 +21,7 @@ _PACKAGES: Final = {
     "epmd": "erlang-base",
     "ps": "procps",
     "setpriv": "util-linux",
+    "unshare": "util-linux",
     "ssh": "openssh-client",
     "ssh-add": "openssh-client",
     "ssh-agent": "openssh-client",
@@ -64,3 +66,12 @@ def as_nobody() -> tuple[str, ...]:
 def heeding_modes() -> tuple[str, ...]:
     """A command that starts a program to which files of mode 000 are closed, also for root."""
     return () if os.getuid() else (needs("setpriv"), "--bounding-set", "-dac_override")
+
+
+def own_mounts() -> tuple[str, ...]:
+    """A command that starts a program whose mounts nobody else sees."""
+    words = (needs("unshare"), "--map-root-user", "--mount")
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)  # noqa: S603  (our own)
+    if tried.returncode != 0:
+        lacking(f"a user may not have mounts of its own here: {tried.stderr.strip()}")
+    return words

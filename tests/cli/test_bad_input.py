@@ -23,6 +23,7 @@ from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import ELASTIC, reply
 from tests.integration.sshd import Sshd, make_key
 from tests.lab.nodes import LabCluster
+from tests.tools import own_mounts
 
 DISRUPTIVE = {"setting_changed", "wave_started", "replicas_added", "voting_excluded"}
 """Events that stand for a change of the cluster."""
@@ -170,7 +171,7 @@ def on_a_full_disk(at: Stage) -> Words:
         f"head -c 100000 /dev/zero > {folder}/fill 2> /dev/null; "
         f'[ -s {folder}/fill ] && exec "$@"'
     )
-    at.before = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    at.before = (*own_mounts(), "sh", "-c", script, "sh")
     return restart(at, "--state", f"sqlite:///{folder}/state.db")
 
 

@@ -29,7 +29,7 @@ from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import entry
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.fakes.scripted_http import reply
-from tests.tools import heeding_modes
+from tests.tools import heeding_modes, own_mounts
 
 SPEED = "indices.recovery.max_bytes_per_sec"
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
@@ -318,7 +318,7 @@ def _restored_on_a_full_disk(console: Console, *what: str) -> subprocess.Complet
         f"mount -t tmpfs -o size=1m,mode=700 none {folder} && cp {console.state} {folder}/state.db && "
         f'{{ cat /dev/zero > {folder}/fill 2> /dev/null; [ -s {folder}/fill ]; }} && exec "$@"'
     )
-    alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    alone = (*own_mounts(), "sh", "-c", script, "sh")
     return _restored(console, folder / "state.db", *alone, what=what or (OURS,))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -58,14 +59,7 @@ class Keeper:
                 reset(kept)
                 return kept
         self.close()
-        try:
-            self._cluster = LabCluster.start(
-                version=version, nodes=nodes, settings=settings, security=security
-            )
-        except LabNodeError:
-            raise
-        except LabError as error:
-            lacking(str(error))
+        self._cluster = LabCluster.start(version=version, nodes=nodes, settings=settings, security=security)
         self._wanted = wanted
         return self._cluster
 
@@ -106,4 +100,13 @@ def process_cluster(_process_clusters: Keeper) -> ProcessCluster:
     Asking again in the same test gives the same cluster, brought back to a fresh state; with `anew=True` it
     is ended, and another one started.
     """
-    return _process_clusters.get
+
+    def get(version: str, **wanted: Any) -> LabCluster:
+        try:
+            return _process_clusters.get(version, **wanted)
+        except LabNodeError:
+            raise
+        except LabError as error:  # no Java that fits, or no Maven
+            lacking(str(error))
+
+    return get

@@ -19,7 +19,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
 from orchestrator.view.text import table
 from tests.lab.distributions import DEMONSTRATED, Distribution, find_distribution
-from tests.lab.errors import LabError
+from tests.lab.errors import LabError, LabNodeError
 from tests.lab.load import Load, LoadProfile, LoadResult, Verification
 from tests.lab.nodes import LabCluster
 from tests.lab.reset import read_settings
@@ -127,7 +127,7 @@ def main(version: str = DEMONSTRATED[0].version) -> int:
         return show_restart(find_distribution(version, among=DEMONSTRATED))
     except LabError as error:
         _progress(str(error))
-        return int(error.exit_code)
+        return int(ExitCode.FAILED if isinstance(error, LabNodeError) else ExitCode.USAGE)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
 

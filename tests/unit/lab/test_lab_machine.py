@@ -119,9 +119,8 @@ def test_a_torn_archive_is_named_and_leaves_no_home(tmp_path: Path) -> None:
 
 def test_without_maven_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LabError, match="apt-get install maven") as refused:
+    with pytest.raises(LabError, match="apt-get install maven"):
         install(NINE, cache=tmp_path, progress=lambda _line: None)
-    assert refused.value.exit_code == 2
 
 
 def test_the_lab_folder_is_in_every_command_line(subtests: pytest.Subtests) -> None:
