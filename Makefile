@@ -13,6 +13,8 @@ ON_SERVERS := real or docker
 SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
 # The fast tests do not wait: a process for each core, since each collects all tests first.
 FAST := --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder -m "not ($(ON_SERVERS) or part or slow)"
+# A part is on servers: one process for those on nodes and one for those on hosts, each of which collects all tests first.
+PART := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 # What .ci/prepare installs must be there; with SKIP_REAL=1 it installs none of it, and what is missing is a named skip.
 ALL_TOOLS := ORCHESTRATE_ALL_TOOLS=$(if $(filter 1,$(SKIP_REAL)),,1)
 EVERY_JAVA := $(VENV)/.java $(VENV)/.java17 $(VENV)/.java8
@@ -37,7 +39,7 @@ test-all: prepare-all $(EVERY_JAVA) $(VENV)/.long lint hosts  ## the same, and e
 	$(ALL_TOOLS) ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED)
 
 test-%: prepare-all $(EVERY_JAVA) $(VENV)/.long  ## one part of it, such as test-hosts (names: tests/parts.py)
-	$(ALL_TOOLS) $(PYTEST) $(SHARED) -m "part(name='$*')" --durations=15 --durations-min=20
+	$(ALL_TOOLS) $(PYTEST) $(PART) -m "part(name='$*')" --durations=15 --durations-min=20
 
 test-soak: $(VENV)/.installed
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py tests/simulation/test_riak.py

@@ -11,7 +11,6 @@ pytest_plugins = [
     "tests.integration.fixtures_bastions",
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",
-    "tests.integration.fixtures_riak_hosts",
     "tests.parts",
     "tests.workers",
 ]

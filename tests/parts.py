@@ -38,9 +38,9 @@ _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtim
 PARTS: Final = {
     "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
     "gates": Part("gates on a real RabbitMQ and a real Prometheus", ("orchestrator/runtime",)),
-    "generations": Part("one version of each generation of the servers", _ELASTICSEARCH),
+    "generations": Part("restarts on one version of each generation, and between them", _ELASTICSEARCH),
     "hosts": Part("containers with systemd or sysv, and sshd: restarts, faults, rights", _HOSTS),
-    "kills": Part("chains of SIGKILL on real nodes, and a kill at every event", _RUNS),
+    "kills": Part("chains of SIGKILL on real nodes: a kill at every event", _RUNS),
     "long": Part(
         "without servers: every field of an answer, every step of tuning, a solver's optimum, the site",
         ("docs", "orchestrator"),
@@ -51,6 +51,7 @@ PARTS: Final = {
     "soak": Part("5,000 drawn runs, and kills at every point of a simulated run", _RUNS),
     "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/hosts/tuning",)),
     "upgrades": Part("major version by major version, held and killed upgrades", _ELASTICSEARCH),
+    "versions": Part("answers and leases of servers of each generation", _ELASTICSEARCH),
 }
 """By name, as in `make test-NAME`."""
 

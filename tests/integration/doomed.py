@@ -3,9 +3,8 @@
 It is the program's own composition with a journal and an executor that know when to die: nothing in the
 package knows of it. What it is told stands in one variable, as JSON:
 
-- `seam`: `before:N` (events inserted, their transaction not committed), `after:N` (committed, not acted on),
-  `acted:N` (done, the outcome not recorded); N counts appends or performs of this process. `any:N` is the
-  N-th seam of whatever kind. Absent: it lives.
+- `seam`: it dies at the N-th seam that it passes. Seams are `before` (events inserted, their transaction not
+  committed), `after` (committed, not acted on) and `acted` (done, not yet recorded). Absent: it lives.
 - `at`: it dies after the commit of events of which one contains this text.
 - `among`: places, of which it dies at the first that it passes; `waves` had finished before it began, and the
   run was in this `phase`.
@@ -77,8 +76,7 @@ class Fate:
     """Counts the seams that this process passes, and ends it at the chosen one."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        kind, _, number = told.get("seam", "").partition(":")
-        self._kind, self._number = kind, int(number or 0)
+        self._seam = told.get("seam")
         self._at = told.get("at")
         self._among = {Place(*place) for place in told.get("among", ())}
         self._waves = int(told.get("waves", 0))
@@ -97,8 +95,7 @@ class Fate:
         detail = [self._renamed(each) for each in detail]
         with self._trace.open("a", encoding="utf-8") as trace:
             trace.write(json.dumps([f"{kind}:{number}", list(detail)]) + "\n")
-        chosen = (self._kind, self._number) in ((kind, number), ("any", self.begins("any")))
-        if chosen or self._is_at(kind, detail):
+        if self.begins("any") == self._seam or self._is_at(kind, detail):
             os.kill(os.getpid(), signal.SIGKILL)
         self._waves += finished(kind, detail)
         self._phase = phase_after(self._phase, [(kind, detail)])

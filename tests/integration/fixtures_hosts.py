@@ -8,7 +8,7 @@ Without a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.bad_nights import Mishap, table
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.flavours import find_flavour
 from tests.integration.hostlab.hosts import HostCluster
@@ -129,12 +128,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607
 
 
-@pytest.fixture
-def show_mishap(record_property: Callable[[str, object], None]) -> Callable[[Mishap], None]:
-    """Adds a row to the table that is printed at the end of the tests, whichever process ran them."""
-    return lambda mishap: record_property(_MISHAP, dataclasses.asdict(mishap))
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table of mishaps, also of tests that failed after them."""
     called = [
@@ -144,12 +137,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if isinstance(report, pytest.TestReport) and report.when == "call"
     ]
     rows = [
-        Mishap(**value)
+        value
         for report in called
         for name, value in report.user_properties
-        if name == _MISHAP and isinstance(value, dict)
+        if name == _MISHAP and isinstance(value, list)
     ]
     if rows:
         terminalreporter.section("mishaps on real hosts: seconds to the first line that names each")
-        for line in table(sorted(rows, key=lambda row: row.what)):
+        for line in itertools.chain.from_iterable(sorted(rows, key=lambda row: str(row[0])[9:])):
             terminalreporter.write_line(line)

@@ -48,6 +48,7 @@ ROLES: Final = {"8.19.0": "master,data,ingest,remote_cluster_client"}
 PLAYBOOK: Final[Mapping[str, Any]] = {
     "kind": "elasticsearch",
     "settle": {"consecutive": 2},
+    "configuration_management": "ignore",
     "deadlines": {"hold": "1m", "start": "3m", "rejoin": "3m", "recover": "4m", "withheld": "5m"},
 }
 

@@ -9,19 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
-
-import pytest
 
 from tests.integration.doomed import VARIABLE, Place
 from tests.integration.lease_records import lease_records
@@ -66,6 +61,7 @@ DATA = (
 PLAYBOOK: Mapping[str, Any] = {
     "kind": "elasticsearch",
     "settle": {"consecutive": 2},
+    "configuration_management": "ignore",
     "deadlines": {
         "stop": "1m",
         "start": "2m",
@@ -75,7 +71,8 @@ PLAYBOOK: Mapping[str, Any] = {
         "hold": "1m",
     },
 }
-"""As shipped, but for limits that make a test that hangs end."""
+"""As shipped, but for limits that make a test that hangs end, and for package managers: other tests may build
+images meanwhile, and processes of containers are this machine's too."""
 
 
 class Described(Protocol):
@@ -84,26 +81,6 @@ class Described(Protocol):
     def cluster_document(self) -> dict[str, Any]:
         """The content of its cluster file."""
         ...
-
-
-class When(Enum):
-    """On which side of a durable step the process dies."""
-
-    BEFORE = "before"
-    AFTER = "after"
-    ACTED = "acted"
-    ANY = "any"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seam:
-    """Where a process dies: at the `number`-th append (`ACTED`: perform, `ANY`: seam) of that process."""
-
-    when: When
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.when.value}:{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +172,7 @@ class Bastion:
         hooks: of its playbook.
         strategy: of its playbook.
         together: when nodes of one machine go in one wave, by its cluster file.
+        document: more keys of its cluster file.
         foreign: whether its processes belong to a machine on which nobody can look for them.
         nursery: forks the processes that it runs to their end; without one, each is started anew.
     """
@@ -207,6 +185,7 @@ class Bastion:
     hooks: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = "node"
     together: str = "reboot"
+    document: Mapping[str, Any] = field(default_factory=dict)
     nursery: Nursery | None = None
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)
@@ -218,7 +197,7 @@ class Bastion:
         book.write_text(
             json.dumps({**self.playbook, "hooks": self.hooks, "strategy": self.strategy}), encoding="utf-8"
         )
-        document = {**self.lab.cluster_document(), "playbook": str(book)}
+        document = {**self.lab.cluster_document(), "playbook": str(book), **self.document}
         document["hosts"] = {**document["hosts"], "together": self.together}
         self.file = self.folder / "lab.yml"
         self.file.write_text(json.dumps(document), encoding="utf-8")
@@ -245,7 +224,7 @@ class Bastion:
     def _told(
         self,
         *,
-        seam: Seam | None = None,
+        seam: int | None = None,
         at: str | None = None,
         among: Sequence[Place] = (),
         waves: int = 0,
@@ -255,7 +234,7 @@ class Bastion:
         """What the next process is told of its fate.
 
         Args:
-            seam: where it dies.
+            seam: it dies at so many-th place around a commit or after an action.
             at: it dies after the commit of an event that is told with this text.
             among: it dies at the first of these that it passes.
             waves: how many had finished before it.
@@ -266,7 +245,7 @@ class Bastion:
         told: dict[str, Any] = {"trace": str(self.trace), "names": dict(names or {})}
         told.update(among=list(among), waves=waves, phase=phase)
         if seam is not None:
-            told["seam"] = str(seam)
+            told["seam"] = seam
         if at is not None:
             told["at"] = at
         return told
@@ -366,40 +345,3 @@ def entered(phase: str, *, node: str = "es") -> Callable[[str, list[str]], bool]
 
 
 KILLED = -signal.SIGKILL
-
-
-def seams(appends: int, performs: int) -> list[Seam]:
-    """Every place where a run with so many appends and performs can die."""
-    each = [(When.BEFORE, appends), (When.AFTER, appends), (When.ACTED, performs)]
-    return [Seam(when=when, number=number) for when, most in each for number in range(1, most + 1)]
-
-
-def assert_killed(bastion: Bastion, code: int, seam: Seam, sure: Mapping[When, int]) -> None:
-    """It died there.
-
-    How many seams a run has depends on how often it had to look. One that is over before a seam that only
-    slow machines have is skipped; one that is over before a seam that every run has shows nothing, and fails.
-
-    Args:
-        bastion: that ran it.
-        code: how it ended.
-        seam: where it was to die.
-        sure: how many seams of each kind a run has on any machine.
-    """
-    if code == 0 and seam.number > sure[seam.when] and all(str(seam) != one for one, _ in bastion.passed()):
-        pytest.skip(f"the run was over before {seam}")
-    assert code == KILLED, bastion.story()
-
-
-_APPENDS_A_PERFORM = 4
-
-
-def by_chance(chance: random.Random, kills: int, appends: int) -> list[Seam]:
-    """Where the processes of one run die: spread over the run, each counted from its process's beginning."""
-    places = sorted(chance.sample(range(2, appends), kills))
-    drawn = []
-    for begin, end in pairwise([0, *places]):
-        when = chance.choice([When.BEFORE, When.AFTER, When.ACTED])
-        number = max(1, (end - begin) // _APPENDS_A_PERFORM) if when is When.ACTED else max(2, end - begin)
-        drawn.append(Seam(when=when, number=number))
-    return drawn

@@ -16,6 +16,8 @@ from tests.integration.racing import VARIABLE
 
 PROGRAM = (sys.executable, "-m", "orchestrator")
 RACE = Path(__file__).with_name("racing.py")
+READING = {"plan", "diagnose", "tune check"}
+"""Commands that change nothing, and ask for no agreement."""
 
 
 def restart(
@@ -111,12 +113,17 @@ def _command_line(
 ) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment; the files that they name are written."""
     book, file = folder / "book.yml", folder / "lab.yml"
-    content = {"kind": "elasticsearch", "settle": {"consecutive": 2}, "deadlines": {"hold": "15s"}}
+    content = {
+        "kind": "elasticsearch",
+        "settle": {"consecutive": 2},
+        "deadlines": {"hold": "15s"},
+        "configuration_management": "ignore",  # as in `killing.PLAYBOOK`
+    }
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
     program = PROGRAM if race is None else (sys.executable, str(RACE))
-    agreed = () if command == "plan" else ("--yes",)
-    argv = [*program, command, "--cluster", str(file), *agreed, "--output", "json", *words]
+    agreed = () if command in READING else ("--yes",)
+    argv = [*program, *command.split(), "--cluster", str(file), *agreed, "--output", "json", *words]
     env = {
         **os.environ,
         "HOME": str(folder),

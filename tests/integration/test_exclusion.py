@@ -1,4 +1,4 @@
-"""Under init scripts and command lines, the commands of one node exclude each other on its host."""
+"""The commands of one node exclude each other on its host, under init scripts and under any manager."""
 
 from __future__ import annotations
 
@@ -20,8 +20,17 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings
-from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.model.action import (
+    ActionResult,
+    Done,
+    InDoubt,
+    Moment,
+    Refused,
+    RunHook,
+    StartNode,
+    StopNode,
+)
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.redact import Redactor
@@ -229,14 +238,20 @@ def wait_for_record(settings: HostSettings, what: str) -> Path:
     return found[0]
 
 
-def test_without_flock_nothing_stops_but_a_node_still_starts(service: ScriptService, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
+def without_flock(folder: Path) -> Path:
+    """A folder with all programs but that one."""
+    tools = folder / "tools"
     tools.mkdir()
-    for folder in ("/usr/bin", "/bin"):
-        for program in Path(folder).iterdir():
+    for programs in ("/usr/bin", "/bin"):
+        for program in Path(programs).iterdir():
             link = tools / program.name
             if program.name != "flock" and not link.is_symlink():
                 link.symlink_to(program)
+    return tools
+
+
+def test_without_flock_nothing_stops_but_a_node_still_starts(service: ScriptService, tmp_path: Path) -> None:
+    tools = without_flock(tmp_path)
     settings = settings_of(service, environment={"PATH": str(tools)})
     with closing(Hosts({"n1": settings})) as hosts:
         view = seen(hosts, rights=True)
@@ -253,3 +268,106 @@ def test_without_flock_nothing_stops_but_a_node_still_starts(service: ScriptServ
         usual = check_host(settings_of(service), connections, reboot=False, redact=Redactor())
         assert usual[-1].point is Point.LOCK
         assert usual[-1].grade is Grade.GOOD
+
+
+# Under systemd and Docker: starts and hooks wait for a hook that nobody listens to any more ------------
+
+_MANAGER = """#!/bin/sh
+# What systemctl and docker say and do of one unit that starts and stops at once.
+cd {folder} || exit 1
+active=inactive sub=dead status=exited
+[ ! -e running ] || active=active sub=running status=running
+case " $* " in
+*' show '*) printf 'LoadState=loaded\\nActiveState=%s\\nSubState=%s\\n' $active $sub ;;
+*' inspect '*) echo "$status|0||" ;;
+*' start '*) [ ! -e masked ] || {{ echo 'Failed to start es.service: Unit is masked.' >&2; exit 1; }}
+    echo start >>log; touch running ;;
+*' stop '*) echo stop >>log; rm -f running ;;
+esac
+"""
+
+
+@pytest.fixture(params=[Manager.SYSTEMD, Manager.DOCKER], ids=lambda manager: manager.value)
+def managed(request: pytest.FixtureRequest, tmp_path: Path) -> HostSettings:
+    """One node of this machine, under a stand-in for its manager that keeps its state in `tmp_path`."""
+    program = tmp_path / "manager"
+    program.write_text(_MANAGER.format(folder=tmp_path))
+    program.chmod(0o755)
+    # Another unit in each test: the lock on this machine is named after it.
+    service = ServiceSettings(manager=request.param, unit=f"es-{tmp_path.name}", program=str(program))
+    return HostSettings(node="n1", address="localhost", connect=Connect.LOCAL, sudo=Sudo.OFF, service=service)
+
+
+@pytest.fixture
+def managed_hosts(managed: HostSettings) -> Iterator[Hosts]:
+    with closing(Hosts({"n1": managed})) as port:
+        yield port
+
+
+def ran(hosts: Hosts, line: str) -> ActionResult:
+    run = Hook(run=line, timeout=60.0)
+    return hosts.perform(RunHook(node="n1", moment=Moment.WHILE_STOPPED, number=0, hook=run))
+
+
+def installing(folder: Path) -> str:
+    """A hook that is at work for some seconds."""
+    return f"echo begun >>{folder}/log; sleep 4; echo ended >>{folder}/log"
+
+
+def told(folder: Path) -> list[str]:
+    return (folder / "log").read_text().split()
+
+
+@pytest.mark.proves("hooks-apart")
+def test_a_start_waits_for_a_hook_whose_program_was_killed(
+    managed_hosts: Hosts, managed: HostSettings, tmp_path: Path
+) -> None:
+    with killed_at_work(managed, installing(tmp_path), (tmp_path / "log").exists):
+        assert isinstance(managed_hosts.perform(StartNode(node="n1")), Done)
+        assert isinstance(managed_hosts.perform(StartNode(node="n1")), Done), "the same one"
+        found = seen(managed_hosts)
+        assert found.service is ServiceState.STARTING
+        assert "at work on it: its while_stopped since 2" in found.detail
+        assert told(tmp_path) == ["begun"]
+        assert wait_until(lambda: seen(managed_hosts).service is ServiceState.RUNNING, seconds=PATIENCE)
+    assert told(tmp_path) == ["begun", "ended", "start"]
+
+
+def test_a_hook_after_a_kill_waits_under_a_manager_too(
+    managed_hosts: Hosts, managed: HostSettings, tmp_path: Path
+) -> None:
+    with killed_at_work(managed, installing(tmp_path), (tmp_path / "log").exists):
+        assert isinstance(ran(managed_hosts, installing(tmp_path)), Done)
+    assert told(tmp_path) == ["begun", "ended"] * 2
+
+
+def test_an_idle_host_takes_or_refuses_a_start_at_once(managed_hosts: Hosts, tmp_path: Path) -> None:
+    (tmp_path / "masked").touch()
+    refused = managed_hosts.perform(StartNode(node="n1"))
+    assert not isinstance(refused, Done)
+    assert "Unit is masked" in refused.reason
+    (tmp_path / "masked").unlink()
+    assert isinstance(managed_hosts.perform(StartNode(node="n1")), Done)
+    assert told(tmp_path) == ["start"]
+    assert seen(managed_hosts).service is ServiceState.RUNNING
+    assert isinstance(managed_hosts.perform(StopNode(node="n1")), Done)
+    assert wait_until(lambda: told(tmp_path) == ["start", "stop"], seconds=PATIENCE)
+    assert seen(managed_hosts).service is ServiceState.STOPPED
+
+
+def test_a_managed_host_without_flock_runs_hooks_and_starts(managed: HostSettings, tmp_path: Path) -> None:
+    tools = without_flock(tmp_path)
+    bare = HostSettings(
+        node="n1",
+        address="localhost",
+        connect=Connect.LOCAL,
+        sudo=Sudo.OFF,
+        service=managed.service,
+        environment={"PATH": str(tools)},
+    )
+    with closing(Hosts({"n1": bare})) as hosts:
+        assert isinstance(ran(hosts, f"echo hook >>{tmp_path}/log"), Done)
+        assert isinstance(hosts.perform(StopNode(node="n1")), Done)
+        assert wait_until(lambda: told(tmp_path) == ["hook", "stop"], seconds=PATIENCE)
+        assert isinstance(hosts.perform(StartNode(node="n1")), Done)
+    assert told(tmp_path) == ["hook", "stop", "start"]

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +23,55 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-
-def put(lab: LabCluster, path: str, body: Any) -> None:
-    """Change something as the operator."""
-    lab.client.ask("PUT", path, body)
+Change = Callable[["LabCluster"], object]
 
 
-def bare_index(lab: LabCluster) -> None:
-    """An index without replicas, with a copy on every node."""
-    put(lab, "/bare", {"settings": {"number_of_shards": 3, "number_of_replicas": 0}})
-    lab.wait_ready(status="green")
+def put(path: str, body: Any, verb: str = "PUT") -> Change:
+    """Something that the operator changes."""
+    return lambda lab: lab.client.ask(verb, path, body)
+
+
+def settings(level: str, key: str, value: str | None) -> Change:
+    """A cluster setting."""
+    return put("/_cluster/settings", {level: {key: value}})
+
+
+def index(name: str, *, shards: int = 3, replicas: int = 0) -> Change:
+    """An index; without replicas and with three shards it has a copy on every node."""
+    return put(f"/{name}", {"settings": {"number_of_shards": shards, "number_of_replicas": replicas}})
+
+
+ALLOCATION = "cluster.routing.allocation"
+VOTING = "/_cluster/voting_config_exclusions"
+MAINTENANCE = "no_other_maintenance"
+HOLDS: Mapping[str, tuple[Change, Change, tuple[str, str | None]]] = {
+    "an index without replicas": (
+        index("bare"),
+        put("/bare", None, "DELETE"),
+        ("zero_replica_indices", "index bare"),
+    ),
+    "allocation that is disabled": (
+        settings("persistent", f"{ALLOCATION}.enable", "none"),
+        settings("persistent", f"{ALLOCATION}.enable", "all"),
+        (MAINTENANCE, None),
+    ),
+    "allocation of primaries alone": (
+        settings("transient", f"{ALLOCATION}.enable", "primaries"),
+        settings("transient", f"{ALLOCATION}.enable", None),
+        (MAINTENANCE, None),
+    ),
+    "a node that is emptied": (
+        settings("transient", f"{ALLOCATION}.exclude._name", "nobody"),
+        settings("transient", f"{ALLOCATION}.exclude._name", None),
+        (MAINTENANCE, None),
+    ),
+    "a node without a vote": (
+        put(f"{VOTING}?node_names=nobody", None, "POST"),
+        put(f"{VOTING}?wait_for_removal=false", None, "DELETE"),
+        (MAINTENANCE, "voting exclusions"),
+    ),
+}
+"""What an operator did, what undoes it, and the predicate and subject that hold a run."""
 
 
 def untouched(lab: LabCluster, before: Truth) -> None:
@@ -42,13 +81,22 @@ def untouched(lab: LabCluster, before: Truth) -> None:
     assert after.leases == ()
 
 
-def test_an_index_without_replicas_holds_the_run(process_cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_a_hold_is_found_before_any_change(
+    process_cluster: ProcessCluster, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    bare_index(lab)
-    code, lines = restart(lab, tmp_path)
-    assert (code, held_by(lines)) == (3, {("zero_replica_indices", "index bare")})
-    untouched(lab, before)
+    prepare(lab)
+    for what, (done, undone, (predicate, subject)) in HOLDS.items():
+        with subtests.test(what=what):
+            done(lab)
+            lab.wait_ready()
+            before = truth(lab)
+            code, lines = restart(lab, tmp_path, playbook={"deadlines": {"hold": "5s"}})
+            assert code == 3, lines[-1]
+            assert {name for name, _ in held_by(lines)} == {predicate}
+            assert subject is None or (predicate, subject) in held_by(lines)
+            untouched(lab, before)
+        undone(lab)
 
 
 @contextmanager
@@ -67,36 +115,35 @@ def agent(lab: LabCluster, folder: Path) -> Iterator[None]:
 
 def test_an_agent_that_starts_services_holds_the_run(process_cluster: ProcessCluster, tmp_path: Path) -> None:
     lab = process_cluster(QUICKEST)
-    before = prepare(lab)
+    before, only = prepare(lab), first(lab)
     with agent(lab, tmp_path):
-        code, lines = restart(lab, tmp_path, playbook={"deadlines": {"hold": "12s"}})
+        waiting = {"configuration_management": "hold", "deadlines": {"hold": "12s"}}
+        code, lines = restart(lab, tmp_path, playbook=waiting)
         assert code == 3, lines[-1]
         assert {name for name, _ in held_by(lines)} == {"no_management_run_on_candidates"}
         assert "puppet (process " in str(lines[-1]), lines[-1]
         untouched(lab, before)
-        code, lines = restart(lab, tmp_path, playbook={"configuration_management": "ignore"})
+        code, lines = restart(lab, tmp_path, "--only", only)
         assert code == 0, lines[-1]
-    assert_restarted_once(lab, before)
+    assert_restarted_once(lab, before, nodes=[only])
 
 
-@pytest.mark.part(name="nodes")
-def test_an_accepted_index_without_replicas_does_not_hold(
+def test_what_is_accepted_or_yellow_for_ever_does_not_hold(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
+    """A copy that can never be placed is not waited for; an added replica is taken away again."""
     lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    bare_index(lab)
-    code, lines = restart(lab, tmp_path, playbook={"zero_replica_indices": {"accept": ["bare"]}})
+    before, only = prepare(lab), first(lab)
+    index("bare")(lab)
+    index("yellow", shards=1, replicas=4)(lab)
+    accept = {"zero_replica_indices": {"accept": ["bare"]}}
+    code, lines = restart(lab, tmp_path, "--only", only, playbook=accept)
     assert code == 0, lines[-1]
     assert events(lines, "rescued") == []
-    assert_restarted_once(lab, before)
+    put("/yellow", None, "DELETE")(lab)
+    assert_restarted_once(lab, before, nodes=[only])
 
-
-def test_an_added_replica_is_taken_away_again(process_cluster: ProcessCluster, tmp_path: Path) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    bare_index(lab)
-    only = first(lab)
+    before, only = truth(lab), first(lab)
     code, lines = restart(lab, tmp_path, "--only", only, playbook={"zero_replica_indices": "add_replica"})
     assert code == 0, lines[-1]
     assert len(events(lines, "replicas_added")) == 1
@@ -105,30 +152,14 @@ def test_an_added_replica_is_taken_away_again(process_cluster: ProcessCluster, t
     assert_restarted_once(lab, before, nodes=[only])
 
 
-@pytest.mark.part(name="nodes")
-def test_an_index_that_is_yellow_for_ever_does_not_hold(
-    process_cluster: ProcessCluster, tmp_path: Path
-) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    put(lab, "/yellow", {"settings": {"number_of_shards": 1, "number_of_replicas": 4}})
-    code, lines = restart(lab, tmp_path)
-    assert code == 0, lines[-1]
-    after = truth(lab)
-    assert all(after.starts[name] - before.starts[name] == 1 for name in before.starts)
-    assert after.settings == before.settings
-
-
 @pytest.mark.proves("last-reading")
 def test_the_last_reading_sees_a_new_index_on_the_candidate(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    node = first(lab)
-    soon = {"deadlines": {"hold": "5s"}}
-    race = {"moment": "flush", "node": node, "endpoint": lab.endpoints[0]}
-    code, lines = restart(lab, tmp_path, playbook=soon, race=race)
+    race = {"moment": "flush", "node": first(lab), "endpoint": lab.endpoints[0]}
+    code, lines = restart(lab, tmp_path, playbook={"deadlines": {"hold": "5s"}}, race=race)
     assert code == 3, lines[-1]
     assert ("zero_replica_indices", f"index {INDEX}") in held_by(lines)
     assert not [line for line in events(lines, "action_sent") if line["action"]["verb"] == "stop"]
@@ -142,8 +173,7 @@ def test_a_new_index_after_the_last_reading_is_rescued(
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    node = first(lab)
-    race = {"moment": "stop", "node": node, "endpoint": lab.endpoints[0]}
+    race = {"moment": "stop", "node": first(lab), "endpoint": lab.endpoints[0]}
     code, lines = restart(lab, tmp_path, "--pause-after", "1", race=race)
     rescued = events(lines, "rescued")
     assert [line["shards"] for line in rescued] == [[f"[{INDEX}][0]"]], lines[-1]
@@ -151,51 +181,6 @@ def test_a_new_index_after_the_last_reading_is_rescued(
     health = lab.client.ask("GET", f"/_cluster/health/{INDEX}")
     assert health["status"] == "green"
     assert_put_back(lab, before)
-
-
-@pytest.mark.parametrize(
-    ("body", "predicate"),
-    [
-        ({"persistent": {"cluster.routing.allocation.enable": "none"}}, "no_other_maintenance"),
-        # The rule's own tests try every kind of maintenance; that a real cluster tells of it, one shows.
-        pytest.param(
-            {"transient": {"cluster.routing.allocation.enable": "primaries"}},
-            "no_other_maintenance",
-            marks=pytest.mark.part(name="nodes"),
-        ),
-        pytest.param(
-            {"transient": {"cluster.routing.allocation.exclude._name": "nobody"}},
-            "no_other_maintenance",
-            marks=pytest.mark.part(name="nodes"),
-        ),
-    ],
-)
-def test_foreign_maintenance_is_found_before_any_change(
-    process_cluster: ProcessCluster, tmp_path: Path, body: Mapping[str, Any], predicate: str
-) -> None:
-    lab = process_cluster(QUICKEST)
-    prepare(lab)
-    put(lab, "/_cluster/settings", body)
-    before = truth(lab)
-    code, lines = restart(lab, tmp_path)
-    assert code == 3, lines[-1]
-    assert {name for name, _ in held_by(lines)} == {predicate}
-    untouched(lab, before)
-
-
-def test_foreign_voting_exclusions_are_found_before_any_change(
-    process_cluster: ProcessCluster, tmp_path: Path
-) -> None:
-    lab = process_cluster(QUICKEST)
-    before = prepare(lab)
-    lab.client.ask("POST", "/_cluster/voting_config_exclusions?node_names=nobody")
-    try:
-        code, lines = restart(lab, tmp_path)
-    finally:
-        lab.client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
-    assert code == 3, lines[-1]
-    assert ("no_other_maintenance", "voting exclusions") in held_by(lines)
-    untouched(lab, before)
 
 
 def first(lab: LabCluster) -> str:

@@ -56,6 +56,18 @@ def until(hosts: Hosts, state: ServiceState, seconds: float) -> list[ServiceStat
 
 
 HOSTS = [("tuning", Manager.SYSTEMD), ("sysv", Manager.SYSV)]
+REFUSED = {
+    Manager.SYSTEMD: (
+        "sudo -n id",
+        "sudo -n sh -c id",
+        "sudo -n systemctl stop {unit} ssh",
+        "sudo -n systemctl restart {unit}",
+        "sudo -n systemctl edit {unit}",
+        "sudo -n systemctl reboot",
+    ),
+    Manager.SYSV: ("sudo -n id", "sudo -n service ssh stop", "sudo -n reboot"),
+}
+"""What the shipped sudoers files do not allow."""
 
 
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)
@@ -82,6 +94,9 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
         wrong = Hosts({"es1": other})
         assert isinstance(wrong.perform(StopNode(node="es1")), Refused)
         wrong.close()
+        for line in REFUSED[manager]:
+            done = cluster.ssh("es1", line.format(unit=cluster.unit))
+            assert (done.returncode, "password is required" in done.stderr) == (1, True), line
     finally:
         hosts.close()
 

@@ -1,39 +1,84 @@
-"""The pipeline step on real nodes: merge, restart, the same again, and what is due after a kill between."""
+"""`post-bulk-index` and `force-merge` on real nodes: merges, restarts, and what holds them.
+
+The oracles ask the nodes: `_segments` for every copy of every shard, primary and replica, and each node's own
+log for how often it was started.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.killing import QUICKEST
+from tests.integration.killing import QUICKEST, assert_restarted_once, truth
 from tests.integration.restarting import events, orchestrate
-from tests.lab.bulk import BulkLoad, load, numbered
-from tests.lab.segments import count_segments
+from tests.integration.zoning import SIX_IN_THREE
+from tests.lab.bulk import KEEP_SEGMENTS, POSTS, BulkLoad, load, numbered
+from tests.lab.layout import THREE_ZONES
+from tests.lab.nodes import LabCluster
+from tests.lab.segments import CopySegments, count_segments, told
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
+    from tests.lab.client import LabClient
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
+in_nodes = pytest.mark.part(name="nodes")
 
+HELD = 3
 MOST = 5
-POSTS = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documents_per_request=250)
+STEP = ("post-bulk-index", "--index", "posts-*")
+FEW = BulkLoad(indices=numbered("posts", 3), documents=9000, shards=1, documents_per_request=250)
+TWO = BulkLoad(
+    indices=numbered("posts", 2), documents=6000, shards=1, documents_per_request=250, settings=KEEP_SEGMENTS
+)
+LONG = BulkLoad(
+    indices=("posts-01",),
+    documents=6000,
+    shards=1,
+    replicas=0,
+    documents_per_request=250,
+    document_words=200,
+    settings=KEEP_SEGMENTS,
+)
 PUT_RIGHT = {"force_merge": {"put_right": {"refresh_interval": "1s", "translog_durability": "request"}}}
+DISK_BYTES = 192 << 20
+HIGH_WATERMARK = 0.9
+"""The servers' default: of a path's bytes, at most so many are used."""
+Show = Callable[[str], None]
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
+    """Shows figures although output is captured."""
+
+    def shown(text: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n  {text}\n")
+
+    return shown
+
+
+def most_segments(client: LabClient, indices: str = "posts-*") -> int:
+    """Of any copy."""
+    return max(copy.most for copy in count_segments(client, indices))
 
 
 def test_the_step_merges_and_restarts_and_a_second_does_nothing(
-    process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    process_cluster: ProcessCluster, tmp_path: Path, show: Show
 ) -> None:
     lab = process_cluster(QUICKEST)
-    client = lab.client
-    step = ("post-bulk-index", "--index", "posts-*")
-    try:
-        load(client, POSTS)
+    with closing(lab.client) as client:
+        load(client, FEW)
         client.ask("PUT", "/posts-01/_settings", {"index": {"refresh_interval": "-1"}})
-        before = max(copy.most for copy in count_segments(client, "posts-*"))
+        before = most_segments(client)
         lives = set(lab.pids().values())
 
         code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-0[1-3]")
@@ -42,13 +87,13 @@ def test_the_step_merges_and_restarts_and_a_second_does_nothing(
         code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*", playbook=PUT_RIGHT)
         merged = lines[-1]
         assert (code, merged["indices_merged"], merged["nodes_restarted"]) == (0, 3, 0), lines
-        assert max(copy.most for copy in count_segments(client, "posts-*")) <= MOST < before
+        assert most_segments(client) <= MOST < before
         set_to = client.ask("GET", "/posts-01/_settings?flat_settings=true")["posts-01"]["settings"]
         assert set_to["index.refresh_interval"] == "1s"
         assert set(lab.pids().values()) == lives
 
         # As if the program had been killed between the merges and the restart: only that is left.
-        code, lines = orchestrate(lab, tmp_path, *step, playbook=PUT_RIGHT)
+        code, lines = orchestrate(lab, tmp_path, *STEP, playbook=PUT_RIGHT)
         restarted = lines[-1]
         assert (code, restarted["indices_merged"], restarted["nodes_restarted"]) == (0, 0, 3), lines
         assert events(lines, "merge_begun") == []
@@ -66,14 +111,158 @@ def test_the_step_merges_and_restarts_and_a_second_does_nothing(
         assert {name: node["bytes_copied"] for name, node in told.items()} == copied, recoveries
         assert restarted["recovery"]["bytes_copied"] == sum(copied.values())
 
-        runs = len(orchestrate(lab, tmp_path, *step, playbook=PUT_RIGHT)[1])
-        code, lines = orchestrate(lab, tmp_path, *step, playbook=PUT_RIGHT)
+        runs = len(orchestrate(lab, tmp_path, *STEP, playbook=PUT_RIGHT)[1])
+        code, lines = orchestrate(lab, tmp_path, *STEP, playbook=PUT_RIGHT)
         assert (code, runs, lines[-1]["nothing_to_do"]) == (0, 1, True), lines
+    merges = [
+        f"{one['index']} {one['segments_before']} -> {one['segments_after']}" for one in merged["merges"]
+    ]
+    show(f"{', '.join(merges)}; {lines[-1]['message']}")
+
+
+def assert_whole(copies: list[CopySegments], wanted: BulkLoad) -> None:
+    """Every copy is there and started, none beside another of its shard, and has its documents."""
+    assert len(copies) == wanted.copies, told(copies)
+    assert len({(copy.index, copy.shard, copy.node) for copy in copies}) == wanted.copies
+    assert {copy.state for copy in copies} == {"STARTED"}
+    each = wanted.documents // len(wanted.indices)
+    assert sum(copy.documents for copy in copies if copy.primary) == each * len(wanted.indices)
+    assert sum(copy.documents for copy in copies) == each * len(wanted.indices) * (1 + wanted.replicas)
+
+
+@in_nodes
+@pytest.mark.parametrize("version", ["9.1.0", QUICKEST])
+def test_300_000_documents_come_to_five_segments_a_copy(
+    process_cluster: ProcessCluster, tmp_path: Path, show: Show, version: str
+) -> None:
+    """And a second step does nothing."""
+    lab = process_cluster(version, nodes=SIX_IN_THREE)
+    with closing(lab.client) as client:
+        load(client, POSTS)
+        before, lives = count_segments(client, "posts-*"), truth(lab)
+        assert_whole(before, POSTS)
+        assert min(min(copy.searched, copy.committed) for copy in before) > 2 * MOST, told(before)
+        code, lines = orchestrate(lab, tmp_path, *STEP)
+        assert code == 0, lines[-5:]
+        assert_restarted_once(lab, lives)
+        after = count_segments(client, "posts-*")
+        assert_whole(after, POSTS)
+        assert max(copy.most for copy in after) <= MOST, told(after)
+        lives = truth(lab)
+        code, again = orchestrate(lab, tmp_path, *STEP)
+        assert code == 0, again
+        assert truth(lab) == lives, "nothing was due, and something was done"
+        assert count_segments(client, "posts-*") == after
+    show(f"{version}: {told(before)}; {lines[-1]}; {told(after)}")
+
+
+# What holds a merge ------------------------------------
+
+
+@contextmanager
+def _writer(client: LabClient, index: str) -> Iterator[None]:
+    """A load that is not done: a document every tenth of a second."""
+    over = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not over.wait(0.1):
+            number += 1
+            client.ask("POST", f"/{index}/_doc/late-{number}", {"number": number})
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
     finally:
-        client.close()
-    with capsys.disabled():
-        merges = ", ".join(
-            f"{one['index']} {one['segments_before']} -> {one['segments_after']}" for one in merged["merges"]
-        )
-        recovery = {key: restarted["recovery"][key] for key in ("bytes_reused", "bytes_copied")}
-        sys.stdout.write(f"\n  {merges}\n  {recovery}\n  {lines[-1]['message']}\n")
+        over.set()
+        thread.join()
+
+
+def _holds(lines: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    return {(line["predicate"], line["subject"]): line["evidence"] for line in events(lines, "hold")}
+
+
+@in_nodes
+def test_an_index_that_is_written_holds_the_step(
+    process_cluster: ProcessCluster, tmp_path: Path, show: Show
+) -> None:
+    lab = process_cluster(QUICKEST)
+    step = (*STEP, "--no-restart")
+    with closing(lab.client) as client, closing(lab.client) as of_the_writer:
+        load(client, TWO)
+        before, segments = truth(lab), count_segments(client, "posts-02")
+        with _writer(of_the_writer, "posts-01"):
+            code, lines = orchestrate(lab, tmp_path, *step)
+            assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
+            evidence = _holds(lines)["index_is_not_written", "index posts-01"]
+            assert "is still written" in evidence
+            assert "--allow-writes" in evidence
+            assert count_segments(client, "posts-02") == segments, "another index was merged all the same"
+            assert truth(lab) == before
+
+            code, allowed = orchestrate(lab, tmp_path, *step, "--allow-writes")
+            assert code == 0, allowed
+            warned = {line["index"]: line["what"] for line in allowed if line["event"] == "merge_warned"}
+            assert set(warned) == {"posts-01"}
+            assert "new writes make new segments" in warned["posts-01"]
+        assert most_segments(client, "posts-02") <= MOST
+    show(f"held, exit {HELD}: {evidence}; allowed: {warned['posts-01']}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, in a file: this needs root, as the rest of the lab's hosts do."""
+    image, mounted = tmp_path / "disk.img", tmp_path / "disk"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    _run("mkfs.ext4", "-q", "-m", "0", str(image))
+    _run("mount", "-o", "loop", str(image), str(mounted))
+    try:
+        for folder in (tmp_path, *tmp_path.parents[:3], mounted):
+            folder.chmod(folder.stat().st_mode | 0o055)  # the nodes run as an account of their own
+        yield mounted
+    finally:
+        _run("umount", "--lazy", str(mounted))
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  (constants and own paths)
+
+
+@in_nodes
+def test_a_disk_without_room_for_the_merge_is_refused(small_disk: Path, tmp_path: Path, show: Show) -> None:
+    measured = {"cluster.routing.allocation.disk.threshold_enabled": "true"}  # the lab's own nodes do not
+    alone = THREE_ZONES[:1]
+    with (
+        LabCluster.start(
+            version=QUICKEST, nodes=alone, directory=small_disk / "lab", settings=measured
+        ) as lab,
+        closing(lab.client) as client,
+    ):
+        load(client, LONG)
+        segments = count_segments(client, "posts-01")
+        _fill(client, small_disk / "ballast", of_the_copy=0.5)
+        code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*")
+        assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
+        evidence = _holds(lines)["disk_has_room", "index posts-01"]
+        assert "too little" in evidence
+        assert count_segments(client, "posts-01") == segments
+
+        (small_disk / "ballast").unlink()
+        code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*")
+        assert code == 0, lines
+        assert most_segments(client, "posts-01") <= MOST
+    show(evidence)
+
+
+def _fill(client: LabClient, ballast: Path, *, of_the_copy: float) -> None:
+    """Leave so much of the copy's bytes as room below the high watermark."""
+    node = next(iter(client.ask("GET", "/_nodes/stats/fs")["nodes"].values()))
+    path = node["fs"]["data"][0]
+    used = path["total_in_bytes"] - path["available_in_bytes"]
+    stats = client.ask("GET", "/posts-01/_stats/store")
+    room = int(stats["_all"]["total"]["store"]["size_in_bytes"] * of_the_copy)
+    with ballast.open("wb") as file:
+        file.write(b"\0" * (int(path["total_in_bytes"] * HIGH_WATERMARK) - used - room))

@@ -1,36 +1,29 @@
-"""`tune` and `diagnose` on Riak's hosts over SSH: of nodes that are down too, and a whole host set right.
+"""`tune` and `diagnose` on Riak's hosts over SSH: of nodes that are down too, and a whole host tuned.
 
 The nodes are those of the test double; files, kernel and services of the host are real.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.integration.fixtures_riak_hosts import kept_hosts
 from tests.integration.hostlab import docker, kernel
 from tests.integration.hostlab.projects import alone
 from tests.integration.hostlab.running import LOCK
 from tests.integration.mistuned import WRONG
-from tests.integration.operating import PROGRAM
-from tests.integration.riak_operating import RiakOperator, pids
-from tests.integration.riak_processes import RiakProcesses, riak_processes
-from tests.integration.riaklab.images import build
-from tests.integration.riaklab.running import SCHEDULERS
-from tests.riak_nodes import RIAK_COMMANDS, name_of
+from tests.integration.restarting import events, orchestrate
+from tests.integration.riak_hosts import SCHEDULERS, RiakHosts, build, riak_hosts
+from tests.integration.riak_processes import riak_processes
 
-if TYPE_CHECKING:
-    from tests.integration.riaklab.hosts import RiakHosts
+pytestmark = pytest.mark.part(name="riak")
 
-NODES = {f"dev{number}@127.0.0.1" for number in (1, 2, 3)}
-SECONDS = 120.0
+DONE, DRIFT = 0, 3
+Lines = list[dict[str, Any]]
 CONF = "/etc/riak/riak.conf"
 SYSTEM = {
     path: value for path, value in WRONG.items() if "tcp_retries2" not in path and "map_count" not in path
@@ -43,48 +36,32 @@ OF_KERNEL = {
     "vm.swappiness",
     "vm.zone_reclaim_mode",
 }
-DONE, DRIFT = 0, 3
 
 
-@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RiakProcesses]:
-    with riak_processes(tmp_path / "lab", 3, pace=0.02, ring_size=16, command=request.param) as lab:
-        yield lab
+def test_hosts_are_checked_and_sampled_with_nodes_down(tmp_path: Path) -> None:
+    with riak_processes(tmp_path / "lab", 3, pace=0.02, ring_size=16) as lab:
+        names = {node.name for node in lab.nodes}
+        for down in (lab.nodes[1:2], lab.nodes):
+            for node in down:
+                node.end()
+            _, lines = orchestrate(lab, tmp_path, "tune check", "--profile", "riak")
+            assert {line["node"] for line in events(lines, "tunable")} == names
+            assert (lines[-1]["hosts"], lines[-1]["unreachable"]) == (len(names), [])
+            code, lines = orchestrate(lab, tmp_path, "diagnose", "--sample", "1s")
+            assert code in (DONE, DRIFT), lines  # what this machine suffers from is its own affair
+            assert (sorted(lines[-1]["examined"]), lines[-1]["unread"]) == (sorted(names), [])
 
 
-def on_nodes(lab: RiakProcesses, folder: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Ask about nodes that are processes."""
-    file = folder / "lab.yml"
-    file.write_text(json.dumps(lab.cluster_document()), encoding="utf-8")
-    return orchestrate(file, *words)
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The hosts, of which the account may do all, and one is described further."""
 
+    lab: RiakHosts
+    first: dict[str, Any]
 
-def orchestrate(file: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Its exit code, its JSON lines and what it said beside them."""
-    folder = file.parent
-    done = subprocess.run(  # noqa: S603  (the program under test)
-        [*PROGRAM, *words, "--cluster", str(file), "--output", "json"],
-        env={**os.environ, "HOME": str(folder), "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-
-def test_hosts_are_checked_and_sampled_with_nodes_down(lab: RiakProcesses, tmp_path: Path) -> None:
-    for down in (lab.nodes[1:2], lab.nodes):
-        for node in down:
-            node.end()
-        _, lines, said = on_nodes(lab, tmp_path, "tune", "check", "--profile", "riak")
-        checked = {line["node"] for line in lines if line["event"] == "tunable"}
-        assert (checked, lines[-1]["hosts"], lines[-1]["unreachable"]) == (NODES, 3, []), said
-        assert "no node of the cluster is called so" not in said
-        code, lines, said = on_nodes(lab, tmp_path, "diagnose", "--sample", "1s")
-        assert code in (0, 3), said  # what this machine suffers from is its own affair
-        assert "read 3 of 3 hosts" in said
-        assert lines[-1]["unread"] == []
+    def cluster_document(self) -> dict[str, Any]:
+        """The content of the cluster file."""
+        return self.lab.cluster_document("tuner", {"riak1": self.first})
 
 
 @pytest.fixture
@@ -96,7 +73,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[RiakHosts]:
     with (
         alone(LOCK, print),  # its hosts have the same kernel
         kernel.kept(build(print), print),
-        kept_hosts(request, hosts=1, formed=True, pace=0.05) as lab,
+        riak_hosts(request, hosts=1) as lab,
     ):
         lab.exec("riak1", "mount -o remount,rw /sys && mount -o remount,bind,rw /proc/sys")
         lab.exec("riak1", "; ".join(f"echo {value} > {path}" for path, value in SYSTEM.items()))
@@ -106,53 +83,40 @@ def host(request: pytest.FixtureRequest) -> Iterator[RiakHosts]:
 def standing(lab: RiakHosts) -> tuple[str, str]:
     """Every file below /etc with its content's sum, and the kernel's values."""
     files = "find /etc -type f -print0 | sort -z | xargs -0 sha256sum"
-    return lab.exec("riak1", files).stdout, lab.exec("riak1", f"grep . {' '.join(SYSTEM)}").stdout
+    return lab.exec("riak1", files), lab.exec("riak1", f"grep . {' '.join(SYSTEM)}")
 
 
-def drift(lines: list[dict[str, Any]]) -> set[str]:
-    return {line["tunable"] for line in lines if line["event"] == "tunable" and line["verdict"] == "drift"}
+def drift(lines: Lines) -> set[str]:
+    return {line["tunable"] for line in events(lines, "tunable") if line["verdict"] == "drift"}
 
 
 @pytest.mark.docker
-@pytest.mark.part(name="riak")  # a minute; the same is done on hosts of the other kind in make test
-def test_the_shipped_profile_sets_a_host_right_and_is_taken_back(host: RiakHosts, tmp_path: Path) -> None:
-    operator = RiakOperator(folder=tmp_path, lab=host, user="tuner")
+@pytest.mark.timeout(2400)
+def test_the_shipped_profile_sets_a_host_right_and_is_reverted(host: RiakHosts, tmp_path: Path) -> None:
     # A container's files lie on a disk that cannot be seen from inside it: memory has none to set.
     unit = {"service": {"manager": "systemd", "unit": "riak"}, "data": ["/run"]}
-    operator.write(overrides={"riak1": unit})
-    before, born = standing(host), pids(host)
-    processors = int(host.exec("riak1", "nproc").stdout)
+    lab = Described(host, unit)
+    before, born = standing(host), host.pids()
+    processors = int(host.exec("riak1", "nproc"))
     fewer = processors - processors // 6
 
-    def asked(*words: str) -> tuple[int, list[dict[str, Any]], str]:
-        code, lines, said = orchestrate(operator.file, *words)
-        summary = {key: value for key, value in lines[-1].items() if key not in {"ts", "run", "event"}}
-        print(f"\n  {' '.join(words)}: exit {code} {summary}")  # noqa: T201  (with `-s`: what this shows)
-        for line in (each for each in lines if each.get("verdict") == "drift"):
-            print(f"    {line['tunable']}: {line['running']}, not {line['wanted']}")  # noqa: T201  (as above)
-        return code, lines, said
+    def asked(*words: str, codes: tuple[int, ...] = (DONE,)) -> Lines:
+        code, lines = orchestrate(lab, tmp_path, *words, playbook={"kind": "riak"})
+        assert code in codes, lines[-3:]
+        return lines
 
-    code, lines, said = asked("diagnose", "--sample", "2s")
-    assert code in (DONE, DRIFT), said  # what this machine suffers from is its own affair
+    lines = asked("diagnose", "--sample", "2s", codes=(DONE, DRIFT))  # its findings are this machine's own
     assert (lines[-1]["examined"], lines[-1]["unread"]) == (["riak@riak1"], [])
-    code, lines, said = asked("tune", "check", "--profile", "riak")
-    assert code == DRIFT, said
-    wrong = drift(lines)
+    check = ("tune check", "--profile", "riak")
+    wrong = drift(asked(*check, codes=(DRIFT,)))
     assert wrong == OF_KERNEL | {"limits.nofile", "erlang.schedulers"}
-
-    code, lines, said = asked("tune", "apply", "--profile", "riak", "--yes")
-    assert code == DONE, said
-    assert {line["tunable"] for line in lines if line["event"] == "tuning_applied"} == wrong
-    conf = host.exec("riak1", "cat", CONF).stdout
+    lines = asked("tune apply", "--profile", "riak")
+    assert {line["tunable"] for line in events(lines, "tuning_applied")} == wrong
+    conf = host.exec("riak1", "cat", CONF)
     assert f"erlang.schedulers.total = {fewer}\nerlang.schedulers.online = {fewer}\n" in conf
-    assert f"[smp:{SCHEDULERS}:{SCHEDULERS}]" in host.stats("riak1")["sys_system_version"]
-    assert "erlang.schedulers: applies to processes that start from now on" in said
-    code, lines, said = asked("tune", "check", "--profile", "riak")
-    assert (code, drift(lines)) == (DONE, set()), said
-
-    code, lines, said = asked("tune", "revert", "--yes")
-    assert code == DONE, said
+    assert host.schedulers("riak1") == f"[smp:{SCHEDULERS}:{SCHEDULERS}]", "it applies from the next start on"
+    assert drift(asked(*check)) == set()
+    asked("tune revert")
     assert standing(host) == before
-    assert pids(host) == born
-    code, lines, said = asked("tune", "check", "--profile", "riak")
-    assert (code, drift(lines)) == (DRIFT, wrong), said
+    assert host.pids() == born
+    assert drift(asked(*check, codes=(DRIFT,))) == wrong

@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,7 @@ from orchestrator.hosts.connection import (
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
 from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.script import untranslated
 from orchestrator.hosts.settings import HostSettings, Limits, Manager, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
@@ -63,14 +67,128 @@ from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.hosts import SimulatedHosts
-from tests.integration.engine import ContainedService, Engine
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
+from tests.integration.hostlab.images import BASE
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import Sshd, make_key, tool
 from tests.lab import nodectl
 from tests.simulation.play import cluster, play, policy
 from tests.tools import needs
+
+REAL = "/var/run/docker.sock"
+_SCRIPT = """
+trap 'echo begun; sleep $(cat /stop_seconds); echo ended; exit 143' TERM
+while :; do sleep 60 & wait $!; done
+"""
+Answer = Callable[[socket.socket], None]
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """Hands on what clients say to the real engine; `close` ends every connection.
+
+    Attributes:
+        path: of the socket.
+        answer: what new clients get in place of the real engine; None = the real one.
+    """
+
+    path: Path
+    answer: Answer | None = None
+    _open: list[socket.socket] = field(default_factory=list)
+    _listener: socket.socket | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What makes the docker command use it."""
+        return {"DOCKER_HOST": f"unix://{self.path}"}
+
+    def start(self) -> Engine:
+        docker.require_engine()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.path))
+        self._listener.listen()
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        return self
+
+    def cut(self) -> None:
+        """End every connection."""
+        while self._open:
+            _end(self._open.pop())
+
+    def close(self) -> None:
+        """Be gone."""
+        if self._listener is not None:
+            _end(self._listener)
+            self._listener = None
+            self.path.unlink()
+        self.cut()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                self._open.append(client)
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            if self.answer is not None:
+                return self.answer(client)
+            with socket.socket(socket.AF_UNIX) as real:
+                real.connect(REAL)
+                self._open.append(real)
+                back = threading.Thread(target=_copy, args=(real, client), daemon=True)
+                back.start()
+                _copy(client, real)
+                back.join()
+        return None
+
+
+def _end(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+@dataclass(kw_only=True)
+class ContainedService:
+    """A container that ends as a JVM does when it is asked to; `end` removes it."""
+
+    name: str = field(default_factory=lambda: f"orchestrate-test-{uuid.uuid4().hex[:12]}")
+
+    def install(self) -> ContainedService:
+        docker.run(("docker", "create", "--name", self.name, BASE, "/bin/sh", "-c", _SCRIPT))
+        self.stop_takes(0)
+        return self
+
+    def stop_takes(self, seconds: float) -> None:
+        """Let it work for so long when it is asked to end."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(f"{seconds}\n")
+            file.flush()
+            docker.run(("docker", "cp", file.name, f"{self.name}:/stop_seconds"))
+
+    def settings(self) -> ServiceSettings:
+        return ServiceSettings(
+            manager=Manager.DOCKER, unit=self.name, grace=30.0, program=shutil.which("docker")
+        )
+
+    def stops(self, node: str) -> list[str]:
+        """What it did when it was asked to end."""
+        del node
+        return docker.run(("docker", "logs", self.name)).stdout.split()
+
+    def end(self) -> None:
+        docker.run(("docker", "rm", "--force", self.name))
+
 
 REMOTE = (Connect.SSH, Connect.OPENSSH)
 DOCKER = "docker"
@@ -203,6 +321,23 @@ def service(way: Way, tmp_path: Path) -> Iterator[Service]:
         made.end()
 
 
+WELL = CommandResult(exit=0, stdout="well\n")
+
+
+def unreachable(result: Outcome, trouble: Trouble, *words: str) -> str:
+    """The reason of a connection that is not made for this trouble, which names these words."""
+    assert isinstance(result, Unreachable), result
+    assert result.trouble is trouble, result
+    assert [word for word in words if word not in result.reason] == []
+    return result.reason
+
+
+def configured(folder: Path, text: str) -> dict[str, Any]:
+    """Settings with a configuration of the operator's `ssh`."""
+    (folder / "config").write_text(text)
+    return {"ssh_config": (str(folder / "config"),)}
+
+
 def names(way: Connect | str) -> str:
     return way if isinstance(way, str) else way.value
 
@@ -221,30 +356,18 @@ openssh_alone = pytest.mark.parametrize("way", [Connect.OPENSSH], indirect=True,
 
 
 @every_way
-def test_streams_input_and_exit_code(way: Way) -> None:
+def test_input_output_and_exit_code_arrive_as_they_are(way: Way) -> None:
+    """Byte by byte; quotes in quotes multiply, and a line on the host has at most 128 KiB."""
     connection = way.to()
     result = connection.run("read x; echo out $x; echo err >&2; exit 7", timeout=20.0, stdin="given\n")
     assert result == CommandResult(exit=7, stdout="out given\n", stderr="err\n")
     for code in (0, 1, 124, 127, 255):
         assert connection.run(f"exit {code}", timeout=20.0) == CommandResult(exit=code, stdout="")
-
-
-@every_way
-def test_output_is_kept_byte_by_byte(way: Way) -> None:
     for printed in ("", "\n", "no newline", "\n\n\ntext\n\n", "orchestrate-end-0 1\n", "caf\u00e9 \u20ac\n"):
         assert way.run(f"printf %s '{printed}'") == CommandResult(exit=0, stdout=printed)
-
-
-@every_way
-def test_a_long_script_in_many_quotes_arrives_as_it_is(way: Way) -> None:
-    """Quotes in quotes multiply, and a line on the host has at most 128 KiB."""
-
-    from orchestrator.hosts.script import untranslated  # noqa: PLC0415
-
     text = "it's; " * 9000
-    assert way.run(untranslated(f'printf %s {len(text)}; : "{text}"')) == CommandResult(
-        exit=0, stdout=str(len(text))
-    )
+    long = untranslated(f'printf %s {len(text)}; : "{text}"')
+    assert way.run(long) == CommandResult(exit=0, stdout=str(len(text)))
 
 
 @every_way
@@ -270,21 +393,15 @@ def test_a_daemon_that_keeps_the_output_open_does_not_keep_us(way: Way) -> None:
 
 @every_way
 def test_a_command_past_its_limit_is_in_doubt(way: Way) -> None:
-    began = time.monotonic()
-    result = way.run("echo so far; sleep 50", timeout=1.5)
-    assert isinstance(result, Lost)
-    assert result.timed_out
-    assert result.output == "so far"
-    assert time.monotonic() - began < 15
-    assert isinstance(way.run("true"), CommandResult)
-
-
-@every_way
-def test_a_flood_ends_in_the_limit(way: Way) -> None:
-    began = time.monotonic()
-    result = way.run("yes", timeout=1.5)
-    assert isinstance(result, Lost)
-    assert time.monotonic() - began < 20
+    """One that says little, and one that floods."""
+    for line in ("echo so far; sleep 50", "yes"):
+        began = time.monotonic()
+        result = way.run(line, timeout=1.5)
+        assert isinstance(result, Lost)
+        assert result.timed_out
+        assert line == "yes" or result.output == "so far"
+        assert time.monotonic() - began < 20
+        assert isinstance(way.run("true"), CommandResult)
 
 
 @every_way
@@ -419,6 +536,20 @@ def test_the_end_of_a_stop_wakes_the_watch(way: Way, service: Service) -> None:
     assert seen(hosts).service is ServiceState.STOPPING
     assert hosts.watch(["es1"], 60.0) is True
     until(hosts, ServiceState.STOPPED)
+
+
+@pytest.mark.parametrize("way", [in_docker], indirect=True, ids=names)
+def test_a_killed_container_is_no_clean_stop_and_can_start(way: Way, service: Service) -> None:
+    assert isinstance(service, ContainedService)
+    hosts = hosts_of(way, service, service=replace(service.settings(), grace=1.0))
+    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    until(hosts, ServiceState.RUNNING)
+    service.stop_takes(600)
+    assert isinstance(hosts.perform(StopNode(node="es1")), Done)
+    until(hosts, ServiceState.FAILED)
+    service.stop_takes(0)
+    assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+    until(hosts, ServiceState.RUNNING)
 
 
 @every_way
@@ -613,8 +744,8 @@ def test_a_server_that_is_gone_is_refused_and_nothing_was_sent(way: Way) -> None
     assert isinstance(connection.run("true", timeout=20.0), CommandResult)
     way.server.stop()
     result = connection.run("true", timeout=20.0)
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.REFUSED
+    unreachable(result, Trouble.REFUSED)
+    assert isinstance(result, Unreachable)
     assert result.passes
     way.server.start()
     assert isinstance(connection.run("true", timeout=20.0), CommandResult)
@@ -712,7 +843,7 @@ def test_a_greeting_of_100_megabytes_costs_no_result(way: Way) -> None:
 def test_a_banner_before_the_log_in_is_no_output(way: Way, tmp_path: Path) -> None:
     (tmp_path / "banner").write_text("Private system.\n" * 200)
     way.start(f"Banner {tmp_path}/banner")
-    assert way.run("echo well") == CommandResult(exit=0, stdout="well\n")
+    assert way.run("echo well") == WELL
 
 
 # -- host keys
@@ -732,11 +863,10 @@ def test_an_unknown_a_changed_and_a_revoked_host_key_are_refused(way: Way) -> No
     ):
         way.known_hosts.write_text(lines)
         result = way.run("echo never")
-        assert isinstance(result, Unreachable), result
-        assert result.trouble is trouble, result
+        # The other one hands on what `ssh` says.
+        unreachable(result, trouble, *(said if way.connect is Connect.SSH else ()))
+        assert isinstance(result, Unreachable)
         assert not result.passes
-        if way.connect is Connect.SSH:  # the other one hands on what `ssh` says
-            assert [word for word in said if word not in result.reason] == []
         assert way.known_hosts.read_text() == lines, "nothing is recorded"
 
 
@@ -746,30 +876,24 @@ def test_a_host_with_several_keys_is_asked_for_the_known_one(way: Way) -> None:
     server = way.start(f"HostKey {second}")
     known = " ".join(second.with_suffix(".pub").read_text().split()[:2])
     way.known_hosts.write_text(f"[127.0.0.1]:{server.port} {known}\n")
-    assert way.run("echo well") == CommandResult(exit=0, stdout="well\n")
+    assert way.run("echo well") == WELL
 
 
 @remote_ways
 def test_no_configuration_of_the_operator_accepts_a_key(way: Way, tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    config.write_text(
-        "Host *\n  StrictHostKeyChecking no\n  NoHostAuthenticationForLocalhost yes\n  UpdateHostKeys yes\n"
-    )
+    lax = "StrictHostKeyChecking no\n  NoHostAuthenticationForLocalhost yes\n  UpdateHostKeys yes\n"
     way.start()
     way.known_hosts.write_text("")
-    result = way.run("true", ssh_config=(str(config),))
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.UNKNOWN_KEY
+    unreachable(way.run("true", **configured(tmp_path, f"Host *\n  {lax}")), Trouble.UNKNOWN_KEY)
     assert way.known_hosts.read_text() == ""
 
 
 @remote_ways
 def test_a_host_key_alias_is_looked_up_without_the_port(way: Way, tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    config.write_text("Host 127.0.0.1\n  HostKeyAlias es-one\n")
     server = way.start()
     way.known_hosts.write_text(f"es-one {' '.join(server.known().split()[1:])}\n")
-    assert way.run("echo well", ssh_config=(str(config),)) == CommandResult(exit=0, stdout="well\n")
+    alias = configured(tmp_path, "Host 127.0.0.1\n  HostKeyAlias es-one\n")
+    assert way.run("echo well", **alias) == WELL
 
 
 # -- hosts behind others, and old ones
@@ -807,15 +931,13 @@ def test_the_key_of_a_jump_host_is_checked_too(way: Way, tmp_path: Path) -> None
         f"Host es1\n  HostName 127.0.0.1\n  Port {target.port}\n  ProxyJump jump\n"
     )
     result = way.run("true", address="es1", port=None, ssh_config=(str(config),))
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.UNKNOWN_KEY
-    assert f"[localhost]:{jump.port}" in result.reason
+    unreachable(result, Trouble.UNKNOWN_KEY, f"[localhost]:{jump.port}")
 
 
 RSA_ONLY = ("HostKeyAlgorithms ssh-rsa", "PubkeyAcceptedAlgorithms ssh-rsa")
 
 
-def old_server(way: Way) -> Path:
+def old_server(way: Way) -> dict[str, Any]:
     """A server that has only RSA with SHA-1; a configuration that lets `ssh` reach it."""
     key = make_key(way.folder / "rsa_key", kind="rsa")
     way.client_key = make_key(way.folder / "id_rsa", kind="rsa")
@@ -828,28 +950,21 @@ def old_server(way: Way) -> Path:
         target.chmod(0o600)
     way.servers.append(server.start())
     way.known_hosts.write_text(server.known())
-    config = way.folder / "config"
-    config.write_text("Host 127.0.0.1\n  HostKeyAlgorithms +ssh-rsa\n  PubkeyAcceptedAlgorithms ssh-rsa\n")
-    return config
+    text = "Host 127.0.0.1\n  HostKeyAlgorithms +ssh-rsa\n  PubkeyAcceptedAlgorithms ssh-rsa\n"
+    return configured(way.folder, text)
 
 
-@openssh_alone
-def test_an_old_server_is_reached_as_its_configuration_allows(way: Way) -> None:
-    config = old_server(way)
-    assert way.run("echo well", ssh_config=(str(config),)) == CommandResult(exit=0, stdout="well\n")
-    refused = Way(connect=Connect.OPENSSH, folder=way.folder, client_key=way.client_key, servers=way.servers)
-    result = refused.run("true")
-    refused.connections.close()
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.PROTOCOL
-
-
-@ssh_alone
-def test_an_old_server_is_refused_with_the_way_that_reaches_it(way: Way) -> None:
-    result = way.run("true", ssh_config=(str(old_server(way)),))
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.PROTOCOL
-    assert "`hosts.connect: openssh`" in result.reason
+@remote_ways
+def test_an_old_server_is_reached_by_openssh_as_it_is_configured(way: Way) -> None:
+    """The other way names this one."""
+    old = old_server(way)
+    if way.connect is Connect.SSH:
+        unreachable(way.run("true", **old), Trouble.PROTOCOL, "`hosts.connect: openssh`")
+        return
+    assert way.run("echo well", **old) == WELL
+    plain = Way(connect=Connect.OPENSSH, folder=way.folder, client_key=way.client_key, servers=way.servers)
+    unreachable(plain.run("true"), Trouble.PROTOCOL)
+    plain.connections.close()
 
 
 def certified(way: Way) -> None:
@@ -876,20 +991,15 @@ def certified(way: Way) -> None:
     way.known_hosts.write_text(f"@cert-authority * {key}")
 
 
-@openssh_alone
-def test_a_host_with_a_certificate_is_known_by_its_authority(way: Way) -> None:
+@remote_ways
+def test_a_certified_host_is_known_to_openssh_by_its_authority(way: Way) -> None:
+    """The other way names this one."""
     certified(way)
-    assert way.run("echo well") == CommandResult(exit=0, stdout="well\n")
-
-
-@ssh_alone
-def test_a_certified_host_is_refused_with_the_way_to_it(way: Way) -> None:
-    certified(way)
-    result = way.run("true")
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.UNKNOWN_KEY
-    assert "known_hosts:1" in result.reason
-    assert "`hosts.connect: openssh`" in result.reason
+    if way.connect is Connect.OPENSSH:
+        assert way.run("echo well") == WELL
+    else:
+        words = ("known_hosts:1", "`hosts.connect: openssh`")
+        unreachable(way.run("true"), Trouble.UNKNOWN_KEY, *words)
 
 
 # -- what `connect: openssh` takes from the operator, and what it does not
@@ -900,7 +1010,7 @@ def test_a_match_exec_is_followed(way: Way, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(f'Match originalhost es1 exec "true"\n  HostName 127.0.0.1\n  Port {way.server.port}\n')
     settings = {"address": "es1", "port": None, "ssh_config": (str(config),)}
-    assert way.run("echo well", **settings) == CommandResult(exit=0, stdout="well\n")
+    assert way.run("echo well", **settings) == WELL
 
 
 PROXY = """\
@@ -928,7 +1038,7 @@ def test_a_proxy_command_gets_no_variable_that_a_file_names(
     monkeypatch.setenv("ORCHESTRATE_STATE", "postgresql+psycopg://o:planted@db/state")
     monkeypatch.setenv("KRB5CCNAME", "FILE:/tmp/krb5")
     parse_reference("env:T_SUDO_PASSWORD")
-    assert way.run("echo well", ssh_config=(str(config),)) == CommandResult(exit=0, stdout="well\n")
+    assert way.run("echo well", ssh_config=(str(config),)) == WELL
     assert "planted" not in seen.read_text()
     assert {"KRB5CCNAME=FILE:/tmp/krb5", f"HOME={os.environ['HOME']}"} <= set(seen.read_text().splitlines())
 
@@ -997,25 +1107,16 @@ def test_a_machine_without_ssh_says_what_to_install(
 ) -> None:
     settings = way.settings()
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = way.to(settings).run("true", timeout=5.0)
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.SETTINGS
-    assert "openssh-client" in result.reason
+    unreachable(way.to(settings).run("true", timeout=5.0), Trouble.SETTINGS, "openssh-client")
 
 
 @openssh_alone
-@pytest.mark.parametrize(
-    ("config", "trouble"),
-    [
+def test_what_ssh_says_is_handed_on(way: Way, tmp_path: Path) -> None:
+    for config, trouble in (
         ("Host *\n  nonsense yes\n", Trouble.SETTINGS),
         ("Host *\n  HostName no-such-host.invalid\n", Trouble.RESOLVE),
-    ],
-)
-def test_what_ssh_says_is_handed_on(way: Way, tmp_path: Path, config: str, trouble: Trouble) -> None:
-    (tmp_path / "config").write_text(config)
-    result = way.run("true", ssh_config=(str(tmp_path / "config"),))
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is trouble, result
+    ):
+        unreachable(way.run("true", **configured(tmp_path, config)), trouble)
 
 
 # -- keys of the client
@@ -1026,11 +1127,9 @@ def test_keys_that_open_nothing_are_refused_with_the_reason(way: Way, tmp_path: 
     locked = make_key(tmp_path / "locked", passphrase="some words")  # noqa: S106  (of a key made for this test)
     keys = (make_key(tmp_path / "stranger"), locked, tmp_path / "absent")
     result = way.run("true", identities=tuple(map(str, keys)))
-    assert isinstance(result, Unreachable), result
-    assert result.trouble is Trouble.AUTHENTICATION
     paramiko = ("passphrase", "no such file", "authorized_keys")
-    for word in paramiko if way.connect is Connect.SSH else ("Permission denied",):
-        assert word in result.reason
+    words = paramiko if way.connect is Connect.SSH else ("Permission denied",)
+    unreachable(result, Trouble.AUTHENTICATION, *words)
 
 
 @remote_ways

@@ -1,19 +1,30 @@
 """Host tuning on real hosts: wrong everywhere, right after a restart and a boot, as found in the end.
 
-systemd, sshd, sudo, udev, tuned, numad and the kernel are real. The kernel is the machine's, and one for all
-hosts: what the first host's tuning made right is right on the others too, and they have their own files,
-services and disks to change.
+systemd, init scripts, sshd, sudo, udev, tuned, numad and the kernel are real. The kernel is the machine's,
+and one for all hosts: what the tuning of the first host made right is right on the others too, and they have
+files, services and disks of their own to change.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.integration.hostlab import docker
+from tests.integration.hostlab.flavours import find_flavour
 from tests.integration.hostlab.hosts import wait_until
+from tests.integration.hostlab.images import build
+from tests.integration.hostlab.kernel import kept, read_kernel
 from tests.integration.mistuned import (
     HUGE_PAGES,
     OTHER_PROFILE,
@@ -24,31 +35,27 @@ from tests.integration.mistuned import (
     assert_same,
     device,
     mistune,
+    put,
     reboot,
     scheduler,
     standing,
     values,
 )
-from tests.integration.operating import Operator, lives
-from tests.integration.tuning import (
-    assert_in_the_window,
-    check,
-    found_values,
-    journal,
-    revert,
-    verdicts,
-    window,
-)
+from tests.integration.operating import Operator, leases, lives, settings
+from tests.integration.sshd import make_key, tool
 from tests.integration.zoning import events
+from tests.lab.client import LabClient
+from tests.lab.load import Load
+from tests.lab.seed import seed
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
     from tests.integration.hostlab.hosts import HostCluster
 
 FLAVOUR = "tuning"
-pytestmark = pytest.mark.docker
-DRIFT = 3
-
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
+in_tuning = pytest.mark.part(name="tuning")
+DRIFT, UNREACHABLE = 3, 255
 OF_KERNEL = frozenset(
     {
         "transparent_hugepage.enabled",
@@ -60,6 +67,7 @@ OF_KERNEL = frozenset(
     }
 )
 OF_HOST = frozenset({"boot", "io_scheduler", "numad"})
+PLAYBOOK = {"tune": "elasticsearch", "settle": {"consecutive": 2}}
 Say = Callable[[str], None]
 
 
@@ -75,75 +83,92 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
 class Scene:
     """Hosts on which everything is wrong, and an operator."""
 
-    def __init__(self, cluster: HostCluster, folder: Path, say: Say) -> None:
+    def __init__(self, cluster: HostCluster, folder: Path, say: Say, *before: str, **hosts: Any) -> None:
         self.cluster, self.say = cluster, say
         for name in cluster.names:
             mistune(cluster, name)
         self.before = {name: standing(cluster, name) for name in cluster.names}
         self.wrong = {name: {**WRONG, scheduler(cluster, name): SCHEDULER} for name in cluster.names}
-        self.others = other_disks(cluster)
-        self.operator = Operator(folder=folder, cluster=cluster)
-        self.file = self.operator.write(playbook={"tune": "elasticsearch", "settle": {"consecutive": 2}})
-        self.drift = self._found_wrong()
+        for name, found in self.before.items():  # the test's own preparation, read past the program
+            assert found.values.items() >= self.wrong[name].items(), name
+        self.others = self._other_disks()
+        self.operator = Operator(folder=folder, cluster=cluster, before=before)
+        self.file = self.operator.write(playbook=PLAYBOOK, hosts=hosts)
+        run = self.tune("check", code=DRIFT)
+        self.drift = self.verdicts(run, "drift")
+        say(f"tune check, exit 3, on each of {len(self.drift)}: {', '.join(sorted(self.drift['es1']))}")
+        assert all(drift >= OF_KERNEL | OF_HOST for drift in self.drift.values()), self.drift
+        assert not any(self.verdicts(run, "unknown").values())
 
-    def _found_wrong(self) -> dict[str, set[str]]:
-        """`tune check` names everything; first the test's own preparation, read past the program."""
-        for name, found in self.before.items():
-            assert {path: found.values[path] for path in self.wrong[name]} == self.wrong[name], name
-            assert found.services.count("ActiveState=active") == 2, found.services
-            assert found.services.count("UnitFileState=enabled") == 2, found.services
-        run = check(self.operator)
-        assert run.returncode == DRIFT, run.stdout + run.stderr
-        drift = verdicts(run, "drift")
-        self.say(f"tune check, exit 3, on each of {len(drift)}: {', '.join(sorted(drift['es1']))}")
-        assert drift == dict.fromkeys(self.cluster.names, drift["es1"] | OF_KERNEL | OF_HOST)
-        assert not any(verdicts(run, "unknown").values())
-        return drift
+    def run(self, *words: str, code: int = 0) -> str:
+        """What a command prints that ends with this code."""
+        run = self.operator.orchestrate(*words, "--cluster", str(self.file), "--output", "json", seconds=900)
+        assert run.returncode == code, run.stdout + run.stderr
+        return run.stdout
+
+    def tune(self, verb: str, code: int = 0) -> str:
+        """`tune check`, `apply` or `revert`."""
+        return self.run("tune", verb, *(() if verb == "check" else ("--yes",)), code=code)
+
+    @staticmethod
+    def verdicts(output: str, verdict: str) -> dict[str, set[str]]:
+        """Tunables of that verdict, by host, as `tune check` has them."""
+        found: dict[str, set[str]] = {}
+        for line in events(output, "tunable"):
+            found.setdefault(line["node"], set()).update(
+                {line["tunable"]} if line["verdict"] == verdict else ()
+            )
+        assert found, output
+        return found
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every event of the only run, from the state database itself, past the program."""
+        file = f"file:{self.operator.folder}/state.db?mode=ro"
+        with closing(sqlite3.connect(file, uri=True)) as database:
+            rows = database.execute("select event from events order by sequence").fetchall()
+        return [json.loads(row[0]) for row in rows]
 
     def assert_tuned_by_a_restart(self) -> None:
         """A rolling restart tunes every host while its node is down, and no other disk."""
-        cluster, born = self.cluster, lives(self.cluster)
-        run = self.operator.orchestrate("restart", "--cluster", str(self.file), "--yes", "--output", "json")
-        assert run.returncode == 0, run.stdout + run.stderr
-        after = lives(cluster)
-        assert all(after[name] != born[name] for name in cluster.names)
-        written = journal(self.operator)
+        born = lives(self.cluster)
+        self.run("restart", "--yes")
+        after, written = lives(self.cluster), self.journal()
+        assert all(after[name] != born[name] for name in self.cluster.names)
         # The kernel is one: its values are changed at the first host, and right at the next ones.
-        first = min(cluster.names, key=lambda name: written.index(sent_stop(name)))
-        for name in cluster.names:
-            wanted = self.drift[name] if name == first else self.drift[name] - OF_KERNEL
+        sent = [event["action"] for event in written if event["event"] == "action_sent"]
+        stops = [action["node"] for action in sent if action["verb"] == "stop"]
+        for name in self.cluster.names:
+            wanted = self.drift[name] if name == stops[0] else self.drift[name] - OF_KERNEL
             assert_in_the_window(written, name, wanted)
-        assert found_values(written, first) == self.wrong[first]
-        self.say("\n".join(f"  {kind} {tunable}" for kind, tunable in window(written, first)))
+        found = {
+            change["path"]: change["found"]
+            for action in sent
+            if action["verb"] == "tune" and action["node"] == stops[0]
+            for change in action["changes"]
+            if change["change"] == "value"
+        }
+        assert found == self.wrong[stops[0]], "what was found is recorded before it is changed"
         self.assert_right()
-        assert other_disks(cluster) == self.others
 
     def assert_applied(self) -> None:
         """`tune apply` makes the same changes, without a restart."""
         born = lives(self.cluster)
-        words = ("tune", "apply", "--cluster", str(self.file), "--yes", "--output", "json")
-        run = self.operator.orchestrate(*words)
-        assert run.returncode == 0, run.stdout + run.stderr
-        assert {line["tunable"] for line in events(run.stdout, "tuning_applied")} == self.drift["es1"]
+        applied = events(self.tune("apply"), "tuning_applied")
+        assert {line["tunable"] for line in applied} == self.drift["es1"]
         self.assert_right()
-        assert other_disks(self.cluster) == self.others
         assert lives(self.cluster) == born
 
     def assert_right(self) -> None:
-        """`tune check` finds nothing on any host, and the kernel agrees."""
-        run = check(self.operator)
-        assert run.returncode == 0, run.stdout + run.stderr
-        assert verdicts(run, "drift") == {name: set() for name in self.cluster.names}, run.stdout
+        """`tune check` finds nothing on any host, and the kernel agrees; other disks are as they were."""
+        assert self.verdicts(self.tune("check"), "drift") == {name: set() for name in self.cluster.names}
         for name in self.cluster.names:
-            found = values(self.cluster, name)
-            assert not set(self.wrong[name].items()) & set(found.items()), name
+            assert not self._still_wrong(name), name
+        assert self._other_disks() == self.others
 
     def assert_right_after_a_boot(self, name: str) -> None:
         """A host comes up anew, from the kernel's wrong defaults, and is right by itself."""
         reboot(self.cluster, name)
-        found = values(self.cluster, name)
-        assert not set(self.wrong[name].items()) & set(found.items()), name
-        assert standing(self.cluster, name).services.count("ActiveState=inactive") == 1  # numad; tuned runs
+        assert not self._still_wrong(name)
         self.cluster.wait_ready(status="green")  # a node that is not there is not checked
         self.assert_right()
 
@@ -164,11 +189,7 @@ class Scene:
             assert wait_until(lambda: self._is_right(name), seconds=60.0), (line, values(self.cluster, name))
             shown = self.cluster.exec(name, "journalctl -u orchestrate-tuning -o cat -n 20").stdout
             assert "/sys/kernel/mm/transparent_hugepage/enabled: always -> never" in shown, shown
-            self.say(f"{line}: right again")
-        self._assert_right_after_a_stop_of_tuned(name)
-
-    def _assert_right_after_a_stop_of_tuned(self, name: str) -> None:
-        """tuned writes the values that it found at its start, which were wrong."""
+        # tuned writes the values that it found at its start, which were wrong.
         for line in (
             f"systemctl stop tuned && sleep 1 && echo always > {HUGE_PAGES}/enabled && systemctl start tuned",
             "systemctl stop tuned",
@@ -176,23 +197,58 @@ class Scene:
         ):
             self.cluster.exec(name, line)
             assert wait_until(lambda: self._is_right(name), seconds=60.0), (line, values(self.cluster, name))
-            self.say(f"{line}: right again")
-
-    def _is_right(self, name: str) -> bool:
-        idle = self.cluster.exec(name, "systemctl is-active orchestrate-tuning", check=False).stdout.strip()
-        found = values(self.cluster, name)
-        return idle == "inactive" and not set(self.wrong[name].items()) & set(found.items())
 
     def assert_reverted(self) -> None:
         """`tune revert` brings every host back to what it was, file by file and value by value."""
-        run = revert(self.operator)
-        assert run.returncode == 0, run.stdout + run.stderr
+        self.tune("revert")
         for name, before in self.before.items():
             now = standing(self.cluster, name)
             assert_same(now, before, name)
             self.say(f"{name} as found: {len(now.files)} lines on files, {len(now.values)} of the kernel")
-        reverted = check(self.operator)
-        assert (reverted.returncode, verdicts(reverted, "drift")) == (DRIFT, self.drift)
+        assert self.verdicts(self.tune("check", code=DRIFT), "drift") == self.drift
+
+    def _still_wrong(self, name: str) -> set[tuple[str, str]]:
+        return set(self.wrong[name].items()) & set(values(self.cluster, name).items())
+
+    def _is_right(self, name: str) -> bool:
+        idle = self.cluster.exec(name, "systemctl is-active orchestrate-tuning", check=False).stdout.strip()
+        return idle == "inactive" and not self._still_wrong(name)
+
+    def _other_disks(self) -> dict[str, str]:
+        """Schedulers of the block devices that carry no node's data."""
+        own = {device(self.cluster, name) for name in self.cluster.names}
+        return {
+            path: value
+            for path, value in values(self.cluster, "es1").items()
+            if path.startswith("/sys/block/") and path.split("/")[3] not in own
+        }
+
+
+def assert_in_the_window(written: list[dict[str, Any]], name: str, tunables: set[str]) -> None:
+    """Stopped, everything sent, all read back, started: in this order, once each."""
+    told: list[tuple[str, str]] = []
+    for event in written:
+        match event:
+            case {"event": "action_sent" as kind, "action": {"node": node, "verb": verb} as action}:
+                what = (f"{kind} {verb}", action.get("tunable", ""))
+            case {"event": "phase_entered" as kind, "node": node, "to": to}:
+                what = (to, "")
+            case {"event": "tuning_applied" | "tuning_missed" as kind, "node": node, "tunable": tunable}:
+                what = (kind, tunable)
+            case _:
+                continue
+        if node == name:
+            told.append(what)
+    stop, start = told.index(("stopped", "")), told.index(("action_sent start", ""))
+    assert [kind for kind, _ in told].count("action_sent stop") == 1, told
+    for kind in ("action_sent tune", "tuning_applied"):
+        places = [place for place, (each, _) in enumerate(told) if each == kind]
+        assert {told[place][1] for place in places} == tunables, told
+        assert len(places) == len(tunables), told
+        assert all(stop < place < start for place in places), told
+    for tunable in tunables:
+        assert told.index(("action_sent tune", tunable)) < told.index(("tuning_applied", tunable)), told
+    assert "tuning_missed" not in {kind for kind, _ in told}, told
 
 
 def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
@@ -205,7 +261,7 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
     scene.assert_reverted()
 
 
-@pytest.mark.part(name="tuning")  # five minutes
+@in_tuning  # five minutes
 def test_a_restart_tunes_every_host_while_its_node_is_down(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
@@ -215,15 +271,136 @@ def test_a_restart_tunes_every_host_while_its_node_is_down(
     scene.assert_reverted()
 
 
-def sent_stop(name: str) -> dict[str, Any]:
-    return {"event": "action_sent", "action": {"verb": "stop", "node": name}}
+@in_tuning
+@pytest.mark.parametrize("flavour", ["sysv-tuning"])
+def test_a_sysv_host_is_tuned_lastingly_and_reverted(
+    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say, flavour: str
+) -> None:
+    scene = Scene(fresh_host_cluster(flavour, nodes=1), tmp_path, say)
+    scene.assert_applied()
+    written = set(standing(scene.cluster, "es1").files) - set(scene.before["es1"].files)
+    touched = {word for line in written for word in line.split() if word.startswith("/etc/")}
+    assert touched >= {"/etc/orchestrate-tuning/boot.sh", "/etc/init.d/orchestrate-tuning"}, touched
+    assert not touched & {"/etc/rc.local", "/etc/sysctl.conf"}, touched
+    scene.assert_right_after_a_boot("es1")
+    scene.assert_reverted()
 
 
-def other_disks(cluster: HostCluster) -> dict[str, str]:
-    """Schedulers of the block devices that carry no node's data."""
-    own = {device(cluster, name) for name in cluster.names}
-    return {
-        path: value
-        for path, value in values(cluster, "es1").items()
-        if path.startswith("/sys/block/") and path.split("/")[3] not in own
-    }
+# Hosts that plain SSH does not reach ------------------------------------
+
+OLD = """
+KexAlgorithms diffie-hellman-group14-sha1
+HostKeyAlgorithms ssh-rsa
+PubkeyAcceptedAlgorithms ssh-rsa
+Ciphers aes128-ctr
+MACs hmac-sha1
+"""
+"""What a server of 2010 has."""
+_OWN_HOME = 'mount --bind "$0" /etc/passwd && exec "$@"'
+
+
+def guard(cluster: HostCluster, folder: Path) -> Path:
+    """Close three hosts to all but an operator whose home is this folder; the file of known hosts.
+
+    The first lets in only who comes from the second; the second shows a certificate, and only its authority
+    is known; the third is old.
+    """
+    behind, certified, old = cluster.hosts
+    known = dict(line.split(" ", 1) for line in cluster.known_hosts.read_text().splitlines())
+    plain = f"{behind.address} {known[f'{behind.address},{behind.name}']}"
+    authority = make_key(folder / "authority")
+    file = folder / "certified.pub"
+    file.write_text(cluster.exec(certified.name, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout)
+    of_host = ("-h", "-I", certified.name, "-n", certified.address)
+    tool("ssh-keygen", "-q", "-s", str(authority), *of_host, str(file))
+    certificate = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+    put(cluster, certified.name, certificate, file.with_name("certified-cert.pub").read_text())
+    rsa = make_key(folder / "id_rsa", kind="rsa")
+    own = rsa.with_suffix(".pub").read_text()
+    put(cluster, old.name, f"/home/{cluster.ssh_user}/.ssh/authorized_keys", own)
+    shown = cluster.exec(old.name, "cat /etc/ssh/ssh_host_rsa_key.pub").stdout
+    for name, lines in (
+        (certified.name, f"HostCertificate {certificate}\n"),
+        (behind.name, f"AllowUsers {cluster.ssh_user}@{certified.address}\n"),
+        (old.name, OLD),
+    ):
+        put(cluster, name, "/etc/ssh/sshd_config.d/a-guard.conf", lines)
+        cluster.exec(name, "sshd -t && systemctl restart ssh")
+    config = folder / ".ssh" / "config"
+    config.parent.mkdir(mode=0o700)
+    config.write_text(
+        f"Host {behind.address}\n  ProxyJump {cluster.ssh_user}@{certified.address}\n"
+        f"Host {old.address}\n  IdentityFile {rsa}\n  KexAlgorithms +diffie-hellman-group14-sha1\n"
+        "  HostKeyAlgorithms +ssh-rsa\n  PubkeyAcceptedAlgorithms +ssh-rsa\n  MACs +hmac-sha1\n"
+    )
+    config.chmod(0o600)
+    known_hosts = folder / "known_hosts"
+    by_authority = f"@cert-authority {certified.address} {authority.with_suffix('.pub').read_text()}"
+    known_hosts.write_text(f"{plain}\n{by_authority}{old.address} {shown}")
+    return known_hosts
+
+
+def at_home(folder: Path) -> tuple[str, ...]:
+    """A command that gives a program the folder as its account's home: `ssh` heeds no `HOME`."""
+    account = pwd.getpwuid(os.geteuid())
+    fields = (account.pw_name, "x", account.pw_uid, account.pw_gid, "", folder, "/bin/sh")
+    passwd = folder / "passwd"
+    passwd.write_text(":".join(map(str, fields)) + "\n")
+    as_root = () if os.geteuid() == 0 else ("--user", "--map-current-user", "--keep-caps")
+    return ("unshare", *as_root, "--mount", "sh", "-c", _OWN_HOME, str(passwd))
+
+
+@in_tuning
+def test_openssh_reaches_hosts_behind_a_jump_certified_and_old(
+    fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
+) -> None:
+    """By the operator's own `ssh` they are restarted under load, and tuned."""
+    cluster = fresh_host_cluster(FLAVOUR)
+    client = LabClient(cluster.admin)
+    seed(client)
+    client.close()
+    before, known_hosts = settings(cluster), guard(cluster, tmp_path)
+    # With the right key alone none but the second lets one in, and of that the key is known here by itself.
+    for name, why in (("es1", "Permission denied"), ("es3", "Unable to negotiate")):
+        plain = cluster.ssh(name, "true")
+        assert plain.returncode == UNREACHABLE, plain.stderr
+        assert why in plain.stderr
+    over = {"connect": "openssh", "known_hosts": str(known_hosts)}
+    scene = Scene(cluster, tmp_path, say, *at_home(tmp_path), **over)
+    with Load(cluster.admin) as load:
+        load.wait_acknowledged(200)
+        scene.assert_tuned_by_a_restart()
+        load.stop()
+        proof = load.verify()
+    assert proof.whole
+    assert settings(cluster) == before
+    assert leases(cluster) == []
+
+
+KILLED = """
+import os, sys
+from tests.integration.hostlab.kernel import kept, write_kernel
+with kept(sys.argv[1], print):
+    write_kernel(sys.argv[1], dict([sys.argv[2:]]))
+    os._exit(9)
+"""
+
+
+@in_tuning
+def test_the_kernel_left_by_a_killed_run_is_restored_by_the_next(
+    fresh_host_cluster: HostClusterFactory,
+) -> None:
+    """The lab itself: it gives this machine's kernel back as it found it."""
+    assert fresh_host_cluster, "no cluster of ours runs"
+    if docker.unwanted():
+        pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
+    image = build(find_flavour(FLAVOUR), progress=print)
+    before, path = read_kernel(image), f"{HUGE_PAGES}/enabled"
+    value = "madvise" if before[path] == "never" else "never"
+    command = (sys.executable, "-c", KILLED, image, path, value)
+    root = Path(__file__).parents[2]
+    assert subprocess.run(command, cwd=root, check=False, timeout=120).returncode == 9  # noqa: S603  (ours)
+    assert read_kernel(image)[path] == value
+    with kept(image, print):
+        assert read_kernel(image) == before
+    assert read_kernel(image) == before

@@ -25,6 +25,11 @@ SIX_IN_THREE = (
     ),
 )
 """A node without a vote and one with a vote in each of three zones."""
+EIGHT = tuple(
+    LabNode(name=f"es{number}", zone="a", roles=("master", "data") if number > 5 else ("data",))
+    for number in range(1, 9)
+)
+"""Without zones."""
 
 
 def zones_of(nodes: Iterable[LabNode]) -> dict[str, str]:

@@ -113,19 +113,6 @@ class HostCluster:
             command = ("docker", "exec", "--interactive", host.container, "sh", "-c", "cat > /etc/node/users")
             docker.run(command, stdin=text)
 
-    def stop_host(self, name: str) -> None:
-        """Shut a host down in order; it stays down until `start_host`."""
-        docker.run(("docker", "stop", "--time", "90", self.host(name).container), seconds=150)
-
-    def kill_host(self, name: str) -> None:
-        """Take a host's power away; it stays down until `start_host`."""
-        docker.run(("docker", "kill", self.host(name).container))
-
-    def start_host(self, name: str) -> None:
-        """Switch a host on, and wait for its init system and sshd."""
-        docker.run(("docker", "start", self.host(name).container))
-        self.wait_host(name)
-
     def restart_host(self, name: str) -> None:
         """`docker restart`: a restart that the program under test did not ask for."""
         docker.run(("docker", "restart", "--time", "90", self.host(name).container), seconds=150)
