@@ -38,16 +38,22 @@ _RUNS: Final = ("orchestrator/engine", "orchestrator/runs", "orchestrator/runtim
 PARTS: Final = {
     "airflow": Part("tasks in a real Airflow", ("orchestrator/airflow",)),
     "gates": Part("gates on a real RabbitMQ and a real Prometheus", ("orchestrator/runtime",)),
-    "generations": Part("restarts on one version of each generation, and between them", _ELASTICSEARCH),
-    "hosts": Part("containers with systemd or sysv, and sshd: restarts, faults, rights", _HOSTS),
+    "generations": Part("restarts on one version of each generation of the servers", _ELASTICSEARCH),
+    "hosts": Part("restarts of real hosts with systemd and sshd: under load, with faults, when due", _HOSTS),
     "kills": Part("chains of SIGKILL on real nodes: a kill at every event", _RUNS),
     "long": Part(
         "without servers: every field of an answer, every step of tuning, a solver's optimum, the site",
         ("docs", "orchestrator"),
     ),
+    "merges": Part("merges of a bulk load on real nodes: whole, held, killed", _RUNS),
+    "mixed": Part(
+        "restarts in the middle of an upgrade by hand, from each version to the next", _ELASTICSEARCH
+    ),
     "nights": Part("mishaps at night on real hosts, and the line that names each", (*_HOSTS, *_RUNS)),
-    "nodes": Part("ordinary life on more nodes, zones, overlap, rights of the shipped role", _RUNS),
+    "nodes": Part("waves of zones, signals, two bastions, rights of the shipped role", _RUNS),
+    "ordinary": Part("ordinary nights of seven nodes, and stops beside a recovery", _RUNS),
     "riak": Part("hosts with a stand-in for Riak", ("orchestrator/stores/riak", "tests/doubles")),
+    "services": Part("systemd, sysv, Docker and command lines on real hosts: rights, locks, units", _HOSTS),
     "soak": Part("5,000 drawn runs, and kills at every point of a simulated run", _RUNS),
     "tuning": Part("kernels, boots and tuned on real hosts", ("orchestrator/hosts/tuning",)),
     "upgrades": Part("major version by major version, held and killed upgrades", _ELASTICSEARCH),

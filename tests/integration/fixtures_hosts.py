@@ -66,12 +66,12 @@ class _Keeper:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bring tests of one flavour together: a change of cluster costs a minute. Others keep their places.
 
-    Flavours that are not usual are left to `make test-hosts`.
+    Flavours that are not usual are left to `make test-services`.
     """
     for item in items:
         on_hosts, part = item.get_closest_marker("docker"), item.get_closest_marker("part")
         if on_hosts and not part and not find_flavour(_flavour(item)).usual:
-            item.add_marker(pytest.mark.part(name="hosts"))
+            item.add_marker(pytest.mark.part(name="services"))
     places = [place for place, item in enumerate(items) if item.get_closest_marker("docker")]
     ordered = sorted((items[place] for place in places), key=_flavour)
     for place, item in zip(places, ordered, strict=True):

@@ -116,7 +116,7 @@ def bare_host(folder: Path, shared: Path) -> Iterator[BareHost]:
         docker.run(("docker", "rm", "--force", name), check=False)
 
 
-pytestmark = [pytest.mark.docker, pytest.mark.part(name="hosts")]
+pytestmark = [pytest.mark.docker, pytest.mark.part(name="services")]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.lab.nodes import LabCluster
 
 # That nothing is merged twice is in `make test` too: test_merges_killed.py.
-pytestmark = [pytest.mark.real, pytest.mark.part(name="versions")]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="merges")]
 
 QUICKEST = "opensearch-2.19.0"
 LOADS = 8

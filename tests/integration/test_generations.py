@@ -42,7 +42,8 @@ from tests.lab.nodes import LabCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.real, pytest.mark.part(name="generations")]
+pytestmark = pytest.mark.real
+in_generations = pytest.mark.part(name="generations")
 
 VERSIONS = ("0.90.13", "1.1.2", "1.4.5", "1.7.6", "2.4.6", "7.5.2")
 """Those that no upgrade below ends on."""
@@ -63,6 +64,7 @@ def _lab(version: str) -> Iterator[LabCluster]:
         yield lab
 
 
+@in_generations
 def test_nodes_of_1_7_without_names_are_restarted_by_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +91,7 @@ def test_nodes_of_1_7_without_names_are_restarted_by_address(
     _print(capsys, story)
 
 
+@in_generations
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_command_on_each_generation_under_load(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
@@ -104,6 +107,7 @@ def _print(capsys: pytest.CaptureFixture[str], story: Story) -> None:
         sys.stdout.write(f"\n{story}")
 
 
+@pytest.mark.part(name="mixed")
 def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nodes on both sides of 7.8: the lease is one by every endpoint, and lives through the upgrade."""
     story = Story("7.5.2 and 7.17.28")
@@ -132,6 +136,7 @@ def test_runs_in_an_upgrade_see_one_lease(tmp_path: Path, capsys: pytest.Capture
     _print(capsys, story)
 
 
+@pytest.mark.part(name="mixed")
 @pytest.mark.parametrize(("older", "newer"), UPGRADES, ids=[" to ".join(pair) for pair in UPGRADES])
 def test_restarts_in_the_middle_of_an_upgrade(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], older: str, newer: str

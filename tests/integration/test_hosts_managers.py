@@ -136,7 +136,7 @@ def test_an_init_script_start_sent_again_is_the_first_one(
         cluster.wait_ready()
 
 
-@pytest.mark.part(name="hosts")
+@pytest.mark.part(name="services")
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)
 def test_a_reboot_is_seen_through_on_a_new_connection(
     host_cluster: HostClusterFactory, flavour: str, manager: Manager

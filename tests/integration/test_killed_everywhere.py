@@ -132,8 +132,10 @@ def test_killed_by_chance_a_run_ends_as_an_undisturbed_one(
 
 
 @in_kills
-@pytest.mark.parametrize("rescue", ["resume", "restore", "takeover"])
-@pytest.mark.parametrize("strategy", ["node", "zone"])
+@pytest.mark.parametrize(
+    ("strategy", "rescue"),
+    [("node", "resume"), ("zone", "restore"), ("node", "takeover")],
+)
 @pytest.mark.proves("sigkill")
 def test_a_run_may_be_killed_anywhere(
     *,
@@ -225,7 +227,7 @@ class Merges:
         assert truth(self._lab) == self._before, story
 
 
-@in_kills
+@pytest.mark.part(name="merges")
 @pytest.mark.parametrize("again", ["resume", "force-merge"])
 def test_a_merge_may_be_killed_anywhere_and_is_never_doubled(
     *,

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
     from tests.lab.nodes import LabCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name="nodes")]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(4800), pytest.mark.part(name="ordinary")]
 
 FLAPPING = "co1"
 SEVEN = (*SIX_IN_THREE, LabNode(name=FLAPPING, zone="a", roles=()))

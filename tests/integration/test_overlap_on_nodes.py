@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_processes import ProcessCluster
     from tests.lab.nodes import LabCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.part(name="nodes"), pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.real, pytest.mark.part(name="ordinary"), pytest.mark.timeout(2400)]
 
 SIX = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))
 POSTS = SeedIndex(name="posts", shards=6, documents=6000, document_bytes=6000)

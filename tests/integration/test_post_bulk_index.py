@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.lab.client import LabClient
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
-in_nodes = pytest.mark.part(name="nodes")
+in_merges = pytest.mark.part(name="merges")
 
 HELD = 3
 MOST = 5
@@ -130,7 +130,7 @@ def assert_whole(copies: list[CopySegments], wanted: BulkLoad) -> None:
     assert sum(copy.documents for copy in copies) == each * len(wanted.indices) * (1 + wanted.replicas)
 
 
-@in_nodes
+@in_merges
 @pytest.mark.parametrize("version", ["9.1.0", QUICKEST])
 def test_300_000_documents_come_to_five_segments_a_copy(
     process_cluster: ProcessCluster, tmp_path: Path, show: Show, version: str
@@ -183,7 +183,7 @@ def _holds(lines: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {(line["predicate"], line["subject"]): line["evidence"] for line in events(lines, "hold")}
 
 
-@in_nodes
+@in_merges
 def test_an_index_that_is_written_holds_the_step(
     process_cluster: ProcessCluster, tmp_path: Path, show: Show
 ) -> None:
@@ -231,7 +231,7 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  (constants and own paths)
 
 
-@in_nodes
+@in_merges
 def test_a_disk_without_room_for_the_merge_is_refused(small_disk: Path, tmp_path: Path, show: Show) -> None:
     measured = {"cluster.routing.allocation.disk.threshold_enabled": "true"}  # the lab's own nodes do not
     alone = THREE_ZONES[:1]

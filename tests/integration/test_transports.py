@@ -1026,7 +1026,7 @@ while data := os.read(0, 65536):
 """
 
 
-@pytest.mark.part(name="hosts")
+@pytest.mark.part(name="services")
 @remote_ways
 def test_a_proxy_command_gets_no_variable_that_a_file_names(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
     from tests.integration.hostlab.hosts import HostCluster
 
-pytestmark = [pytest.mark.part(name="hosts"), pytest.mark.docker, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.part(name="services"), pytest.mark.docker, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 HOST = "es1"

@@ -520,7 +520,7 @@ def test_an_index_that_is_too_old_holds_before_any_change(tmp_path: Path) -> Non
         assert_settings(lab, before, Story("6.8.23"))
 
 
-@in_upgrades
+@pytest.mark.part(name="kills")
 def test_killed_again_and_again_every_step_runs_once(bastion_of: BastionOf) -> None:
     """SIGKILL, and resumed by a process that is killed too, until one comes to the end."""
     with _lab("opensearch-2.19.0") as lab:
