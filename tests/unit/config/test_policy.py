@@ -1,4 +1,6 @@
 # ruff: noqa: E501  (the table of flags is read by its rows: a flag and its message in one line each)
+"""Cluster file, playbook and flags as one policy, of either kind of cluster."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,12 +9,14 @@ import pytest
 
 from orchestrator.config.cluster import ClusterFile, check_cluster
 from orchestrator.config.disabling import PredicateNames
-from orchestrator.config.playbook import check_playbook
+from orchestrator.config.merging import MergeFlags
+from orchestrator.config.playbook import Playbook, check_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.config.yaml import parse
-from orchestrator.errors import ConfigError, ExitCode, UsageError
+from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.due import Due, DueFor
+from orchestrator.model.merging import LoaderSettings, MergePolicy
 from orchestrator.model.policy import (
     ConfigurationManagement,
     Deadlines,
@@ -30,16 +34,40 @@ from orchestrator.model.policy import (
 )
 from orchestrator.model.tuning import TuningProfile
 
-HEAD = "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n"
 PREDICATES = PredicateNames(
     known=("observation_is_fresh", "cluster_not_red", "disk_below_watermark"),
     always_on=("observation_is_fresh",),
 )
+RIAK = Policy(
+    kind=Kind.RIAK,
+    cluster="prod",
+    playbook="b",
+    recovery_limits=RecoveryLimits(
+        node_initial_primaries_recoveries=None,
+        node_concurrent_recoveries=None,
+        max_bytes_per_sec=None,
+        concurrent_streams=None,
+    ),
+    flush=False,
+    rebalance_while_running=None,
+    transfer_limit=8,
+    zone_attribute="location",
+)
+
+
+def _cluster(text: str = "", kind: str = "elasticsearch") -> ClusterFile:
+    head = f"kind: {kind}\nname: prod\nendpoints: ['http://localhost:9200']\n"
+    return check_cluster(parse(head + text, "prod.yml"), path=Path("/etc/o/prod.yml"), home=Path("/home/op"))
+
+
+def _playbook(text: str, kind: str = "elasticsearch") -> Playbook:
+    return check_playbook(parse(f"kind: {kind}\n{text}\n", "b.yml"), path=Path("b.yml"), name="b")
 
 
 def _policy(
     flags: Overrides | None = None,
     *,
+    kind: str = "elasticsearch",
     cluster: str = "",
     playbook: str = "",
     nodes: int = 30,
@@ -47,8 +75,8 @@ def _policy(
     tuning: TuningProfile | None = None,
 ) -> Policy:
     return build_policy(
-        _cluster(cluster),
-        check_playbook(parse("kind: elasticsearch\n" + playbook, "b.yml"), path=Path("b.yml"), name="b"),
+        _cluster(cluster, kind),
+        _playbook(playbook, kind),
         flags or Overrides(),
         predicates=PREDICATES,
         nodes=nodes,
@@ -57,8 +85,11 @@ def _policy(
     )
 
 
-def _cluster(text: str = "") -> ClusterFile:
-    return check_cluster(parse(HEAD + text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
+def _refused(flags: Overrides, **files: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        _policy(flags, **files)  # type: ignore[arg-type]  # texts
+    assert caught.value.exit_code is ExitCode.USAGE
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["only", "exclude", "disable_predicate"])
@@ -70,16 +101,10 @@ def test_a_text_where_several_belong_is_refused(name: str) -> None:
 
 def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:
     assert _policy() == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", playbook="b", overlap_recovery=True)
-
-
-@pytest.mark.parametrize(
-    ("said", "restart", "upgrade"), [("", True, False), ("true", True, True), ("false", False, False)]
-)
-def test_an_upgrade_waits_for_each_wave_unless_told(said: str, *, restart: bool, upgrade: bool) -> None:
-    install = 'upgrade: {install: [{run: "apt-get install -y -q elasticsearch={version}"}]}\n'
-    playbook = install + (f"overlap_recovery: {said}\n" if said else "")
-    assert _policy(playbook=playbook).overlap_recovery is restart
-    assert _policy(Overrides(to="9.2.0"), playbook=playbook).overlap_recovery is upgrade
+    assert _policy(kind="riak") == RIAK, "the transfer limit is all that is changed"
+    assert _policy(Overrides(merge=MergeFlags(patterns=("posts-*",)))).merge == MergePolicy(
+        patterns=("posts-*",)
+    )
 
 
 def test_every_key_of_a_playbook_reaches_the_policy() -> None:
@@ -150,41 +175,38 @@ hooks:
     )
 
 
-def test_disabled_management_is_a_pair_of_hooks() -> None:
-    own = "hooks: {before_stop: [{run: depool}], after_recovery: [{run: pool}]}"
-    policy = _policy(playbook=f"configuration_management: disable\nmanagement_units: [a.timer]\n{own}")
-    assert policy.configuration_management is ConfigurationManagement.DISABLE
-    first, disable = policy.hooks.before_stop
-    enable, last = policy.hooks.after_recovery
-    assert (first.run, last.run) == ("depool", "pool")
-    assert "for unit in a.timer; do" in disable.run
-    assert "agent --enable" in enable.run
-    assert (
-        "chef-client.timer" in _policy(playbook="configuration_management: disable").hooks.before_stop[0].run
+def test_every_key_of_a_riak_playbook_reaches_the_policy() -> None:
+    policy = _policy(
+        kind="riak",
+        nodes=5,
+        playbook="""strategy: zone
+max_unavailable: 40%
+lease: state
+transfer_limit:
+settle: {consecutive: 5}
+deadlines: {stop: 1m, start: 2m, rejoin: 3m, recover: 4h, hold: 6m, gate: 7m, reboot: 8m}
+on_failure: stand_down
+hooks:
+  before_stop: [{run: "depool {node}"}]
+""",
     )
-    for name in ("--now", "chef-client", "a.timer; reboot"):
-        with pytest.raises(ConfigError, match=r"management_units\[0\]: is not the whole name of a unit"):
-            _policy(playbook=f"configuration_management: disable\nmanagement_units: ['{name}']")
-
-
-def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(subtests: pytest.Subtests) -> None:
-    for flags, playbook, nodes, budget in [
-        ({}, "", 30, 1),
-        ({"strategy": "node"}, "strategy: zone\n", 30, 1),
-        ({"strategy": "zone"}, "", 30, None),
-        ({}, "strategy: zone\n", 30, None),
-        ({}, "strategy: zone\nmax_unavailable: 3\n", 30, 3),
-        ({}, "strategy: zone\nmax_unavailable: 10%\n", 19, 1),
-        ({"max_unavailable": "20%"}, "strategy: zone\nmax_unavailable: 3\n", 30, 6),
-        ({"max_unavailable": "1%"}, "strategy: zone\n", 30, 1),
-        ({"strategy": "zone", "max_unavailable": "2"}, "", 30, 2),
-        # Nodes of one machine go together on a reboot: it is one machine then, whatever its nodes.
-        ({"reboot": True}, "", 30, None),
-        ({"reboot": True, "max_unavailable": "1"}, "", 30, 1),
-        ({"reboot": True}, "max_unavailable: 2\n", 30, 2),
-    ]:
-        with subtests.test(flags=flags, playbook=playbook, nodes=nodes, budget=budget):
-            assert _policy(Overrides(**flags), playbook=playbook, nodes=nodes).max_unavailable == budget
+    assert policy == Policy(
+        kind=Kind.RIAK,
+        cluster="prod",
+        playbook="b",
+        strategy=Strategy.ZONE,
+        max_unavailable=2,
+        lease=LeasePlace.STATE,
+        recovery_limits=RIAK.recovery_limits,
+        flush=False,
+        rebalance_while_running=None,
+        transfer_limit=None,
+        settle_consecutive=5,
+        deadlines=Deadlines(stop=60, start=120, rejoin=180, recover=14_400, hold=360, gate=420, reboot=480),
+        hooks=Hooks(before_stop=(Hook(run="depool {node}"),)),
+        zone_attribute="location",
+    )
+    assert _policy(kind="riak", playbook="transfer_limit: 4\n").transfer_limit == 4
 
 
 def test_every_flag_wins_over_the_playbook() -> None:
@@ -218,18 +240,89 @@ def test_every_flag_wins_over_the_playbook() -> None:
             Due(reason=DueFor.VERSION, version="9.1.0"),
         ),
     )
-    assert (policy.reboot, policy.pause_after, policy.reason, policy.timeout) == (
-        True,
-        1,
-        "patch day",
-        43_200.0,
-    )
-    assert policy.begin_anyway
-    assert not _policy(Overrides()).begin_anyway
+    assert (policy.reboot, policy.pause_after) == (True, 1)
+    assert (policy.reason, policy.timeout) == ("patch day", 43_200.0)
+    assert (policy.begin_anyway, _policy().begin_anyway) == (True, False)
     assert policy.disabled_predicates == (
         DisabledPredicate(name="cluster_not_red"),
         DisabledPredicate(name="disk_below_watermark", subject="node es1"),
     )
+
+
+def test_force_merge_of_a_playbook_and_the_flags() -> None:
+    whole = """force_merge:
+  max_segments: 3
+  at_once: 4
+  per_node: 2
+  deadline: 2h
+  put_right: {number_of_replicas: 2, refresh_interval: 30s, translog_durability: request}
+"""
+    assert _policy(playbook=whole).merge is None, "nothing is merged without the flags"
+    flags = Overrides(merge=MergeFlags(patterns=("a",)))
+    assert _policy(flags, playbook=whole).merge == MergePolicy(
+        patterns=("a",),
+        max_segments=3,
+        at_once=4,
+        per_node=2,
+        deadline=7200,
+        put_right=LoaderSettings(number_of_replicas=2, refresh_interval="30s", translog_durability="request"),
+    )
+    more = Overrides(merge=MergeFlags(patterns=("a,b", "b", " c"), max_segments=1, allow_writes=True))
+    merge = _policy(more, playbook=whole).merge
+    assert merge is not None
+    assert (merge.patterns, merge.max_segments, merge.allow_writes) == (("a", "b", "c"), 1, True)
+    merge = _policy(flags, playbook="force_merge: {put_right: {refresh_interval: ''}}\n").merge
+    assert merge is not None
+    assert merge.put_right == LoaderSettings(refresh_interval=""), "it can be taken away"
+
+
+@pytest.mark.parametrize(
+    ("said", "restart", "upgrade"), [("", True, False), ("true", True, True), ("false", False, False)]
+)
+def test_an_upgrade_waits_for_each_wave_unless_told(said: str, *, restart: bool, upgrade: bool) -> None:
+    install = 'upgrade: {install: [{run: "apt-get install -y -q elasticsearch={version}"}]}\n'
+    playbook = install + (f"overlap_recovery: {said}\n" if said else "")
+    assert _policy(playbook=playbook).overlap_recovery is restart
+    assert _policy(Overrides(to="9.2.0"), playbook=playbook).overlap_recovery is upgrade
+
+
+def test_disabled_management_is_a_pair_of_hooks() -> None:
+    own = "hooks: {before_stop: [{run: depool}], after_recovery: [{run: pool}]}"
+    policy = _policy(playbook=f"configuration_management: disable\nmanagement_units: [a.timer]\n{own}")
+    assert policy.configuration_management is ConfigurationManagement.DISABLE
+    first, disable = policy.hooks.before_stop
+    enable, last = policy.hooks.after_recovery
+    assert (first.run, last.run) == ("depool", "pool")
+    assert "for unit in a.timer; do" in disable.run
+    assert "agent --enable" in enable.run
+    usual = _policy(playbook="configuration_management: disable").hooks.before_stop[0]
+    assert "chef-client.timer" in usual.run
+
+
+def test_max_unavailable_of_nodes_zones_and_reboots(subtests: pytest.Subtests) -> None:
+    for flags, playbook, nodes, budget in [
+        ({}, "", 30, 1),
+        ({"strategy": "node"}, "strategy: zone\n", 30, 1),
+        # A zone has no bound of its own unless one is given.
+        ({"strategy": "zone"}, "", 30, None),
+        ({}, "strategy: zone\n", 30, None),
+        ({}, "strategy: zone\nmax_unavailable: 3\n", 30, 3),
+        ({}, "strategy: zone\nmax_unavailable: 10%\n", 19, 1),
+        ({"max_unavailable": "20%"}, "strategy: zone\nmax_unavailable: 3\n", 30, 6),
+        ({"max_unavailable": "1%"}, "strategy: zone\n", 30, 1),
+        ({"strategy": "zone", "max_unavailable": "2"}, "", 30, 2),
+        ({"strategy": "shard-safe"}, "", 30, None),
+        ({"strategy": "shard-safe", "max_unavailable": "3"}, "", 30, 3),
+        # Nodes of one machine go together on a reboot: it is one machine then, whatever its nodes.
+        ({"reboot": True}, "", 30, None),
+        ({"reboot": True, "max_unavailable": "1"}, "", 30, 1),
+        ({"reboot": True}, "max_unavailable: 2\n", 30, 2),
+    ]:
+        for kind in ("elasticsearch", "riak"):
+            with subtests.test(kind=kind, flags=flags, playbook=playbook, nodes=nodes, budget=budget):
+                policy = _policy(Overrides(**flags), kind=kind, playbook=playbook, nodes=nodes)
+                assert policy.max_unavailable == budget
+    assert _policy(Overrides(strategy="shard-safe")).strategy is Strategy.SHARD_SAFE
 
 
 @pytest.mark.parametrize(
@@ -240,25 +333,19 @@ def test_allocation_may_be_off_longer_for_a_reboot(*, reboot: bool, playbook: st
     assert _policy(Overrides(reboot=reboot), playbook=playbook).deadlines.withheld == seconds
 
 
-@pytest.mark.parametrize(
-    ("written", "wanted"), [("refuse", ZeroReplicas.REFUSE), ("add_replica", ZeroReplicas.ADD_REPLICA)]
-)
-def test_policies_for_indices_without_replicas(written: str, wanted: ZeroReplicas) -> None:
-    policy = _policy(playbook=f"zero_replica_indices: {written}\n")
+@pytest.mark.parametrize("wanted", [ZeroReplicas.REFUSE, ZeroReplicas.ADD_REPLICA])
+def test_policies_for_indices_without_replicas(wanted: ZeroReplicas) -> None:
+    policy = _policy(playbook=f"zero_replica_indices: {wanted.value}\n")
     assert (policy.zero_replicas, policy.zero_replicas_accepted) == (wanted, ())
 
 
 def test_wrong_flags_are_refused_by_name(subtests: pytest.Subtests) -> None:
+    budget = "must be a whole number of at least 1, or a percentage such as 10%"
+    index = "--index: the name of an index, or a glob, is needed"
     for flags, message in [
         ({"strategy": "nod"}, "--strategy nod: unknown; did you mean `node`?"),
-        (
-            {"max_unavailable": "0"},
-            "--max-unavailable 0: must be a whole number of at least 1, or a percentage such as 10%",
-        ),
-        (
-            {"max_unavailable": "x"},
-            "--max-unavailable x: must be a whole number of at least 1, or a percentage such as 10%",
-        ),
+        ({"max_unavailable": "0"}, f"--max-unavailable 0: {budget}"),
+        ({"max_unavailable": "x"}, f"--max-unavailable x: {budget}"),
         ({"only": ("",)}, "--only: the name of a node, or a glob, is needed"),
         ({"exclude": (" ",)}, "--exclude: the name of a node, or a glob, is needed"),
         ({"zone": ""}, "--zone: the name of a zone is needed"),
@@ -266,37 +353,46 @@ def test_wrong_flags_are_refused_by_name(subtests: pytest.Subtests) -> None:
         ({"only": ("es1", "es2"), "exclude": ("es2",)}, "--only es2 and --exclude es2 contradict each other"),
         ({"only": ("es1",), "exclude": ("es*",)}, "--only es1 and --exclude es* contradict each other"),
         ({"only": ("es*",), "exclude": ("es*",)}, "--only es* and --exclude es* contradict each other"),
-        (
-            {"started_before": "2026-11-01"},
-            "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d",
-        ),
+        ({"started_before": "2026-11-01"}, "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d"),
         ({"pause_after": 0}, "--pause-after 0: must be at least 1"),
         ({"timeout": "10"}, "--timeout 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
         ({"reason": "x" * 1001}, "--reason: must have at most 1000 characters"),
-        (
-            {"disable_predicate": ("cluster_not_rde",)},
-            "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?",
-        ),
-        (
-            {"disable_predicate": ("observation_is_fresh",)},
-            "--disable-predicate observation_is_fresh: this one cannot be switched off",
-        ),
-        (
-            {"disable_predicate": ("cluster_not_red=",)},
-            "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out",
-        ),
-    ]:
+        ({"disable_predicate": ("cluster_not_rde",)}, "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?"),
+        ({"disable_predicate": ("observation_is_fresh",)}, "--disable-predicate observation_is_fresh: this one cannot be switched off"),
+        ({"disable_predicate": ("cluster_not_red=",)}, "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out"),
+        ({"merge": MergeFlags(patterns=())}, "--index: name the indices that were loaded, such as --index 'posts-*'"),
+        ({"merge": MergeFlags(patterns=("a,",))}, index),
+        ({"merge": MergeFlags(patterns=(" ",))}, index),
+        ({"merge": MergeFlags(patterns=("a*", "-ab"))}, "--index -ab: takes an index out; name those that are to be merged instead"),
+        ({"merge": MergeFlags(patterns=("far:posts",))}, "--index far:posts: names indices of another cluster, and a merge is done where they are: run this with the file of that cluster"),
+        ({"merge": MergeFlags(patterns=("a",), max_segments=0)}, "--max-segments 0: must be at least 1"),
+    ]:  # fmt: skip
         with subtests.test(flags=flags, message=message):
-            with pytest.raises(UsageError) as caught:
-                _policy(Overrides(**flags))
-            assert str(caught.value) == message
-            assert caught.value.exit_code is ExitCode.USAGE
+            assert _refused(Overrides(**flags)) == message
 
 
-def test_sets_of_nodes_have_no_budget_but_the_usual_one() -> None:
-    wanted = _policy(Overrides(strategy="shard-safe"))
-    assert (wanted.strategy, wanted.max_unavailable) == (Strategy.SHARD_SAFE, None)
-    assert _policy(Overrides(strategy="shard-safe", max_unavailable="3")).max_unavailable == 3
+def test_a_merge_of_riak_is_refused_by_name() -> None:
+    assert _refused(Overrides(merge=MergeFlags(patterns=("posts-*",))), kind="riak") == (
+        "prod is riak, which has no segments to merge: post-bulk-index and force-merge are for elasticsearch; "
+        "`orchestrate restart` restarts its nodes"
+    )
+
+
+def test_a_playbook_of_another_kind_is_refused() -> None:
+    for kind, other in (("riak", "elasticsearch"), ("elasticsearch", "riak")):
+        with pytest.raises(UsageError) as caught:
+            build_policy(
+                _cluster(kind=kind),
+                _playbook("", other),
+                Overrides(),
+                predicates=PREDICATES,
+                nodes=5,
+                now=1e9,
+            )
+        assert str(caught.value) == (
+            f"the playbook b is for {other} (`kind`), and prod is {kind}: name another one in "
+            "/etc/o/prod.yml (`playbook`) or with --playbook"
+        )
 
 
 def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subtests) -> None:
@@ -308,20 +404,16 @@ def test_the_profile_is_the_playbooks_or_that_of_the_kind(subtests: pytest.Subte
         ("tune: mine", False, None),
     ]:
         with subtests.test(book=book, flag=flag, wanted=wanted):
-            playbook = check_playbook(
-                parse(f"kind: elasticsearch\n{book}\n", "book.yml"), path=Path("book.yml"), name="book"
-            )
-            assert profile_wanted(_cluster(), playbook, Overrides(tune=flag)) == wanted
+            assert profile_wanted(_cluster(), _playbook(book), Overrides(tune=flag)) == wanted
 
 
 def test_a_profile_for_another_store_is_refused() -> None:
     tuning = TuningProfile(name="ring", applies_to="riak", settings=())
-    with pytest.raises(
-        UsageError, match=r"the tuning profile ring is for riak \(`applies_to`\), and prod is elasticsearch"
-    ):
-        _policy(Overrides(), tuning=tuning)
+    said = r"the tuning profile ring is for riak \(`applies_to`\), and prod is elasticsearch"
+    with pytest.raises(UsageError, match=said):
+        _policy(tuning=tuning)
     ours = TuningProfile(name="es", applies_to="elasticsearch", settings=())
-    assert _policy(Overrides(), tuning=ours).tune == ours
+    assert _policy(tuning=ours).tune == ours
 
 
 @pytest.mark.parametrize(
@@ -332,10 +424,8 @@ def test_a_profile_for_another_store_is_refused() -> None:
     ],
 )
 def test_a_reboot_of_the_machine_that_runs_this_is_refused(cluster: str, where: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        _policy(Overrides(reboot=True), cluster=cluster)
-    assert str(caught.value) == (
-        f"--reboot: refused with `connect: local` ({where} in prod.yml): "
+    assert _refused(Overrides(reboot=True), cluster=cluster) == (
+        f"--reboot: refused with `connect: local` ({where} in /etc/o/prod.yml): "
         "it would reboot the machine that this program runs on"
     )
-    assert _policy(Overrides(), cluster=cluster).reboot is False
+    assert _policy(cluster=cluster).reboot is False

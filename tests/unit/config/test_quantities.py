@@ -1,3 +1,5 @@
+"""Durations, sizes, percentages, budgets and times, as files and flags write them."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,35 +19,62 @@ from orchestrator.config.quantities import (
     parse_time_or_age,
 )
 
+NOVEMBER = Moment(at=1_793_491_200.0)
+RIGHT = {
+    parse_duration: {"90s": 90, "10m": 600, "8h": 28_800, "30d": 2_592_000},
+    # As Elasticsearch counts.
+    parse_byte_size: {
+        "1b": 1,
+        "1k": 1024,
+        "100mb": 104_857_600,
+        "100MB": 104_857_600,
+        "2gb": 2**31,
+        "1tb": 2**40,
+    },
+    parse_percent: {"50%": 0.5, "0%": 0, "100%": 1, "12.5%": 0.125},
+    parse_time_or_age: {
+        "30d": Age(seconds=2_592_000.0),
+        "2026-11-01T00:00Z": NOVEMBER,
+        "2026-11-01T01:00:00+01:00": NOVEMBER,
+    },
+}
+WRONG = {
+    parse_duration: [
+        "",
+        "10",
+        10,
+        "-1s",
+        "1.5h",
+        "1h30m",
+        "10 m",
+        "10M",
+        "0m",
+        "99999d",
+        None,
+        True,
+        "\u0661s",
+    ],
+    parse_byte_size: ["100", 100, "-1", "0b", "1.5gb", "9999999999999tb", "mb", None],
+    parse_percent: ["50", 0.5, "%", "101%", "-1%", None],
+    parse_budget: [0, -1, "0", "0%", "x", 1.0, True, None, "1 %"],
+    parse_time_or_age: [
+        *("", "2026-11-01", "2026-11-01T00:00", "2026-13-01T00:00Z", "yesterday", "0d", "30"),
+    ],
+}
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("8h", 28_800), ("30d", 2_592_000)])
-def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+
+def test_quantities_are_read(subtests: pytest.Subtests) -> None:
+    for read, texts in RIGHT.items():
+        for text, value in texts.items():
+            with subtests.test(read=read.__name__, text=text):
+                assert read(text) == value
 
 
-def test_what_is_no_duration(subtests: pytest.Subtests) -> None:
-    for value in ["", "10", 10, "-1s", "1.5h", "1h30m", "10 m", "10M", "0m", "99999d", None, True, "\u0661s"]:
-        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
-            parse_duration(value)
-
-
-def test_byte_sizes_are_counted_as_elasticsearch_counts(subtests: pytest.Subtests) -> None:
-    for text, size in [
-        ("1b", 1),
-        ("1k", 1024),
-        ("100mb", 104_857_600),
-        ("100MB", 104_857_600),
-        ("2gb", 2**31),
-        ("1tb", 2**40),
-    ]:
-        with subtests.test(text=text, size=size):
-            assert parse_byte_size(text) == size
-
-
-def test_what_is_no_byte_size(subtests: pytest.Subtests) -> None:
-    for value in ["100", 100, "-1", "0b", "1.5gb", "9999999999999tb", "mb", None]:
-        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
-            parse_byte_size(value)
+def test_what_is_no_quantity_is_refused(subtests: pytest.Subtests) -> None:
+    for read, values in WRONG.items():
+        for value in values:
+            with subtests.test(read=read.__name__, value=value), pytest.raises(ValueError, match="must be"):
+                read(value)
 
 
 @given(st.integers(min_value=1, max_value=10 * 365 * 86_400))
@@ -58,17 +87,6 @@ def test_a_size_that_is_written_is_read_again(size: int) -> None:
     assert parse_byte_size(format_byte_size(size)) == size
 
 
-@pytest.mark.parametrize(("text", "share"), [("50%", 0.5), ("0%", 0), ("100%", 1), ("12.5%", 0.125)])
-def test_percentages(text: str, share: float) -> None:
-    assert parse_percent(text) == share
-
-
-def test_what_is_no_percentage(subtests: pytest.Subtests) -> None:
-    for value in ["50", 0.5, "%", "101%", "-1%", None]:
-        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
-            parse_percent(value)
-
-
 def test_a_budget_in_percent_is_rounded_down_and_is_at_least_one(subtests: pytest.Subtests) -> None:
     for value, nodes, count in [
         (1, 30, 1),
@@ -79,29 +97,11 @@ def test_a_budget_in_percent_is_rounded_down_and_is_at_least_one(subtests: pytes
         ("100%", 7, 7),
         ("29%", 100, 29),
     ]:
-        with subtests.test(value=value, nodes=nodes, count=count):
+        with subtests.test(value=value, nodes=nodes):
             assert parse_budget(value).resolve(nodes) == count
-
-
-def test_a_budget_is_written_as_it_was_read() -> None:
     assert [str(Budget(count=2)), str(Budget(percent=12.5))] == ["2", "12.5%"]
 
 
-def test_what_is_no_budget(subtests: pytest.Subtests) -> None:
-    for value in [0, -1, "0", "0%", "x", 1.0, True, None, "1 %"]:
-        with subtests.test(value=value), pytest.raises(ValueError, match="must be"):
-            parse_budget(value)
-
-
-def test_times_and_ages() -> None:
-    assert parse_time_or_age("30d") == Age(seconds=2_592_000.0)
-    assert parse_time_or_age("2026-11-01T00:00Z") == Moment(at=1_793_491_200.0)
-    assert parse_time_or_age("2026-11-01T01:00:00+01:00") == Moment(at=1_793_491_200.0)
+def test_an_age_is_counted_back_from_now() -> None:
     assert parse_time_or_age("1d").resolve(100_000.0) == 13_600.0
-    assert parse_time_or_age("2026-11-01T00:00Z").resolve(5.0) == 1_793_491_200.0
-
-
-def test_what_is_no_time_or_age(subtests: pytest.Subtests) -> None:
-    for text in ["", "2026-11-01", "2026-11-01T00:00", "2026-13-01T00:00Z", "yesterday", "0d", "30"]:
-        with subtests.test(text=text), pytest.raises(ValueError, match="must be"):
-            parse_time_or_age(text)
+    assert NOVEMBER.resolve(5.0) == 1_793_491_200.0
