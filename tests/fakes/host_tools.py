@@ -8,27 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-BASE_TOOLS: Final = (
-    *(
-        "awk",
-        "base64",
-        "basename",
-        "cat",
-        "chmod",
-        "chown",
-        "cksum",
-        "cmp",
-        "cp",
-        "cut",
-        "date",
-        "dd",
-        "diff",
-    ),
-    *("dirname", "env", "expr", "false", "find", "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mktemp"),
-    *("mv", "nohup", "od", "printf", "pwd", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "setsid"),
-    *("sh", "sha256sum", "sleep", "sort", "stat", "sync", "tail", "test", "timeout", "touch", "tr", "true"),
-    *("uniq", "wc", "xargs"),
-)
+BASE_TOOLS: Final = """
+awk base64 basename cat chmod chown cksum cmp cp cut date dd diff dirname env expr false find flock grep
+head id kill ln ls mkdir mktemp mv nohup od printf pwd readlink realpath rm rmdir sed seq setsid sh
+sha256sum sleep sort stat sync tail test timeout touch tr true uniq wc xargs
+"""
 """Of the real machine, as far as it has them; everything that knows the machine itself is a script below."""
 
 _NOTED: Final = """#!/bin/sh
@@ -36,39 +20,51 @@ root='@ROOT@'; services=$root/.state/services
 printf '%s\\n' "${0##*/} $*" >>"$root/.log"
 """
 
-SUDO: Final = """while :; do case $1 in -n|-k|-S|--) shift ;; -p) shift 2 ;; *) break ;; esac; done
+SUDO: Final = """state=$root/.state mode=ask check=
+while :; do
+  case $1 in -n) mode=never ;; -S) mode=stdin ;; -k|--) ;; -p) shift ;; -v) check=1 ;; *) break ;; esac
+  shift
+done
 while IFS= read -r refused; do
   case "$*" in *"$refused"*) echo 'sudo: a password is required' >&2; exit 1 ;; esac
-done <"$root/.state/sudo-refuses"
-exec "$@"
+done <"$state/sudo-refuses"
+if [ ! -e "$state/password" ]; then [ -n "$check" ] || exec "$@"; exit 0; fi
+grep -laF -f "$state/password" /proc/[0-9]*/cmdline /proc/[0-9]*/environ >>"$state/leaks" 2>/dev/null
+if [ -z "$check" ] && grep -qxF -- "$*" "$state/sudo-without-password"; then exec "$@"; fi
+if [ $mode = never ]; then echo 'sudo: a password is required' >&2; exit 1; fi
+IFS= read -r given
+echo attempt >>"$state/attempts"
+if [ "$given" != "$(cat "$state/password")" ]; then echo 'sudo: 1 incorrect password attempt' >&2; exit 1; fi
+[ -n "$check" ] || exec "$@"
 """
 
-TEE: Final = """append=; [ "$1" = -a ] && { append=1; shift; }
-path=$1; data=$(cat; echo .); data=${data%.}; printf '%s' "$data"
-grep -qxF -- "$path" "$root/.state/read-only" && { echo "tee: $path: Read-only file system" >&2; exit 1; }
-case $path in
-"$root"/sys/*|"$root"/proc/*)
-  [ -e "$path" ] || { echo "tee: $path: No such file or directory" >&2; exit 1; }
-  grep -qxF -- "$path" "$root/.state/stuck" && exit 0
-  now=$(cat "$path"); word=$(printf '%s' "$data" | tr -d '\\n')
-  case $now in
-  *\\[*\\]*)
-    offered=$(printf '%s' "$now" | tr -d '[]')
-    [ "$word" = deadline ] && case " $offered " in *" mq-deadline "*) word=mq-deadline ;; esac
-    case " $offered " in *" $word "*) ;; *) echo "tee: $path: Invalid argument" >&2; exit 1 ;; esac
-    for each in $offered; do
-      [ "$each" = "$word" ] && each="[$each]"
-      printf '%s%s' "$gap" "$each"; gap=' '
-    done >"$path"; echo >>"$path" ;;
-  *) printf '%s\\n' "$word" >"$path" ;;
-  esac
-  # A new scheduler begins with a queue of its own depth.
-  case $path in
-  */queue/scheduler) [ "$now" = "$(cat "$path")" ] || echo 128 >"${path%/*}/nr_requests" ;;
-  esac ;;
-*)
-  if [ -n "$append" ]; then printf '%s' "$data" >>"$path"; else printf '%s' "$data" >"$path"; fi ;;
+TEE: Final = """[ "$1" = -a ] && { shift; exec cat >>"$1"; }
+path=$1
+if [ -s "$root/.state/read-only" ] && grep -qxF -- "$path" "$root/.state/read-only"; then
+  echo "tee: $path: Read-only file system" >&2; exit 1
+fi
+case $path in "$root"/sys/*|"$root"/proc/*) ;; *) exec cat >"$path" ;; esac
+[ -e "$path" ] || { echo "tee: $path: No such file or directory" >&2; exit 1; }
+IFS= read -r word
+[ -s "$root/.state/stuck" ] && grep -qxF -- "$path" "$root/.state/stuck" && exit 0
+IFS= read -r now <"$path"
+case $now in
+*\\[*\\]*)
+  offered=
+  for each in $now; do each=${each#\\[}; offered="$offered ${each%\\]}"; done
+  [ "$word" = deadline ] && case "$offered " in *" mq-deadline "*) word=mq-deadline ;; esac
+  case "$offered " in *" $word "*) ;; *) echo "tee: $path: Invalid argument" >&2; exit 1 ;; esac
+  line=
+  for each in $offered; do
+    [ "$each" = "$word" ] && each="[$each]"
+    line="$line${line:+ }$each"
+  done ;;
+*) line=$word ;;
 esac
+printf '%s\\n' "$line" >"$path"
+# A new scheduler begins with a queue of its own depth.
+case $path in */queue/scheduler) [ "$now" = "$line" ] || echo 128 >"${path%/*}/nr_requests" ;; esac
+exit 0
 """
 
 SYSTEMCTL: Final = """asked=; now=; verb=; units=
@@ -102,7 +98,8 @@ for unit in $units; do
   show)
     [ -n "$gap" ] && echo; gap=1
     case $name in *.path) full=$name ;; *) full=$name.service ;; esac
-    say "Id=$full"; say "Names=$full"; say "LimitNOFILE=$(limit NOFILE)"; say "LimitMEMLOCK=$(limit MEMLOCK)"
+    say "Id=$full"; say "Names=$full"
+    case $asked in *Limit*) say "LimitNOFILE=$(limit NOFILE)"; say "LimitMEMLOCK=$(limit MEMLOCK)" ;; esac
     if [ -e "$at/masked" ]; then say LoadState=masked
     elif [ -d "$at" ]; then say LoadState=loaded; else say LoadState=not-found; fi
     if [ -e "$at/running" ]; then say ActiveState=active; say SubState=running
@@ -165,24 +162,37 @@ off) for level in 2 3 4 5; do link $level K15; done ;;
 esac
 """
 
-TUNED_ADM: Final = """profile=$(cat "$root/etc/tuned/active_profile" 2>/dev/null)
+UPDATE_RC: Final = """name=$1
+for level in 2 3 4 5; do
+  rm -f "$root/etc/rc$level.d/"[SK][0-9][0-9]"$name"
+  case $2 in
+  enable|defaults) ln -s "../init.d/$name" "$root/etc/rc$level.d/S85$name" ;;
+  disable) ln -s "../init.d/$name" "$root/etc/rc$level.d/K15$name" ;;
+  esac
+done
+"""
+
+TUNED_ADM: Final = """active=$(cat "$root/etc/tuned/active_profile" 2>/dev/null)
 case $1 in
 active)
   if [ ! -e "$services/tuned/running" ]; then
     echo 'It seems that tuned daemon is not running, preset profile is not activated.'
-    echo "Preset profile: $profile"; exit 1
-  elif [ -n "$profile" ]; then echo "Current active profile: $profile"
+    echo "Preset profile: $active"; exit 1
+  elif [ -n "$active" ]; then echo "Current active profile: $active"
   else echo 'No current active profile.'; exit 1; fi ;;
 profile)
-  own=$root/etc/tuned/$2/tuned.conf base=$2
-  [ -e "$own" ] && base=$(sed -n 's/^include=//p' "$own")
-  [ -e "$root/.state/tuned/$base" ] || { echo "Requested profile '$2' doesn't exist." >&2; exit 1; }
-  printf '%s\\n' "$2" >"$root/etc/tuned/active_profile"
-  : >"$services/tuned/running"
-  { cat "$root/.state/tuned/$base"; [ -e "$own" ] && sed -n 's|^\\(/[^=]*\\)=|\\1 |p' "$own"; } |
-  while read -r path value; do
-    printf '%s\\n' "$value" | "$root/bin/tee" "$root$path" >/dev/null
-  done ;;
+  shift
+  for profile in "$@"; do
+    own=$root/etc/tuned/$profile/tuned.conf base=$profile
+    [ -e "$own" ] && base=$(sed -n 's/^include=//p' "$own")
+    [ -f "$root/.state/tuned/$base" ] || { echo "Requested profile '$profile' doesn't exist." >&2; exit 1; }
+    { cat "$root/.state/tuned/$base"; [ -e "$own" ] && sed -n 's|^\\(/[^=]*\\)=|\\1 |p' "$own"; } |
+    while read -r path value; do
+      printf '%s\\n' "$value" | "$root/bin/tee" "$root$path" >/dev/null
+    done
+  done
+  printf '%s\\n' "$*" >"$root/etc/tuned/active_profile"
+  : >"$services/tuned/running" ;;
 off) : >"$root/etc/tuned/active_profile" ;;
 esac
 """
@@ -209,7 +219,11 @@ NOTHING: Final = "exit 0\n"
 TOOLS: Final[Mapping[str, str]] = {"sudo": SUDO, "tee": TEE, "udevadm": NOTHING}
 """On every host."""
 SYSTEMD_TOOLS: Final[Mapping[str, str]] = {"systemctl": SYSTEMCTL}
-SYSV_TOOLS: Final[Mapping[str, str]] = {"service": SERVICE, "chkconfig": CHKCONFIG}
+SYSV_TOOLS: Final[Mapping[str, str]] = {
+    "service": SERVICE,
+    "chkconfig": CHKCONFIG,
+    "update-rc.d": UPDATE_RC,
+}
 
 
 def executable(body: str, root: str) -> str:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
+from orchestrator.hosts.facts import read_facts
+from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Reading
 from tests.fakes.host_tools import (
     BASE_TOOLS,
     SYSTEMD_TOOLS,
@@ -46,12 +53,12 @@ class HostTree:
         self.unit = "elasticsearch"
         for name in ("etc", "proc", "sys", "run", "dev", "tmp", "bin", "toolbox"):
             (path / name).mkdir(parents=True, exist_ok=True)
-        for name in ("sudo-refuses", "read-only", "stuck"):
+        for name in ("sudo-refuses", "sudo-without-password", "read-only", "stuck"):
             self.write(f"/.state/{name}", "")
         self.write("/.log", "")
         for name, body in TOOLS.items():
             self.program(name, body)
-        for name in BASE_TOOLS:
+        for name in BASE_TOOLS.split():
             real = shutil.which(name)
             if real is not None:
                 (path / "toolbox" / name).symlink_to(real)
@@ -127,6 +134,44 @@ class HostTree:
                 kept[name] = "a folder"
         return kept
 
+    def snapshot(self) -> dict[str, tuple[int, str]]:
+        """The same with the mode of each."""
+        return {name: (self.at(name).lstat().st_mode, text) for name, text in self.files().items()}
+
+    def facts(self, reads: Sequence[Reads] = (), **changes: object) -> Reading[HostFacts]:
+        """What the program makes of it, by the script that a real host gets."""
+        settings = self.settings(**changes)  # type: ignore[arg-type]  # field names by keyword
+        return read_facts(self.answer(reads, settings), settings, reads)
+
+    def answer(self, reads: Sequence[Reads] = (), settings: HostSettings | None = None) -> str:
+        """What it prints then."""
+        line = facts_script(settings or self.settings(), reads)
+        result = self.connection().run(line, timeout=60, keep=ANSWER_BYTES)
+        assert isinstance(result, CommandResult), result
+        assert result.truncated == 0
+        return result.stdout
+
+    def shell(self, script: str, words: Sequence[str] = ("/bin/sh",)) -> subprocess.CompletedProcess[str]:
+        """Run a script of ours as its boot does, with programs of the real machine that only know files."""
+        file, folder = self.at("/script-under-test.sh"), self.at("/tmp/work")
+        file.write_text(script)
+        folder.mkdir(exist_ok=True)
+        return subprocess.run(  # noqa: S603  (our own script on a tree)
+            [*words, str(file)],
+            env={"PATH": f"{self.path}/toolbox"},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def known_facts(self, reads: Sequence[Reads] = (), **changes: object) -> HostFacts:
+        """The facts of a host that tells its general ones."""
+        facts = self.facts(reads, **changes)
+        assert isinstance(facts, HostFacts), facts
+        return facts
+
     # Programs.
 
     def program(self, name: str, body: str) -> None:
@@ -134,6 +179,11 @@ class HostTree:
         at = self.path / "bin" / name
         at.write_text(executable(body, str(self.path)))
         at.chmod(0o755)
+
+    def first(self, name: str, lines: str) -> None:
+        """Let a program of the tree begin with these lines."""
+        body = {**TOOLS, **SYSTEMD_TOOLS, **SYSV_TOOLS, "tuned-adm": TUNED_ADM}[name]
+        self.program(name, f"{lines}\n{body}")
 
     def without(self, *names: str) -> None:
         """Take programs away."""
@@ -145,6 +195,10 @@ class HostTree:
         """The command lines that the tree's programs got, in order; of these programs, if any is named."""
         lines = (self.path / ".log").read_text().splitlines()
         return tuple(line for line in lines if not programs or line.split(" ", 1)[0] in programs)
+
+    def said(self, name: str) -> list[str]:
+        """What a program of the tree noted under this name, or wrote there."""
+        return (self.read(f"/.state/{name}") or "").splitlines()
 
     def refuse_sudo(self, part: str) -> None:
         """Let sudo refuse every command that holds this text."""
