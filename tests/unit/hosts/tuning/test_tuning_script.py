@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Lost
-from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.tuning_script import read_outcome, tuning_script
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
@@ -28,23 +28,36 @@ from orchestrator.model.tuning import (
     TunedChange,
     ValueChange,
 )
-from tests.fakes.changing_host import ChangingHost
+from tests.fakes.framing import part
+from tests.fakes.host_tools import TEE
+from tests.fakes.host_tree import HostTree
 from tests.fakes.sudoers_lines import plain_commands
 from tests.tools import SHELLS, as_nobody, shell_words
 
 PASSWORD = "open sesame"  # noqa: S105  (of a fake)
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 SWAPPINESS = "/proc/sys/vm/swappiness"
+SCHEDULER = "/sys/block/sdb/queue/scheduler"
 OURS = "/etc/sysctl.d/90-orchestrate.conf"
+SHARED = "/etc/sysctl.conf"
 TEXT = "# ours\nvm.swappiness = 1\n"
+LINES = "vm.swappiness = 1\nvm.zone_reclaim_mode = 0\n"
+ANY = "".join(map(chr, range(1, 256)))
 RUNS = ServiceMode(running=True, enabled=True)
+ENABLED = ServiceMode(running=False, enabled=True)
 OFF = ServiceMode(running=False, enabled=False)
 MASKED = ServiceMode(running=False, enabled=False, masked=True)
+CHANGED_SINCE = "another process has changed it since"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> ChangingHost:
-    return ChangingHost.make(tmp_path)
+def tree(tmp_path: Path) -> HostTree:
+    """A host that systemd runs."""
+    made = HostTree(tmp_path / "host")
+    made.systemd()
+    made.write(SWAPPINESS, "60\n")
+    made.write(THP, "[always] madvise never\n")
+    return made
 
 
 @pytest.fixture(params=SHELLS)
@@ -52,587 +65,459 @@ def shell(request: pytest.FixtureRequest) -> str:
     return " ".join(shell_words(request.param))
 
 
-def settings_of(tree: ChangingHost, sudo: Sudo = Sudo.OFF) -> HostSettings:
-    return HostSettings(
-        node=NodeName("es1"),
-        address="127.0.0.1",
-        connect=Connect.LOCAL,
-        sudo=sudo,
-        sudo_password=lambda: PASSWORD,
-        root=str(tree.root),
-    )
+def value(wanted: str, path: str = SWAPPINESS, found: str = "60") -> ValueChange:
+    return ValueChange(path=path, found=found, wanted=wanted)
+
+
+def file(path: str = OURS, found: str | None = None, wanted: str | None = TEXT) -> FileChange:
+    return FileChange(path=path, found=found, wanted=wanted)
+
+
+def block(wanted: str | None = LINES, path: str = SHARED, found: str | None = None) -> BlockChange:
+    return BlockChange(path=path, name="sysctl", found=found, wanted=wanted)
 
 
 def tune(
-    tree: ChangingHost,
+    tree: HostTree,
     shell: str,
     *changes: Change,
     sudo: Sudo = Sudo.OFF,
     password: str = PASSWORD,
     umask: int = 0o022,
-    turn: int = TURN_SECONDS,
-    renamed: Mapping[str, str] | None = None,
+    renamed: tuple[str, str] = ("", ""),
 ) -> ActionResult:
-    """What comes of these changes.
-
-    Args:
-        turn: for so many seconds, changes of another program are waited for.
-        renamed: other names for programs that the script runs.
-    """
-    settings = settings_of(tree, sudo)
-    line = tuning_script(settings, changes)
-    assert line.count(f"-ge {TURN_SECONDS} ]") == 1
-    for old, new in ((f"-ge {TURN_SECONDS} ]", f"-ge {turn} ]"), *(renamed or {}).items()):
-        line = line.replace(old, new)
+    """What comes of these changes; `renamed`: a text of the script, and what it is there instead."""
+    settings = tree.settings(sudo=sudo, sudo_password=lambda: PASSWORD)
+    line = tuning_script(settings, changes).replace(*renamed)
     assert line.startswith("/bin/sh -c ")
     line = f"umask {umask:04o}; {shell}{line.removeprefix('/bin/sh')}"
     stdin = f"{password}\n" if sudo is Sudo.PASSWORD else None
-    found = LocalConnection({"PATH": tree.path}).run(line, timeout=60.0, stdin=stdin)
+    found = tree.connection().run(line, timeout=60.0, stdin=stdin)
     assert isinstance(found, CommandResult), found
     assert found.stderr == ""
     return read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), found)
+
+
+def done(tree: HostTree, shell: str, *changes: Change, **how: object) -> str:
+    result = tune(tree, shell, *changes, **how)  # type: ignore[arg-type]  # by keyword
+    assert isinstance(result, Done), result
+    return result.output
+
+
+def refused(
+    tree: HostTree, shell: str, *changes: Change, kind: type[Refused | InDoubt] = Refused, **how: object
+) -> str:
+    """The reason; after a refusal everything is as it was."""
+    before = tree.snapshot()
+    result = tune(tree, shell, *changes, **how)  # type: ignore[arg-type]  # by keyword
+    assert isinstance(result, kind), result
+    if kind is Refused:
+        assert tree.snapshot() == before
+    return result.reason
 
 
 def back(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(change.undone() for change in reversed(changes))
 
 
-def there_and_back(tree: ChangingHost, shell: str, *changes: Change) -> None:
+def there_and_back(tree: HostTree, shell: str, *changes: Change) -> None:
     """Done twice and undone twice; afterwards everything is as it was, byte for byte."""
     before = tree.snapshot()
-    assert isinstance(tune(tree, shell, *changes), Done)
+    done(tree, shell, *changes)
     after = tree.snapshot()
     assert after != before
-    assert isinstance(again := tune(tree, shell, *changes), Done)
-    assert again.output.startswith(f"0 changes made, {len(changes)} made before")
+    assert done(tree, shell, *changes).startswith(f"0 changes made, {len(changes)} made before")
     assert tree.snapshot() == after
-    assert isinstance(tune(tree, shell, *back(changes)), Done)
-    assert tree.snapshot() == before
-    assert isinstance(tune(tree, shell, *back(changes)), Done)
-    assert tree.snapshot() == before
+    for _ in range(2):
+        done(tree, shell, *back(changes))
+        assert tree.snapshot() == before
 
 
 # -- values of the kernel
 
 
-def test_a_choice_in_brackets_is_set_and_read_back(tree: ChangingHost, shell: str) -> None:
-    tree.choices(THP, "always", "madvise", "never", now="always")
-    there_and_back(tree, shell, ValueChange(path=THP, found="always", wanted="never"))
+def test_values_of_the_kernel_are_set_and_read_back(tree: HostTree, shell: str) -> None:
+    there_and_back(tree, shell, value("never", THP, "always"), value("1"))
+    assert done(tree, shell, value("1")) == f"1 change made and read back: {SWAPPINESS}"
+    tcp, bare = "/proc/sys/net/ipv4/tcp_rmem", "/sys/block/loop0/queue/scheduler"
+    tree.write(tcp, "4096\t131072\t6291456\n")
+    tree.write(bare, "none\n")
+    written = len(tree.calls("tee"))
+    same = (value("4096 131072  6291456", tcp), value("none", bare))
+    assert done(tree, shell, *same).startswith("0 changes made, 2 made before")
+    assert len(tree.calls("tee")) == written, "tabs and blanks of a value are the same"
 
 
-def test_a_plain_value_is_set_without_a_newline(tree: ChangingHost, shell: str) -> None:
-    file = tree.write(SWAPPINESS, "60\n")
-    assert tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1")) == Done(
-        output=f"1 change made and read back: {SWAPPINESS}"
-    )
-    assert file.read_bytes() == b"1"
-
-
-def test_tabs_and_blanks_of_a_value_are_the_same(tree: ChangingHost, shell: str) -> None:
-    tree.write("/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
-    change = ValueChange(path="/proc/sys/net/ipv4/tcp_rmem", found="1", wanted="4096 131072  6291456")
-    assert isinstance(found := tune(tree, shell, change), Done)
-    assert "1 made before" in found.output
-    assert tree.says("calls") == ["0"]
-
-
-def test_a_value_that_the_kernel_does_not_take_is_refused_with_its_word(
-    tree: ChangingHost, shell: str
-) -> None:
-    path = "/sys/block/sdb/queue/scheduler"
-    tree.choices(path, "none", "mq-deadline", now="none")
-    found = tune(tree, shell, ValueChange(path=path, found="none", wanted="cfq"))
-    assert isinstance(found, Refused)
-    assert "reads none instead of cfq" in found.reason
-    assert "Invalid argument" in found.reason
-    assert path in found.reason
-    assert "0 changes made" in found.reason
-
-
-def test_a_bare_none_is_a_value_too(tree: ChangingHost, shell: str) -> None:
-    tree.write("/sys/block/loop0/queue/scheduler", "none\n")
-    found = tune(
-        tree, shell, ValueChange(path="/sys/block/loop0/queue/scheduler", found="none", wanted="none")
-    )
-    assert isinstance(found, Done)
-
-
-def test_a_value_that_is_ignored_is_refused_and_a_rounded_one_is_in_doubt(
-    tree: ChangingHost, shell: str
-) -> None:
-    tree.write(SWAPPINESS, "60\n")
-    tree.deaf(SWAPPINESS)
-    ignored = tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1"))
-    assert isinstance(ignored, Refused)
-    path = "/sys/block/sdb/queue/read_ahead_kb"
-    tree.write(path, "128\n")
+def test_a_value_that_does_not_become_so_is_told(tree: HostTree, shell: str) -> None:
+    tree.write(SCHEDULER, "[none] mq-deadline\n")
+    said = refused(tree, shell, value("cfq", SCHEDULER, "none"))
+    for words in ("reads none instead of cfq", "Invalid argument", SCHEDULER, "0 changes made"):
+        assert words in said
+    tree.stuck(SWAPPINESS)
+    assert "reads 60 instead of 1" in refused(tree, shell, value("1"))
+    assert f"there is no {tree.path}/proc/none" in refused(tree, shell, value("1", "/proc/none"))
+    tree.write("/sys/block/sdb/queue/read_ahead_kb", "128\n")
     tree.program("tee", 'cat >/dev/null; echo 64 >"$1"\n')
-    rounded = tune(tree, shell, ValueChange(path=path, found="128", wanted="65"))
-    assert isinstance(rounded, InDoubt)
-    assert "reads 64 instead of 65" in rounded.reason
-
-
-def test_a_path_that_is_not_there_is_refused(tree: ChangingHost, shell: str) -> None:
-    found = tune(tree, shell, ValueChange(path=THP, found="always", wanted="never"))
-    assert isinstance(found, Refused)
-    assert f"there is no {tree.root}{THP}" in found.reason
+    rounded = value("65", "/sys/block/sdb/queue/read_ahead_kb", "128")
+    assert "reads 64 instead of 65" in refused(tree, shell, rounded, kind=InDoubt)
 
 
 # -- files of ours
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        TEXT,
-        "",
-        "no newline at the end",
-        "\n\n",
-        "-n %s \\n $HOME `id` $(id) \"double\" 'single' \\\n",
-        'ACTION=="add|change", KERNEL=="sd[a-z]", ATTR{queue/scheduler}="none"\n',
-        "größer als 5 µs\r\n\ttab\n",
-        "".join(map(chr, range(1, 256))),
-    ],
-    ids=range(8),
+TEXTS = (
+    TEXT,
+    "",
+    "no newline at the end",
+    "\n\n",
+    "-n %s \\n $HOME `id` $(id) \"double\" 'single' \\\n",
+    'ACTION=="add|change", KERNEL=="sd[a-z]", ATTR{queue/scheduler}="none"\n',
+    "gr\u00f6\u00dfer als 5 \u00b5s\r\n\ttab\n",
+    ANY,
 )
-def test_a_file_is_written_byte_for_byte_and_taken_away_again(
-    tree: ChangingHost, shell: str, text: str
-) -> None:
-    change = FileChange(path=OURS, found=None, wanted=text)
-    there_and_back(tree, shell, change)
-    assert isinstance(tune(tree, shell, change), Done)
-    assert tree.at(OURS).read_bytes() == text.encode()
-    assert tree.at(OURS).stat().st_mode & 0o7777 == 0o644
+FOLDERS = ("/etc/systemd/system/es.service.d", "/etc/tuned/orchestrate", "/etc/tuned/profiles/orchestrate")
+THEIRS = "/etc/systemd/system/theirs.service.d"
 
 
-def test_a_file_that_stood_there_keeps_its_mode_and_comes_back(tree: ChangingHost, shell: str) -> None:
-    tree.write(OURS, "vm.swappiness = 10", mode=0o640)
-    there_and_back(tree, shell, FileChange(path=OURS, found="vm.swappiness = 10", wanted=TEXT))
+def test_files_and_folders_of_ours_come_and_go(tree: HostTree, shell: str) -> None:
+    texts = {f"/etc/sysctl.d/{number}.conf": text for number, text in enumerate(TEXTS)}
+    folders = (*FOLDERS, "/etc/tune-profiles/orchestrate")
+    for folder in folders:
+        tree.at(folder).parent.mkdir(parents=True, exist_ok=True)
+    tree.write(f"{THEIRS}/limits.conf", "theirs\n")
+    tree.write(OURS, "vm.swappiness = 10")
+    tree.at(OURS).chmod(0o640)
+    changes = [
+        *(file(path, None, text) for path, text in texts.items()),
+        *(file(f"{folder}/90-orchestrate.conf") for folder in (*folders, THEIRS)),
+        file(OURS, "vm.swappiness = 10"),
+    ]
+    there_and_back(tree, shell, *changes)
+    done(tree, shell, *changes)
+    for path, text in texts.items():
+        assert tree.at(path).read_bytes() == text.encode()
+        assert tree.at(path).stat().st_mode & 0o7777 == 0o644
+    assert tree.at(OURS).stat().st_mode & 0o7777 == 0o640, "it keeps its mode"
 
 
-def test_a_strict_umask_does_not_hide_our_files(tree: ChangingHost, shell: str) -> None:
-    tree.program(
-        "tee", f'umask 077; exec /usr/bin/tee "$@"  # as `Defaults umask=0077` in a sudoers file\n# {shell}\n'
-    )
-    path = "/etc/systemd/system/elasticsearch.service.d/90-orchestrate.conf"
-    tree.program("mkdir", 'umask 077; exec /usr/bin/mkdir "$@"\n')
-    assert isinstance(tune(tree, shell, FileChange(path=path, found=None, wanted=TEXT), umask=0o077), Done)
+def test_a_strict_umask_does_not_hide_our_files(tree: HostTree, shell: str) -> None:
+    tree.first("tee", "umask 077")  # as `Defaults umask=0077` in a sudoers file
+    tree.program("mkdir", 'umask 077; exec "$root/toolbox/mkdir" "$@"\n')
+    path = f"{FOLDERS[0]}/90-orchestrate.conf"
+    done(tree, shell, file(path), umask=0o077)
     assert tree.at(path).stat().st_mode & 0o777 == 0o644
     assert tree.at(path).parent.stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.parametrize("stands", ["theirs\n", "", TEXT + "\n", TEXT[:-1]])
-@pytest.mark.parametrize("found", [None, "ours of old\n"])
-def test_a_file_that_somebody_else_changed_is_left_alone(
-    tree: ChangingHost, shell: str, stands: str, found: str | None
-) -> None:
-    tree.write(OURS, stands)
-    for wanted in (TEXT, None):
-        before = tree.snapshot()
-        result = tune(tree, shell, FileChange(path=OURS, found=found if wanted else TEXT, wanted=wanted))
-        assert isinstance(result, Refused)
-        assert "another process has changed it since" in result.reason
-        assert tree.snapshot() == before
-
-
-def test_a_link_in_the_place_of_our_file_is_left_alone(tree: ChangingHost, shell: str) -> None:
+def test_a_file_that_somebody_else_changed_is_left_alone(tree: HostTree, shell: str) -> None:
+    for stands in ("theirs\n", "", TEXT + "\n", TEXT[:-1]):
+        tree.write(OURS, stands)
+        for change in (file(), file(found="ours of old\n"), file(found=TEXT, wanted=None)):
+            assert CHANGED_SINCE in refused(tree, shell, change)
+    tree.remove(OURS)
     tree.at(OURS).symlink_to("/nowhere/at/all")
-    before = tree.snapshot()
-    assert isinstance(tune(tree, shell, FileChange(path=OURS, found=None, wanted=TEXT)), Refused)
-    assert tree.snapshot() == before
+    assert CHANGED_SINCE in refused(tree, shell, file())
+    assert "there is no folder" in refused(tree, shell, file("/etc/nobodys/90-orchestrate.rules"))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/systemd/system/elasticsearch.service.d/90-orchestrate.conf",
-        "/etc/tuned/orchestrate/tuned.conf",
-        "/etc/tuned/profiles/orchestrate/tuned.conf",
-        "/etc/tune-profiles/orchestrate/ktune.sh",
-    ],
-)
-def test_a_folder_of_ours_is_made_and_taken_away_empty(tree: ChangingHost, shell: str, path: str) -> None:
-    tree.at(path).parent.parent.mkdir(parents=True, exist_ok=True)
-    there_and_back(tree, shell, FileChange(path=path, found=None, wanted=TEXT))
-
-
-def test_a_folder_with_somebody_elses_file_stays(tree: ChangingHost, shell: str) -> None:
-    folder = "/etc/systemd/system/elasticsearch.service.d"
-    tree.write(f"{folder}/limits.conf", "theirs\n")
-    there_and_back(tree, shell, FileChange(path=f"{folder}/90-orchestrate.conf", found=None, wanted=TEXT))
-
-
-def test_a_folder_of_the_system_is_not_made(tree: ChangingHost, shell: str) -> None:
-    found = tune(
-        tree, shell, FileChange(path="/etc/udev/rules.d/90-orchestrate.rules", found=None, wanted=TEXT)
-    )
-    assert isinstance(found, Refused)
-    assert "there is no folder" in found.reason
-    assert not tree.at("/etc/udev").exists()
-
-
-def test_those_who_read_a_file_are_told_where_they_run(tree: ChangingHost, shell: str) -> None:
+def test_those_who_read_a_file_are_told_where_they_run(tree: HostTree, shell: str) -> None:
     unit = FileChange(path="/etc/systemd/system/thp.service", found=None, wanted=TEXT, reload=Reload.SYSTEMD)
-    rule = FileChange(path="/etc/sysctl.d/as-a.rules", found=None, wanted=TEXT, reload=Reload.UDEV)
-    assert isinstance(tune(tree, shell, unit, rule), Done)
-    assert tree.says("log") == []
-    tree.systemd()
-    tree.udev()
+    rule = FileChange(path="/etc/udev/rules.d/a.rules", found=None, wanted=TEXT, reload=Reload.UDEV)
+    tree.at("/run/systemd/system").rmdir()
+    done(tree, shell, unit, rule)
+    assert tree.calls("systemctl", "udevadm") == ()
+    tree.folder("/run/systemd/system")
+    tree.write("/run/udev/control", "")
     # Also when the file is there already: a crash may have come between the two.
-    assert isinstance(tune(tree, shell, unit, rule), Done)
-    assert isinstance(tune(tree, shell, *back((unit, rule))), Done)
-    assert tree.says("log") == [
-        "systemctl daemon-reload",
-        "udevadm control --reload",
-        "udevadm control --reload",
-        "systemctl daemon-reload",
-    ]
+    done(tree, shell, unit, rule)
+    done(tree, shell, *back((unit, rule)))
+    reloads = ("systemctl daemon-reload", "udevadm control --reload")
+    assert tree.calls("systemctl", "udevadm") == (*reloads, *reversed(reloads))
+    tree.program("systemctl", "exit 1\n")
+    assert "systemd did not read it" in refused(tree, shell, unit, kind=InDoubt)
 
 
-def test_a_reload_that_fails_is_in_doubt(tree: ChangingHost, shell: str) -> None:
-    tree.systemd()
-    (tree.here / "broken_daemon-reload").touch()
-    change = FileChange(path="/etc/systemd/system/a.service", found=None, wanted=TEXT, reload=Reload.SYSTEMD)
-    found = tune(tree, shell, change)
-    assert isinstance(found, InDoubt)
-    assert "systemd did not read it" in found.reason
-
-
-@pytest.mark.parametrize("found", [None, "of old, and longer than ten bytes\n"])
-def test_a_full_disk_leaves_what_stood_there(tree: ChangingHost, shell: str, found: str | None) -> None:
-    if found is not None:
-        tree.write(OURS, found)
-    tree.full(OURS)
-    before = tree.snapshot()
-    result = tune(tree, shell, FileChange(path=OURS, found=found, wanted=TEXT))
-    assert isinstance(result, Refused)
-    assert "No space left on device" in result.reason
-    assert tree.snapshot() == before
+def test_a_full_disk_leaves_what_was_there(tree: HostTree, shell: str) -> None:
+    tree.first(
+        "tee",
+        '[ -e "$root/tmp/room" ] || { head -c 10 >"$1"; : >"$root/tmp/room"\n'
+        '    echo "tee: $1: No space left on device" >&2; exit 1; }',
+    )
+    old = "of old, and longer than ten bytes\n"
+    tree.write(SHARED, "more than ten bytes = 1\n")
+    tree.write(f"{OURS}.old", old)
+    for change in (file(), file(f"{OURS}.old", old), block()):
+        tree.at("/tmp/room").unlink(missing_ok=True)
+        assert "No space left on device" in refused(tree, shell, change)
 
 
 # -- what the parts of the boot script share
 
-
 PARTS = "/etc/orchestrate-tuning"
-ENABLED = ServiceMode(running=False, enabled=True)
 UNINSTALL = (
     ServiceChange(service="orchestrate-tuning", found=ENABLED, wanted=OFF),
-    FileChange(path=f"{PARTS}/boot.sh", found=TEXT, wanted=None),
-    FileChange(path=f"{PARTS}/prod+es1.part", found=TEXT, wanted=None),
+    file(f"{PARTS}/boot.sh", TEXT, None),
+    file(f"{PARTS}/prod+es1.part", TEXT, None),
 )
 
 
-def installed(tree: ChangingHost) -> ChangingHost:
-    tree.systemd()
-    tree.unit("orchestrate-tuning", "enabled")
+@pytest.fixture
+def installed(tree: HostTree) -> HostTree:
+    tree.write("/etc/systemd/system/orchestrate-tuning.service", "[Service]\n")
+    tree.service("orchestrate-tuning", running=False)
     tree.write(f"{PARTS}/boot.sh", TEXT)
     tree.write(f"{PARTS}/prod+es1.part", TEXT)
     return tree
 
 
-def test_the_last_part_goes_with_all_that_parts_share(tree: ChangingHost, shell: str) -> None:
-    installed(tree)
-    assert isinstance(tune(tree, shell, *UNINSTALL), Done)
-    assert not tree.at(PARTS).exists()
-    assert "systemctl disable orchestrate-tuning" in tree.says("log")
+def test_the_last_part_goes_with_all_that_parts_share(installed: HostTree, shell: str) -> None:
+    done(installed, shell, *UNINSTALL)
+    assert not installed.at(PARTS).exists()
+    assert "systemctl disable orchestrate-tuning" in installed.calls("systemctl")
 
 
-@pytest.mark.parametrize("change", UNINSTALL[:2], ids=["unit", "script"])
-def test_a_part_installed_since_the_reading_keeps_what_is_shared(
-    tree: ChangingHost, shell: str, change: Change
-) -> None:
+def test_a_part_installed_since_the_reading_keeps_what_is_shared(installed: HostTree, shell: str) -> None:
     """Another cluster installs its own part while this one removes the last part that it has read."""
-    installed(tree).write(f"{PARTS}/other+es9.part", TEXT)
-    before = tree.snapshot()
-    for changes in (UNINSTALL, (change,)):
-        result = tune(tree, shell, *changes)
-        assert isinstance(result, Refused), result
-        assert f"it stays for {PARTS}/other+es9.part" in result.reason
-        assert tree.snapshot() == before
+    installed.write(f"{PARTS}/other+es9.part", TEXT)
+    for changes in (UNINSTALL, UNINSTALL[:1], UNINSTALL[1:2]):
+        assert f"it stays for {PARTS}/other+es9.part" in refused(installed, shell, *changes)
+    done(installed, shell, *back(UNINSTALL))  # an installation beside it is made
 
 
-def test_an_installation_beside_another_part_is_made(tree: ChangingHost, shell: str) -> None:
-    installed(tree).write(f"{PARTS}/other+es9.part", TEXT)
-    assert isinstance(tune(tree, shell, *back(UNINSTALL)), Done)
+def open_to_nobody(tree: HostTree) -> str:
+    """Let an account without rights into the folder; the words that make one of root."""
+    for folder in (tree.path, *tree.path.parents):
+        if os.geteuid() == 0 and str(folder).startswith("/tmp/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    tree.at("/.log").chmod(0o666)
+    return shlex.join(as_nobody())
 
 
-def test_parts_that_cannot_be_listed_keep_what_is_shared(tree: ChangingHost, shell: str) -> None:
+def test_parts_that_cannot_be_listed_keep_what_is_shared(installed: HostTree, shell: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("changing the user needs root")
-    installed(tree).at(PARTS).chmod(0o711)
-    for folder in (tree.root, *tree.root.parents):
-        if folder.stat().st_uid == 0 and folder.stat().st_mode & 0o055 != 0o055:
-            folder.chmod(folder.stat().st_mode | 0o055)
-    result = tune(tree, f"exec {shlex.join(as_nobody())} {shell}", UNINSTALL[1])
-    assert isinstance(result, Refused)
-    assert f"{PARTS} cannot be read" in result.reason
+    installed.at(PARTS).chmod(0o711)
+    said = refused(installed, f"exec {open_to_nobody(installed)} {shell}", UNINSTALL[1])
+    assert f"{PARTS} cannot be read" in said
 
 
 # -- our lines in files of others
 
-
-SHARED = "/etc/sysctl.conf"
-LINES = "vm.swappiness = 1\nvm.zone_reclaim_mode = 0\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("a = 1\n", "a = 1\n{block}\n"),
-        ("a = 1", "a = 1\n{block}"),
-        ("", "{block}\n"),
-        ("\n\n", "\n\n{block}\n"),
-        ("#!/bin/sh\ntouch /a\nexit 0\n", "#!/bin/sh\ntouch /a\n{block}\nexit 0\n"),
-        ("#!/bin/sh\nexit 0", "#!/bin/sh\n{block}\nexit 0"),
-        ("exit 0\n", "{block}\nexit 0\n"),
-        ("a\nexit 0  \n\n \n", "a\n{block}\nexit 0  \n\n \n"),
-        ("if b; then\n  exit 0\nfi\n", "if b; then\n  exit 0\nfi\n{block}\n"),
-        ("exit 0\nelse\n", "exit 0\nelse\n{block}\n"),
-        ("a\r\nb\r\n", "a\r\nb\r\n{block}\n"),
-        ("# BEGIN orchestrate other\nb\n# END orchestrate other\n",) * 2,
-        ("% \\n $HOME `id` '\" -n\n", "% \\n $HOME `id` '\" -n\n{block}\n"),
-        ("".join(map(chr, range(1, 256))), "".join(map(chr, range(1, 256))) + "\n{block}"),
-    ],
-    ids=range(14),
-)
-def test_our_lines_come_and_go_and_every_other_byte_stays(
-    tree: ChangingHost, shell: str, before: str, after: str
-) -> None:
-    lines = LINES
-    if before == after:
-        after = before + "{block}\n"
-    tree.write(SHARED, before, mode=0o600)
-    change = BlockChange(path=SHARED, name="sysctl", found=None, wanted=lines)
-    there_and_back(tree, shell, change)
-    assert isinstance(tune(tree, shell, change), Done)
-    block = f"# BEGIN orchestrate sysctl\n{lines}# END orchestrate sysctl"
-    assert tree.at(SHARED).read_bytes() == after.replace("{block}", block).encode()
-    there_and_back(tree, shell, BlockChange(path=SHARED, name="sysctl", found=lines, wanted="c = 3"))
-
-
-@pytest.mark.parametrize("lines", [LINES[:-1], "", "\n", "one"])
-def test_lines_of_any_kind_come_and_go(tree: ChangingHost, shell: str, lines: str) -> None:
-    tree.write(SHARED, "a = 1")
-    there_and_back(tree, shell, BlockChange(path=SHARED, name="sysctl", found=None, wanted=lines))
-
-
-@pytest.mark.parametrize("before", ["a = 1\n", "a = 1", "", "b\nexit 0\n"])
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_lines_of_two_tunables_go_in_any_order(
-    tree: ChangingHost, shell: str, before: str, order: tuple[int, int]
-) -> None:
-    tree.write(SHARED, before)
-    changes = [
-        BlockChange(path=SHARED, name=name, found=None, wanted=f"{name} = 1") for name in ("one", "two")
-    ]
-    assert isinstance(tune(tree, shell, *changes), Done)
-    assert isinstance(tune(tree, shell, *(changes[number].undone() for number in order)), Done)
-    assert tree.at(SHARED).read_text() == before
-
-
-def test_what_others_add_behind_our_lines_stays(tree: ChangingHost, shell: str) -> None:
-    file = tree.write(SHARED, "a = 1\n")
-    change = BlockChange(path=SHARED, name="sysctl", found=None, wanted=LINES)
-    assert isinstance(tune(tree, shell, change), Done)
-    file.write_text(file.read_text() + "z = 9")
-    assert isinstance(tune(tree, shell, change.undone()), Done)
-    assert file.read_text() == "a = 1\nz = 9"
-
-
+AROUND = [
+    ("a = 1\n", "a = 1\n{block}\n"),
+    ("a = 1", "a = 1\n{block}"),
+    ("", "{block}\n"),
+    ("\n\n", "\n\n{block}\n"),
+    ("#!/bin/sh\ntouch /a\nexit 0\n", "#!/bin/sh\ntouch /a\n{block}\nexit 0\n"),
+    ("#!/bin/sh\nexit 0", "#!/bin/sh\n{block}\nexit 0"),
+    ("exit 0\n", "{block}\nexit 0\n"),
+    ("a\nexit 0  \n\n \n", "a\n{block}\nexit 0  \n\n \n"),
+    ("if b; then\n  exit 0\nfi\n", "if b; then\n  exit 0\nfi\n{block}\n"),
+    ("exit 0\nelse\n", "exit 0\nelse\n{block}\n"),
+    ("a\r\nb\r\n", "a\r\nb\r\n{block}\n"),
+    (
+        "# BEGIN orchestrate other\nb\n# END orchestrate other\n",
+        "# BEGIN orchestrate other\nb\n# END orchestrate other\n{block}\n",
+    ),
+    ("% \\n $HOME `id` '\" -n\n", "% \\n $HOME `id` '\" -n\n{block}\n"),
+    (ANY, ANY + "\n{block}"),
+]
+"""Files of others, and where our lines are put."""
 MARKED = "# BEGIN orchestrate sysctl\n{}# END orchestrate sysctl\n"
 
 
-@pytest.mark.parametrize(
-    ("stands", "found", "said"),
-    [
-        (MARKED.format("theirs\n"), LINES, "another process has changed it since"),
-        (MARKED.format(LINES + "theirs\n"), LINES, "another process has changed it since"),
-        (MARKED.format(LINES), None, "another process has changed it since"),
-        ("a = 1\n", LINES, "another process has changed it since"),
+def test_our_lines_come_and_go_and_every_other_byte_stays(tree: HostTree, shell: str) -> None:
+    files = {f"/etc/rc/{number}": around for number, around in enumerate(AROUND)}
+    for path, (before, _) in files.items():
+        tree.write(path, before)
+        tree.at(path).chmod(0o600)
+    changes = [block(LINES, path) for path in files]
+    there_and_back(tree, shell, *changes)
+    done(tree, shell, *changes)
+    for path, (_, after) in files.items():
+        ours = MARKED.format(LINES).removesuffix("\n")
+        assert tree.at(path).read_bytes() == after.replace("{block}", ours).encode()
+    others = [block("c = 3", path, LINES) for path in files]
+    before = tree.snapshot()
+    done(tree, shell, *others)
+    done(tree, shell, *back(others))
+    assert tree.snapshot() == before
+
+
+def test_lines_of_any_kind_and_of_two_tunables(tree: HostTree, shell: str) -> None:
+    kinds = {f"/etc/kind/{number}": lines for number, lines in enumerate((LINES[:-1], "", "\n", "one"))}
+    tree.folder("/etc/kind")
+    for path in kinds:
+        tree.write(path, "a = 1")
+    there_and_back(tree, shell, *(block(lines, path) for path, lines in kinds.items()))
+    made: list[Change] = []
+    removed: list[Change] = []
+    for number, before in enumerate(("a = 1\n", "a = 1", "", "b\nexit 0\n") * 2):
+        tree.write(path := f"/etc/two/{number}", before)
+        both = [
+            BlockChange(path=path, name=name, found=None, wanted=f"{name} = 1") for name in ("one", "two")
+        ]
+        made += both
+        removed += back(both) if number < 4 else [change.undone() for change in both]
+    before = tree.snapshot()
+    done(tree, shell, *made)
+    done(tree, shell, *removed)
+    assert tree.snapshot() == before
+    # What others add behind our lines stays.
+    tree.write(SHARED, "a = 1\n")
+    done(tree, shell, block())
+    tree.at(SHARED).write_text(f"{tree.read(SHARED)}z = 9")
+    done(tree, shell, block().undone())
+    assert tree.read(SHARED) == "a = 1\nz = 9"
+
+
+def test_lines_that_are_not_as_we_left_them_are_left_alone(tree: HostTree, shell: str) -> None:
+    tree.at(SHARED).unlink(missing_ok=True)
+    assert "there is no file" in refused(tree, shell, block())
+    for stands, found, said in [
+        (MARKED.format("theirs\n"), LINES, CHANGED_SINCE),
+        (MARKED.format(LINES + "theirs\n"), LINES, CHANGED_SINCE),
+        (MARKED.format(LINES), None, CHANGED_SINCE),
+        ("a = 1\n", LINES, CHANGED_SINCE),
         ("# BEGIN orchestrate sysctl\na = 1\n", None, "not there once each"),
         ("a\n# END orchestrate sysctl\n", None, "not there once each"),
         (MARKED.format("") * 2, None, "not there once each"),
         ("# END orchestrate sysctl\n# BEGIN orchestrate sysctl\n", None, "is before"),
-        (b"a\0b\n", None, "no text"),
-    ],
-)
-def test_lines_that_are_not_as_we_left_them_are_left_alone(
-    tree: ChangingHost, shell: str, stands: str | bytes, found: str | None, said: str
-) -> None:
-    tree.write(SHARED, stands)
-    before = tree.snapshot()
-    result = tune(tree, shell, BlockChange(path=SHARED, name="sysctl", found=found, wanted="c = 3\n"))
-    assert isinstance(result, Refused)
-    assert said in result.reason
-    assert tree.snapshot() == before
-
-
-def test_a_full_disk_leaves_the_lines_of_others(tree: ChangingHost, shell: str) -> None:
-    tree.write(SHARED, "more than ten bytes = 1\n")
-    tree.full(SHARED)
-    before = tree.snapshot()
-    result = tune(tree, shell, BlockChange(path=SHARED, name="sysctl", found=None, wanted=LINES))
-    assert isinstance(result, Refused)
-    assert "No space left on device" in result.reason
-    assert tree.snapshot() == before
-
-
-def test_lines_need_a_file(tree: ChangingHost, shell: str) -> None:
-    result = tune(tree, shell, BlockChange(path=SHARED, name="sysctl", found=None, wanted=LINES))
-    assert isinstance(result, Refused)
-    assert "there is no file" in result.reason
+        ("a\0b\n", None, "no text"),
+    ]:
+        tree.write(SHARED, stands)
+        assert said in refused(tree, shell, block("c = 3\n", found=found)), stands
 
 
 # -- services and tuned
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted", "said"),
-    [
-        (RUNS, MASKED, ["stop", "disable", "mask"]),
-        (RUNS, OFF, ["stop", "disable"]),
-        (ServiceMode(running=False, enabled=True), MASKED, ["disable", "mask"]),
-        (MASKED, RUNS, ["unmask", "enable", "start"]),
-    ],
-)
-def test_a_service_of_systemd(
-    tree: ChangingHost, shell: str, found: ServiceMode, wanted: ServiceMode, said: list[str]
-) -> None:
-    tree.systemd()
-    tree.unit("numad", *(name for name in ("running", "enabled", "masked") if getattr(found, name)))
-    there_and_back(tree, shell, ServiceChange(service="numad", found=found, wanted=wanted))
-    done = [line for line in tree.says("log") if " is-" not in line]
-    assert done[: len(said)] == [f"systemctl {verb} numad" for verb in said]
+def test_a_service_of_systemd(tree: HostTree, shell: str) -> None:
+    for number, (found, wanted, steps) in enumerate(
+        [
+            (RUNS, MASKED, "stop disable mask"),
+            (RUNS, OFF, "stop disable"),
+            (ENABLED, MASKED, "disable mask"),
+            (MASKED, RUNS, "unmask enable start"),
+        ]
+    ):
+        name = f"numad{number}"
+        tree.service(name, running=found.running, enabled=found.enabled, masked=found.masked)
+        there_and_back(tree, shell, ServiceChange(service=name, found=found, wanted=wanted))
+        calls = [line.split()[1] for line in tree.calls("systemctl") if line.endswith(f" {name}")]
+        made = [verb for verb in calls if not verb.startswith("is-")]
+        assert made[: len(steps.split())] == steps.split()
+    tree.service("numad")
+    tree.first("systemctl", '[ "$1" != mask ] || { echo "Connection timed out" >&2; exit 1; }')
+    change = ServiceChange(service="numad", found=RUNS, wanted=MASKED)
+    said = refused(tree, shell, change, kind=InDoubt)
+    assert "masked no" in said
+    assert "Connection timed out" in said
 
 
 @pytest.mark.parametrize("tool", ["chkconfig", "update-rc.d"])
-def test_a_service_of_sysv(tree: ChangingHost, shell: str, tool: str) -> None:
+def test_a_service_of_sysv(tmp_path: Path, shell: str, tool: str) -> None:
+    tree = HostTree(tmp_path / "host")
+    tree.sysv()
     if tool == "update-rc.d":
         tree.without("chkconfig")
-    tree.unit("numad", "running")
-    for level in range(2, 6):
-        tree.at(f"/etc/rc{level}.d/S20numad").symlink_to("../init.d/numad")
+    tree.service("numad")
     there_and_back(tree, shell, ServiceChange(service="numad", found=RUNS, wanted=OFF))
-    words = ("off", "on") if tool == "chkconfig" else ("disable", "enable")
-    assert tree.says("log") == [
+    off, on = ("off", "on") if tool == "chkconfig" else ("disable", "enable")
+    calls = tree.calls("service", "chkconfig", "update-rc.d")
+    assert [line for line in calls if not line.endswith("status")] == [
         "service numad stop",
-        f"{tool} numad {words[0]}",
-        f"{tool} numad {words[1]}",
+        f"{tool} numad {off}",
+        f"{tool} numad {on}",
         "service numad start",
     ]
 
 
-def test_a_service_that_stops_but_cannot_be_masked_is_in_doubt(tree: ChangingHost, shell: str) -> None:
-    tree.systemd()
-    tree.unit("numad", "running", "enabled")
-    (tree.here / "broken_mask").touch()
-    found = tune(tree, shell, ServiceChange(service="numad", found=RUNS, wanted=MASKED))
-    assert isinstance(found, InDoubt)
-    assert "masked no" in found.reason
-    assert "Connection timed out" in found.reason
-
-
-def test_a_profile_of_tuned(tree: ChangingHost, shell: str) -> None:
-    (tree.here / "tuned").write_text("throughput-performance\n")
-    there_and_back(tree, shell, TunedChange(found="throughput-performance", wanted="orchestrate"))
-    there_and_back(tree, shell, TunedChange(found="throughput-performance", wanted=None))
-    there_and_back(tree, shell, TunedChange(found="throughput-performance", wanted="balanced orchestrate"))
-    (tree.here / "no_such_profile").touch()
-    found = tune(tree, shell, TunedChange(found="throughput-performance", wanted="orchestrate"))
-    assert isinstance(found, Refused)
-    assert "doesn't exist" in found.reason
-
-
-def test_a_tool_that_is_not_there_is_named(tree: ChangingHost, shell: str) -> None:
-    """Under a name that no machine has: this one may have tuned."""
-    found = tune(
-        tree, shell, TunedChange(found="balanced", wanted="orchestrate"), renamed={"tuned-adm": "no-such-adm"}
-    )
-    assert isinstance(found, Refused), found
-    assert "there is no no-such-adm" in found.reason
-
-
-def test_a_flood_of_twenty_megabytes_is_a_short_refusal(tree: ChangingHost, shell: str) -> None:
-    (tree.here / "flood").touch()
-    found = tune(tree, shell, TunedChange(found=None, wanted="orchestrate"))
-    assert isinstance(found, Refused)
-    assert "the profile is off instead of orchestrate" in found.reason
-    assert len(found.reason) < 3000
+def test_a_profile_of_tuned(tree: HostTree, shell: str) -> None:
+    found = "throughput-performance"
+    tree.tuned(found, {"balanced": {}, "orchestrate": {}})
+    for wanted in ("orchestrate", None, "balanced orchestrate"):
+        there_and_back(tree, shell, TunedChange(found=found, wanted=wanted))
+    assert "doesn't exist" in refused(tree, shell, TunedChange(found=found, wanted="nope"))
+    # Under a name that no machine has: this one may have tuned.
+    other = ("tuned-adm", "no-such-adm")
+    said = refused(tree, shell, TunedChange(found=found, wanted="orchestrate"), renamed=other)
+    assert "there is no no-such-adm" in said
+    tree.program("tuned-adm", '[ "$1" = active ] || head -c 3000000 /dev/zero | tr "\\0" x >&2; exit 1\n')
+    said = refused(tree, shell, TunedChange(found=None, wanted="orchestrate"))
+    assert "the profile is off instead of orchestrate" in said
+    assert len(said) < 3000, "a flood of megabytes is a short refusal"
 
 
 # -- several changes
 
 
-def several(tree: ChangingHost) -> tuple[Change, ...]:
+@pytest.fixture
+def several(tree: HostTree) -> tuple[Change, ...]:
     """One of each kind, on a host where everything is wrong."""
-    tree.systemd()
-    tree.udev()
-    tree.choices(THP, "always", "madvise", "never", now="always")
-    tree.write(SWAPPINESS, "60")
+    tree.write("/run/udev/control", "")
     tree.write(SHARED, "a = 1")
-    tree.unit("numad", "running", "enabled")
-    (tree.here / "tuned").write_text("balanced\n")
-    drop_in = "/etc/systemd/system/elasticsearch.service.d/90-orchestrate.conf"
+    tree.service("numad")
+    tree.tuned("balanced")
+    drop_in = f"{FOLDERS[0]}/90-orchestrate.conf"
     return (
-        FileChange(path="/etc/tuned/orchestrate/tuned.conf", found=None, wanted="[main]\n"),
+        file("/etc/tuned/orchestrate/tuned.conf", None, "[main]\ninclude=balanced\n"),
         TunedChange(found="balanced", wanted="orchestrate"),
-        ValueChange(path=THP, found="always", wanted="never"),
-        ValueChange(path=SWAPPINESS, found="60", wanted="1"),
+        value("never", THP, "always"),
+        value("1"),
         ServiceChange(service="numad", found=RUNS, wanted=MASKED),
         FileChange(path=drop_in, found=None, wanted=TEXT, reload=Reload.SYSTEMD),
-        BlockChange(path=SHARED, name="sysctl", found=None, wanted=LINES),
+        block(),
     )
 
 
-def test_changes_of_every_kind_in_order_and_back(tree: ChangingHost, shell: str) -> None:
-    changes = several(tree)
-    there_and_back(tree, shell, *changes)
+def test_changes_of_every_kind_in_order_and_back(
+    tree: HostTree, several: tuple[Change, ...], shell: str
+) -> None:
+    there_and_back(tree, shell, *several)
 
 
-def test_behind_the_first_that_fails_nothing_is_done(tree: ChangingHost, shell: str) -> None:
-    tree.choices(THP, "always", "never", now="always")
-    tree.write(SWAPPINESS, "60")
-    wrong = ValueChange(path=THP, found="always", wanted="madvise")
-    right = ValueChange(path=SWAPPINESS, found="60", wanted="1")
-    ours = FileChange(path=OURS, found=None, wanted=TEXT)
-    first = tune(tree, shell, wrong, right)
-    assert isinstance(first, Refused)
-    assert tree.at(SWAPPINESS).read_text() == "60"
-    second = tune(tree, shell, right, wrong, ours)
-    assert isinstance(second, InDoubt)
-    assert f"change 2 of 3 ({THP})" in second.reason
-    assert "1 change made" in second.reason
+def test_behind_the_first_that_fails_nothing_is_done(tree: HostTree, shell: str) -> None:
+    wrong, right = value("inherit", THP, "always"), value("1")
+    refused(tree, shell, wrong, right)
+    said = refused(tree, shell, right, wrong, file(), kind=InDoubt)
+    assert f"change 2 of 3 ({THP})" in said
+    assert "1 change made" in said
     assert not tree.at(OURS).exists()
     # Of what was there already somebody made a part: nothing may say that the host is as before.
-    assert isinstance(tune(tree, shell, right, wrong), InDoubt)
+    refused(tree, shell, right, wrong, kind=InDoubt)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("call", [1, 2, 3, 4, 5])
+KILLED_TEE = """calls=$(($(cat "$root/tmp/calls" 2>/dev/null || echo 0) + 1)); echo $calls >"$root/tmp/calls"
+[ ! -e "$root/tmp/before_$calls" ] || kill -9 0
+"$root/bin/plain-tee" "$@"; code=$?
+[ ! -e "$root/tmp/after_$calls" ] || kill -9 0
+exit $code
+"""
+
+
 def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
-    tree: ChangingHost, shell: str, moment: str, call: int
+    tree: HostTree, several: tuple[Change, ...], shell: str
 ) -> None:
-    changes = several(tree)
+    tree.program("plain-tee", TEE)
+    tree.program("tee", KILLED_TEE)
+    settings, action = tree.settings(), TuneHost(node=NodeName("es1"), tunable="thp", changes=several)
+    line = f"{shell}{tuning_script(settings, several).removeprefix('/bin/sh')}"
     found = tree.snapshot()
-    kill = tree.here / f"kill_{moment}_{call}"
-    kill.touch()
-    settings = settings_of(tree)
-    line = f"{shell}{tuning_script(settings, changes).removeprefix('/bin/sh')}"
-    killed = LocalConnection({"PATH": tree.path}).run(line, timeout=60.0)
-    assert isinstance(killed, Lost)
-    assert not killed.timed_out
-    cut_off = CommandResult(exit=137, stdout=killed.output)
-    result = read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), cut_off)
-    assert isinstance(result, InDoubt)
-    half = tree.snapshot()
-    assert half != found or (call, moment) == (1, "before")
-    kill.unlink()
-    # What was not made is found undone, as whoever undoes only what was written sees it.
-    assert isinstance(tune(tree, shell, *back(changes)), Done)
-    assert tree.snapshot() == found
-    assert isinstance(tune(tree, shell, *changes), Done)
-    assert isinstance(tune(tree, shell, *back(changes)), Done)
-    assert tree.snapshot() == found
+    for moment in [f"{when}_{call}" for call in range(1, 6) for when in ("before", "after")]:
+        tree.write("/tmp/calls", "0")
+        tree.write(f"/tmp/{moment}", "")
+        killed = tree.connection().run(line, timeout=60.0)
+        assert isinstance(killed, Lost), moment
+        assert not killed.timed_out
+        cut_off = read_outcome(settings, action, CommandResult(exit=137, stdout=killed.output))
+        assert isinstance(cut_off, InDoubt)
+        assert tree.snapshot() != found or moment == "before_1"
+        tree.remove(f"/tmp/{moment}")
+        if moment.startswith("before"):
+            done(tree, shell, *several)
+        # What was not made is found undone, as whoever undoes only what was written sees it.
+        done(tree, shell, *back(several))
+        assert tree.snapshot() == found, moment
 
 
 # -- rights
@@ -640,197 +525,153 @@ def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
 
 @pytest.mark.parametrize("sudo", [Sudo.PASSWORDLESS, Sudo.PASSWORD])
 def test_exactly_the_commands_of_a_sudoers_file_go_through_sudo(
-    tree: ChangingHost, shell: str, sudo: Sudo
+    tree: HostTree, several: tuple[Change, ...], shell: str, sudo: Sudo
 ) -> None:
     if sudo is Sudo.PASSWORD:
-        (tree.here / "password").write_text(PASSWORD)
-    changes = several(tree)
-    assert isinstance(tune(tree, shell, *changes, sudo=sudo), Done)
-    assert isinstance(tune(tree, shell, *back(changes), sudo=sudo), Done)
-    asked = {line.replace(str(tree.root), "") for line in tree.says("asked")}
-    allowed = {command for change in changes for command in plain_commands(change)}
-    assert asked == allowed
-    assert tree.says("leaks") == []
+        tree.write("/.state/password", PASSWORD)
+    done(tree, shell, *several, sudo=sudo)
+    done(tree, shell, *back(several), sudo=sudo)
+    asked = {re.sub(r"^sudo (-[nkS] |-p  )*", "", line) for line in tree.calls("sudo")} - {"-v"}
+    allowed = {command for change in several for command in plain_commands(change)}
+    assert {line.replace(str(tree.path), "") for line in asked} == allowed
+    assert tree.said("leaks") == []
 
 
-def test_a_password_reaches_sudo_alone(tree: ChangingHost, shell: str) -> None:
-    (tree.here / "password").write_text(PASSWORD)
-    tree.choices(THP, "always", "never", now="always")
-    ours = tree.root / OURS.lstrip("/")
+def test_a_password_reaches_sudo_alone(tree: HostTree, shell: str) -> None:
+    tree.write("/.state/password", PASSWORD)
     # Of this one sudo reads no password: what comes first on its input is the file's.
-    (tree.here / "free").write_text(f"tee {ours}\n")
-    changes = (
-        ValueChange(path=THP, found="always", wanted="never"),
-        FileChange(path=OURS, found=None, wanted=TEXT),
-    )
-    assert isinstance(tune(tree, shell, *changes, sudo=Sudo.PASSWORD), Done)
-    assert ours.read_text() == TEXT
-    assert tree.says("leaks") == []
-    assert not any(PASSWORD.encode() in path.read_bytes() for path in tree.root.rglob("*") if path.is_file())
+    tree.write("/.state/sudo-without-password", f"tee {tree.at(OURS)}\n")
+    done(tree, shell, value("never", THP, "always"), file(), sudo=Sudo.PASSWORD)
+    assert tree.read(OURS) == TEXT
+    assert tree.said("leaks") == []
+    assert [name for name, text in tree.files().items() if PASSWORD in text] == ["/.state/password"]
 
 
-def test_the_fake_sudo_sees_a_password_on_a_command_line(tree: ChangingHost) -> None:
-    # The test above is no formality. Its password is another one: that test may run at the same time.
-    shown = "another sesame"
-    (tree.here / "password").write_text(shown)
-    line = f": '{shown}'; sudo -k -n true; exit 0"
-    assert isinstance(LocalConnection({"PATH": tree.path}).run(line, timeout=10.0), CommandResult)
-    assert tree.says("leaks") != []
-
-
-def test_a_wrong_password_is_tried_once(tree: ChangingHost, shell: str) -> None:
-    (tree.here / "password").write_text(PASSWORD)
-    tree.write(SWAPPINESS, "60\n")
+def test_a_wrong_password_is_tried_once(tree: HostTree, shell: str) -> None:
+    tree.write("/.state/password", PASSWORD)
+    tree.service("numad")
     change = ServiceChange(service="numad", found=RUNS, wanted=MASKED)
-    tree.systemd()
-    tree.unit("numad", "running", "enabled")
     found = tune(tree, shell, change, sudo=Sudo.PASSWORD, password="let me in")  # noqa: S106  (a wrong one)
     assert isinstance(found, Refused)
     assert "sudo refused" in found.reason
-    assert tree.says("attempts") == ["attempt"]
+    assert tree.said("attempts") == ["attempt"]
 
 
-def test_one_command_that_sudo_refuses_is_told_by_its_tunable(tree: ChangingHost, shell: str) -> None:
-    tree.choices(THP, "always", "never", now="always")
-    (tree.here / "denied").write_text(f"tee {tree.root}{OURS}\n")
-    changes = (
-        ValueChange(path=THP, found="always", wanted="never"),
-        FileChange(path=OURS, found=None, wanted=TEXT),
-    )
-    only = tune(tree, shell, changes[1], sudo=Sudo.PASSWORDLESS)
-    assert isinstance(only, Refused)
-    assert only.reason.startswith("thp: change 1 of 1")
-    assert f"sudo refused `tee {tree.root}{OURS}`: " in only.reason
-    assert "not as written" not in only.reason
-    assert "docs/how-to/least-rights.md (Host tuning)" in only.reason
-    both = tune(tree, shell, *changes, sudo=Sudo.PASSWORDLESS)
-    assert isinstance(both, InDoubt)
+def test_the_fake_sudo_sees_a_password_on_a_command_line(tree: HostTree) -> None:
+    # The test above is no formality. Its password is another one: that test may run at the same time.
+    shown = "another sesame"
+    tree.write("/.state/password", shown)
+    line = f": '{shown}'; sudo -k -n true; exit 0"
+    assert isinstance(tree.connection().run(line, timeout=10.0), CommandResult)
+    assert tree.said("leaks") != []
+
+
+def test_one_command_that_sudo_refuses_is_told_by_its_tunable(tree: HostTree, shell: str) -> None:
+    tree.refuse_sudo(f"tee {tree.at(OURS)}")
+    only = refused(tree, shell, file(), sudo=Sudo.PASSWORDLESS)
+    assert only.startswith("thp: change 1 of 1")
+    assert f"sudo refused `tee {tree.at(OURS)}`: " in only
+    assert "not as written" not in only
+    assert "docs/how-to/least-rights.md (Host tuning)" in only
+    refused(tree, shell, value("never", THP, "always"), file(), sudo=Sudo.PASSWORDLESS, kind=InDoubt)
     assert not tree.at(OURS).exists()
+
+
+def test_without_rights_nothing_is_altered_and_the_reason_is_told(tree: HostTree, shell: str) -> None:
+    tree.write(OURS, "theirs to read\n")
+    tree.at(OURS).chmod(0o600)
+    tree.write(SHARED, "a = 1\n")
+    nobody = open_to_nobody(tree)
+    for change, said in (
+        (value("1"), "Permission denied"),
+        (file(found="theirs to read\n"), "permission denied"),
+        (file(f"{OURS}.new"), "Permission denied"),
+        (block(), "Permission denied"),
+    ):
+        assert said in refused(tree, f"{nobody} {shell}", change)
+
+
+def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: HostTree) -> None:
+    tree.write("/.state/password", PASSWORD)
+    settings = tree.settings(sudo=Sudo.PASSWORD, sudo_password=lambda: PASSWORD)
+    inner = shlex.split(tuning_script(settings, (value("1"),)))[2]
+    line = shlex.join([*shell_words("bash"), "-c", f"enable -n printf; {inner}"])
+    found = tree.connection().run(line, timeout=20.0, stdin=f"{PASSWORD}\n")
+    assert isinstance(found, CommandResult)
+    action = TuneHost(node=NodeName("es1"), tunable="vm", changes=(value("1"),))
+    result = read_outcome(settings, action, found)
+    assert isinstance(result, Refused)
+    assert "which this shell would show to every user" in result.reason
+    assert tree.said("leaks") == tree.said("attempts") == []
 
 
 # -- answers that are not whole
 
 
-def outcome_of(stdout: str, *, exit_code: int = 0, truncated: int = 0) -> ActionResult:
-    changes = (ValueChange(path=THP, found="always", wanted="never"),) * 2
-    settings = HostSettings(node=NodeName("es1"), address="es1")
-    result = CommandResult(exit=exit_code, stdout=stdout, truncated=truncated)
-    return read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="thp", changes=changes), result)
+def test_only_a_whole_answer_is_done_and_only_an_untouched_host_is_refused(subtests: pytest.Subtests) -> None:
+    def first(code: int) -> str:
+        return part("change-1", "", code)
 
+    def second(code: int) -> str:
+        return part("change-2", "hm", code)
 
-STARTED = "@@orchestrate-00000000-0000-4000 begin tuning\n\n@@orchestrate-00000000-0000-4000 end tuning 0\n"
-FIRST = "@@orchestrate-00000000-0000-4000 begin change-1\n\n@@orchestrate-00000000-0000-4000 end change-1 0\n"
-SECOND = (
-    "@@orchestrate-00000000-0000-4000 begin change-2\nhm\n@@orchestrate-00000000-0000-4000 end change-2 {}\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [
-        ("Welcome to es1\n" + STARTED + FIRST + SECOND.format(0), Done),
-        (STARTED + FIRST, InDoubt),
-        (STARTED, InDoubt),
-        (STARTED + FIRST + SECOND.format(1), InDoubt),
-        (STARTED + SECOND.format(0), InDoubt),
-        (STARTED + FIRST.replace(" 0\n", " 1\n"), Refused),
-        (STARTED + FIRST.replace(" 0\n", " 2\n"), InDoubt),
-        (STARTED + FIRST.replace(" 0\n", " 77\n"), InDoubt),
-        ("This account is currently not available.\n", Refused),
-        ("", Refused),
-    ],
-)
-def test_only_a_whole_answer_is_done_and_only_an_untouched_host_is_refused(
-    answer: str, verdict: type[ActionResult]
-) -> None:
-    assert isinstance(outcome_of(answer, exit_code=1), verdict)
-
-
-def test_a_flood_in_the_place_of_an_answer_is_in_doubt() -> None:
-    assert isinstance(outcome_of("x" * 60_000, truncated=100_000_000), InDoubt)
-
-
-# -- without rights, and on a read-only file system
-
-
-def test_without_rights_nothing_is_altered_and_the_reason_is_told(tree: ChangingHost, shell: str) -> None:
-    for folder in (tree.root, *tree.root.parents):
-        if str(folder).startswith("/tmp/") and os.geteuid() == 0:
-            folder.chmod(0o755)
-    tree.without("tee")
-    tree.write(SWAPPINESS, "60\n")
-    tree.write(OURS, "theirs to read\n", mode=0o600)
-    tree.write(SHARED, "a = 1\n")
-    before = tree.snapshot()
-    for change, said in (
-        (ValueChange(path=SWAPPINESS, found="60", wanted="1"), "Permission denied"),
-        (FileChange(path=OURS, found="theirs to read\n", wanted=TEXT), "permission denied"),
-        (FileChange(path=f"{OURS}.new", found=None, wanted=TEXT), "Permission denied"),
-        (BlockChange(path=SHARED, name="sysctl", found=None, wanted=LINES), "Permission denied"),
-    ):
-        found = tune(tree, f"{shlex.join(as_nobody())} {shell}", change)
-        assert isinstance(found, Refused), (change, found)
-        assert said in found.reason
-    assert tree.snapshot() == before
-
-
-def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: ChangingHost) -> None:
-    (tree.here / "password").write_text(PASSWORD)
-    tree.write(SWAPPINESS, "60\n")
-    settings = settings_of(tree, Sudo.PASSWORD)
-    changes = (ValueChange(path=SWAPPINESS, found="60", wanted="1"),)
-    inner = shlex.split(tuning_script(settings, changes))[2]
-    line = f"bash -c {shlex.quote(f'enable -n printf; {inner}')}"
-    found = LocalConnection({"PATH": tree.path}).run(line, timeout=20.0, stdin=f"{PASSWORD}\n")
-    assert isinstance(found, CommandResult)
-    result = read_outcome(settings, TuneHost(node=NodeName("es1"), tunable="vm", changes=changes), found)
-    assert isinstance(result, Refused)
-    assert "which this shell would show to every user" in result.reason
-    assert tree.says("leaks") == []
-    assert tree.says("attempts") == []
+    started = part("tuning", "")
+    action = TuneHost(node=NodeName("es1"), tunable="thp", changes=(value("never", THP, "always"),) * 2)
+    for answer, verdict, truncated in [
+        ("Welcome to es1\n" + started + first(0) + second(0), Done, 0),
+        (started + first(0), InDoubt, 0),
+        (started, InDoubt, 0),
+        (started + first(0) + second(1), InDoubt, 0),
+        (started + second(0), InDoubt, 0),
+        (started + first(1), Refused, 0),
+        (started + first(2), InDoubt, 0),
+        (started + first(77), InDoubt, 0),
+        ("This account is currently not available.\n", Refused, 0),
+        ("", Refused, 0),
+        ("x" * 60_000, InDoubt, 100_000_000),
+    ]:
+        with subtests.test(answer=answer[:300]):
+            result = CommandResult(exit=1, stdout=answer, truncated=truncated)
+            settings = HostSettings(node=NodeName("es1"), address="es1")
+            assert isinstance(read_outcome(settings, action, result), verdict)
 
 
 # -- two programs at once
 
 
 @pytest.fixture
-def held(tree: ChangingHost) -> Iterator[int]:
+def held(tree: HostTree) -> Iterator[int]:
     """A turn that another program has on the host."""
-    folder = os.open(tree.root / "etc", os.O_RDONLY)
+    folder = os.open(tree.at("/etc"), os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     yield folder
     os.close(folder)
 
 
-def test_a_host_is_changed_by_one_program_at_a_time(tree: ChangingHost, shell: str, held: int) -> None:
+def test_a_host_is_changed_by_one_program_at_a_time(tree: HostTree, shell: str, held: int) -> None:
     """One that reads a file while the other has cut it short to write it would lose what others wrote."""
-    shared = tree.write("/etc/sysctl.conf", "")
+    tree.write(SHARED, "")
 
     def end() -> None:
-        shared.write_text("a = 1\n")
+        tree.write(SHARED, "a = 1\n")
         fcntl.flock(held, fcntl.LOCK_UN)
 
     rest = threading.Timer(1.5, end)
     rest.start()
-    change = BlockChange(path="/etc/sysctl.conf", name="b", found=None, wanted="b = 2")
-    assert isinstance(tune(tree, shell, change), Done)
+    done(tree, shell, block("b = 2"))
     rest.join()
-    assert shared.read_text().startswith("a = 1\n# BEGIN orchestrate b\n")
+    assert str(tree.read(SHARED)).startswith("a = 1\n# BEGIN orchestrate sysctl\n")
 
 
-def test_a_host_that_another_program_keeps_is_left(tree: ChangingHost, shell: str, held: int) -> None:
-    assert held
-    tree.write(SWAPPINESS, "60\n")
-    result = tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1"), turn=1)
-    assert isinstance(result, Refused)
-    assert "another program is tuning this host" in result.reason
-    assert tree.says("calls") == ["0"]
+@pytest.mark.usefixtures("held")
+def test_a_host_that_another_program_keeps_is_left(tree: HostTree, shell: str) -> None:
+    turn = (f"-ge {TURN_SECONDS} ]", "-ge 1 ]")
+    assert "another program is tuning this host" in refused(tree, shell, value("1"), renamed=turn)
+    assert tree.calls("tee") == ()
 
 
-def test_what_is_started_does_not_keep_the_turn(tree: ChangingHost, shell: str) -> None:
+def test_what_is_started_does_not_keep_the_turn(tree: HostTree, shell: str) -> None:
     """A daemon of an init script inherits what its starter has open, and lives on."""
-    tree.write(SWAPPINESS, "60\n")
-    tee = tree.here / "bin" / "tee"
-    tee.write_text(tee.read_text().replace("\n", f"\nls -l /proc/self/fd >{tree.here}/open\n", 1))
-    assert isinstance(tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1")), Done)
-    assert str(tree.root / "etc") not in (tree.here / "open").read_text()
+    tree.first("tee", 'ls -l /proc/self/fd >"$root/tmp/open"')
+    done(tree, shell, value("1"))
+    assert str(tree.at("/etc")) not in tree.at("/tmp/open").read_text()
