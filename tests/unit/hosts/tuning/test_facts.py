@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import time
@@ -64,9 +63,8 @@ def reason(value: object) -> str:
 
 def run(tree: HostTree, reads: list[Reads], words: Sequence[str] = ("/bin/sh",), **how: object) -> HostFacts:
     """The facts by the script as another shell or user runs it."""
-    line = shlex.split(facts_script(tree.settings(), reads))
     ran = subprocess.run(  # noqa: S603  (the script under test)
-        [*words, *line[1:]],
+        [*words, "-c", facts_script(tree.settings(), reads)],
         env=tree.environment,
         capture_output=True,
         check=True,

@@ -88,9 +88,8 @@ def tune(
 ) -> ActionResult:
     """What comes of these changes; `renamed`: a text of the script, and what it is there instead."""
     settings = tree.settings(sudo=sudo, sudo_password=lambda: PASSWORD)
-    line = tuning_script(settings, changes).replace(*renamed)
-    assert line.startswith("/bin/sh -c ")
-    line = f"umask {umask:04o}; {shell}{line.removeprefix('/bin/sh')}"
+    script = tuning_script(settings, changes).replace(*renamed)
+    line = f"umask {umask:04o}; {shell} -c {shlex.quote(script)}"
     stdin = f"{password}\n" if sudo is Sudo.PASSWORD else None
     found = tree.connection().run(line, timeout=60.0, stdin=stdin)
     assert isinstance(found, CommandResult), found
@@ -501,7 +500,7 @@ def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
     tree.program("plain-tee", TEE)
     tree.program("tee", KILLED_TEE)
     settings, action = tree.settings(), TuneHost(node=NodeName("es1"), tunable="thp", changes=several)
-    line = f"{shell}{tuning_script(settings, several).removeprefix('/bin/sh')}"
+    line = f"{shell} -c {shlex.quote(tuning_script(settings, several))}"
     found = tree.snapshot()
     for moment in [f"{when}_{call}" for call in range(1, 6) for when in ("before", "after")]:
         tree.write("/tmp/calls", "0")
@@ -594,8 +593,8 @@ def test_without_rights_nothing_is_altered_and_the_reason_is_told(tree: HostTree
 def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: HostTree) -> None:
     tree.write("/.state/password", PASSWORD)
     settings = tree.settings(sudo=Sudo.PASSWORD, sudo_password=lambda: PASSWORD)
-    inner = shlex.split(tuning_script(settings, (value("1"),)))[2]
-    line = shlex.join([*shell_words("bash"), "-c", f"enable -n printf; {inner}"])
+    script = f"enable -n printf; {tuning_script(settings, (value('1'),))}"
+    line = shlex.join([*shell_words("bash"), "-c", script])
     found = tree.connection().run(line, timeout=20.0, stdin=f"{PASSWORD}\n")
     assert isinstance(found, CommandResult)
     action = TuneHost(node=NodeName("es1"), tunable="vm", changes=(value("1"),))
