@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.fakes.host_tree import HostTree
@@ -145,6 +145,35 @@ class BlockTree:
         """An overlay with its writable folder."""
         options = f"rw,lowerdir=/lower,upperdir={upper},workdir=/work"
         self.mount_without_device(where, fs="overlay", source="overlay", options=options)
+
+    def build(self, line: str) -> None:
+        """A line of `tests/data/tuning/disks.txt`: one of these methods, or of the tree's, and its words."""
+        verb, *words = line.split()
+        made: dict[str, Callable[..., object]] = {
+            "disk": self.disk,
+            "nvme": lambda name: self.disk(
+                name, home=f"/sys/devices/virtual/nvme-subsystem/{name[:5]}/{name}"
+            ),
+            "partition": lambda disk, number="1": self.partition(disk, int(number)),
+            "md": lambda name, *on: self.md(name, on),
+            "lvm": lambda label, *on: self.lvm(label, on),
+            "multipath": lambda label, *on: self.multipath(label, on),
+            "mapped": lambda label, *on: self.mapped(label, on, uuid=f"part1-{label}"),
+            "slave": lambda above, below: self.tree.link(
+                f"{self.homes[above]}/slaves/{below}", self.homes[below]
+            ),
+            "loop": self.loop,
+            "btrfs": lambda where, uuid, *on: self.btrfs(where, on, uuid=uuid),
+            "overlay": self.overlay,
+            "mount": self.mount,
+            "bind": lambda device, where, root: self.mount(device, where, root=root),
+            "bare": lambda where, fs, source: self.mount_without_device(where, fs=fs, source=source),
+            "folder": self.tree.folder,
+            "link": self.tree.link,
+            "outside": lambda path, target: self.tree.at(path).symlink_to(target),
+            "unnumbered": lambda disk: self.tree.remove(f"/sys/dev/block/{self.numbers[disk]}"),
+        }
+        made[verb](*words)
 
     def _stacked(self, name: str, on: Sequence[str], *, scheduler: str) -> str:
         home = f"/sys/devices/virtual/block/{name}"

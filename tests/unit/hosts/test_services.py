@@ -26,381 +26,334 @@ from orchestrator.redact import Redactor
 from orchestrator.untrusted import UntrustedValue
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
+SYSTEMD, SYSV, DOCKER, COMMAND = Manager.SYSTEMD, Manager.SYSV, Manager.DOCKER, Manager.COMMAND
+RUNNING, STOPPED, FAILED = ServiceState.RUNNING, ServiceState.STOPPED, ServiceState.FAILED
+STARTING, STOPPING = ServiceState.STARTING, ServiceState.STOPPING
 
 
 def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **service: object) -> HostSettings:
-    if manager is Manager.COMMAND:
-        service = {
-            "stop": "ctl stop {node}",
-            "start": "ctl start {node}",
-            "status": "ctl status {node}",
-            **service,
-        }
+    if manager is COMMAND:
+        lines = {verb: f"ctl {verb} {{node}}" for verb in ("stop", "start", "status")}
+        service = {**lines, **service}
     made = ServiceSettings(manager=manager, **service)  # type: ignore[arg-type]  # field names by keyword
     return HostSettings(node=node, address="es1", sudo=mode, sudo_password=lambda: "secret", service=made)
 
 
-@pytest.mark.parametrize(
-    ("settings", "stop", "start"),
-    [
+def checked(settings: HostSettings) -> dict[Point, str]:
+    """What `validate` finds wrong."""
+    with closing(Connections()) as connections:
+        checks = check_host(settings, connections, reboot=False, redact=Redactor())
+    return {check.point: check.message for check in checks if check.grade is Grade.BAD}
+
+
+# Command lines.
+
+
+def test_command_lines(subtests: pytest.Subtests) -> None:
+    systemctl = "/usr/bin/systemctl --no-block"
+    for settings, stop, start in [
         (
-            host(Manager.SYSTEMD, mode=Sudo.PASSWORDLESS),
-            "sudo -n /usr/bin/systemctl --no-block stop elasticsearch",
-            "sudo -n /usr/bin/systemctl --no-block start elasticsearch",
+            host(SYSTEMD, mode=Sudo.PASSWORDLESS),
+            f"sudo -n {systemctl} stop elasticsearch",
+            f"sudo -n {systemctl} start elasticsearch",
         ),
+        (host(SYSTEMD, unit="es-{node}"), f"{systemctl} stop es-es1", f"{systemctl} start es-es1"),
         (
-            host(Manager.SYSTEMD, unit="es-{node}"),
-            "/usr/bin/systemctl --no-block stop es-es1",
-            "/usr/bin/systemctl --no-block start es-es1",
-        ),
-        (
-            host(Manager.SYSV, mode=Sudo.PASSWORD),
+            host(SYSV, mode=Sudo.PASSWORD),
             "sudo -k -S -p '' /usr/sbin/service elasticsearch stop",
             "sudo -k -S -p '' /usr/sbin/service elasticsearch start",
         ),
         (
-            host(Manager.DOCKER, unit="{node}", grace=90.0),
+            host(DOCKER, unit="{node}", grace=90.0),
             "/usr/bin/docker stop -t 90 es1",
             "/usr/bin/docker start es1",
         ),
-        (host(Manager.COMMAND), "ctl stop es1", "ctl start es1"),
+        (host(COMMAND), "ctl stop es1", "ctl start es1"),
         (
-            host(Manager.COMMAND, mode=Sudo.PASSWORDLESS, stop="cd /opt && ./stop {node}"),
+            host(COMMAND, mode=Sudo.PASSWORDLESS, stop="cd /opt && ./stop {node}"),
             "sudo -n /bin/sh -c 'cd /opt && ./stop es1'",
             "sudo -n ctl start es1",
         ),
         (
-            host(Manager.SYSTEMD, program="/bin/systemctl", unit="es\\x2d1"),
+            host(SYSTEMD, program="/bin/systemctl", unit="es\\x2d1"),
             "/bin/systemctl --no-block stop 'es\\x2d1'",
             "/bin/systemctl --no-block start 'es\\x2d1'",
         ),
-    ],
-)
-def test_command_lines(settings: HostSettings, stop: str, start: str) -> None:
-    assert services.command(settings, Verb.STOP) == stop
-    assert services.command(settings, Verb.START) == start
+    ]:
+        with subtests.test(stop):
+            assert services.command(settings, Verb.STOP) == stop
+            assert services.command(settings, Verb.START) == start
 
 
 @pytest.mark.parametrize(
-    ("manager", "file"),
-    [(Manager.SYSTEMD, "sudoers-elasticsearch"), (Manager.SYSV, "sudoers-elasticsearch-sysv")],
+    ("manager", "file"), [(SYSTEMD, "sudoers-elasticsearch"), (SYSV, "sudoers-elasticsearch-sysv")]
 )
 def test_the_shipped_sudoers_allow_these_lines_word_for_word(manager: Manager, file: str) -> None:
     text = (DOCS / file).read_text(encoding="utf-8")
     allowed = {line.strip() for line in re.findall(r"/usr/s?bin/[^,\n\\]+", text)}
     settings = host(manager)
-    assert services.plain_command(settings, Verb.STOP) in allowed
-    assert services.plain_command(settings, Verb.START) in allowed
-    assert services.plain_reboot(settings) in allowed
+    verbs = {services.plain_command(settings, verb) for verb in (Verb.STOP, Verb.START)}
+    assert {*verbs, services.plain_reboot(settings)} <= allowed
 
 
-def test_reads_never_go_through_sudo() -> None:
+def test_reads_never_go_through_sudo_and_end_their_options() -> None:
     for manager in Manager:
         settings = host(manager, mode=Sudo.PASSWORDLESS)
         assert "sudo" not in services.status_command(settings)
         assert "sudo" not in services.mark_command(settings)
+    for manager in (SYSTEMD, DOCKER):
+        assert " -- elasticsearch " in services.status_command(host(manager))
 
 
-@pytest.mark.parametrize(
-    ("mode", "line"),
-    [
-        (Sudo.OFF, "/bin/sh -c 'riak ping' </dev/null 2>&1"),
-        (Sudo.PASSWORDLESS, "/bin/sh -c 'sudo -n riak ping' </dev/null 2>&1"),
-        (Sudo.PASSWORD, "/bin/sh -c 'sudo -n riak ping' </dev/null 2>&1"),
-        (
-            Sudo.AUTO,
-            (
-                f"if {sudo.IS_ROOT}; then /bin/sh -c 'riak ping' </dev/null 2>&1;"
-                " else /bin/sh -c 'sudo -n riak ping' </dev/null 2>&1; fi"
-            ),
-        ),
-    ],
-)
-def test_a_status_that_needs_root_uses_sudo_unless_root(mode: Sudo, line: str) -> None:
+def test_a_status_that_needs_root_uses_sudo_unless_root(subtests: pytest.Subtests) -> None:
     """As another user `riak ping` cannot read its configuration, and says that a running node is down."""
-    assert (
-        services.status_command(host(Manager.COMMAND, mode=mode, status="riak ping", status_as_root=True))
-        == line
-    )
+    plain, through = (f"/bin/sh -c '{words}riak ping' </dev/null 2>&1" for words in ("", "sudo -n "))
+    for mode, line in {
+        Sudo.OFF: plain,
+        Sudo.PASSWORDLESS: through,
+        Sudo.PASSWORD: through,
+        Sudo.AUTO: f"if {sudo.IS_ROOT}; then {plain}; else {through}; fi",
+    }.items():
+        with subtests.test(mode):
+            settings = host(COMMAND, mode=mode, status="riak ping", status_as_root=True)
+            assert services.status_command(settings) == line
 
 
-def show(
-    active: str,
-    sub: str,
-    *,
-    result: str = "success",
-    load: str = "loaded",
-    job: str = "0",
-    status: str = "0",
-    code: int = 0,
-) -> Section:
-    lines = (
-        "MainPID=42",
-        f"Result={result}",
-        f"ExecMainStatus={status}",
-        f"LoadState={load}",
-        f"ActiveState={active}",
-        f"SubState={sub}",
-        f"Job={job}",
-    )
-    return Section(exit=code, text="\n".join(lines))
+# Answers.
 
 
-@pytest.mark.parametrize(
-    ("answer", "state", "detail"),
-    [
-        (show("active", "running"), ServiceState.RUNNING, "active (running)"),
-        (show("reloading", "reload"), ServiceState.RUNNING, "reloading (reload)"),
-        (show("inactive", "dead"), ServiceState.STOPPED, "inactive (dead)"),
-        (show("inactive", "dead", job="812"), ServiceState.STARTING, "inactive (dead), a job is queued"),
-        (show("activating", "start"), ServiceState.STARTING, "activating (start)"),
-        (show("activating", "auto-restart"), ServiceState.STARTING, "activating (auto-restart)"),
-        (show("deactivating", "stop-sigterm"), ServiceState.STOPPING, "deactivating (stop-sigterm)"),
-        (show("failed", "failed", result="exit-code"), ServiceState.FAILED, "failed (Result: exit-code)"),
+def show(active: str, sub: str, **more: str) -> Section:
+    """What `systemctl show` prints of a unit."""
+    usual = {"MainPID": "42", "Result": "success", "ExecMainStatus": "0", "LoadState": "loaded", "Job": "0"}
+    lines = {**usual, **more, "ActiveState": active, "SubState": sub}
+    return Section(exit=0, text="\n".join(f"{name}={value}" for name, value in lines.items()))
+
+
+def test_states_of_a_service(subtests: pytest.Subtests) -> None:
+    failed = {"Result": "exit-code"}
+    for manager, answer, state, detail in [
+        (SYSTEMD, show("active", "running"), RUNNING, "active (running)"),
+        (SYSTEMD, show("reloading", "reload"), RUNNING, "reloading (reload)"),
+        (SYSTEMD, show("inactive", "dead"), STOPPED, "inactive (dead)"),
+        (SYSTEMD, show("inactive", "dead", Job="812"), STARTING, "inactive (dead), a job is queued"),
+        (SYSTEMD, show("activating", "start"), STARTING, "activating (start)"),
+        (SYSTEMD, show("activating", "auto-restart"), STARTING, "activating (auto-restart)"),
+        (SYSTEMD, show("deactivating", "stop-sigterm"), STOPPING, "deactivating (stop-sigterm)"),
+        (SYSTEMD, show("failed", "failed", **failed), FAILED, "failed (Result: exit-code)"),
         (
-            show("failed", "failed", result="exit-code", status="78"),
-            ServiceState.FAILED,
+            SYSTEMD,
+            show("failed", "failed", **failed, ExecMainStatus="78"),
+            FAILED,
             "failed (Result: exit-code, status 78)",
         ),
-        (show("failed", "failed", job="9"), ServiceState.STARTING, "failed (failed), a job is queued"),
-    ],
-)
-def test_systemd_states(answer: Section, state: ServiceState, detail: str) -> None:
-    assert services.read_state(host(Manager.SYSTEMD), answer) == ServiceReading(state=state, detail=detail)
+        (SYSTEMD, show("failed", "failed", Job="9"), STARTING, "failed (failed), a job is queued"),
+        (SYSV, Section(exit=0, text=" * elasticsearch is running"), RUNNING, None),
+        (SYSV, Section(exit=1, text="dead but pid file exists"), FAILED, None),
+        (SYSV, Section(exit=2, text=""), FAILED, None),
+        (SYSV, Section(exit=3, text="stopped"), STOPPED, None),
+        (DOCKER, Section(exit=0, text="running|0|2026|"), RUNNING, None),
+        (DOCKER, Section(exit=0, text="restarting|1|2026|"), STARTING, None),
+        (DOCKER, Section(exit=0, text="created|0|2026|"), STOPPED, None),
+        (DOCKER, Section(exit=0, text="exited|143|2026|"), STOPPED, None),
+        (DOCKER, Section(exit=0, text="exited|137|2026|"), FAILED, None),
+        (DOCKER, Section(exit=0, text="dead|0|2026|"), FAILED, None),
+        (COMMAND, Section(exit=0, text="up"), RUNNING, None),
+        (COMMAND, Section(exit=1, text=""), STOPPED, None),
+        (COMMAND, Section(exit=1, text="Node is not responding"), STOPPED, "Node is not responding"),
+    ]:
+        with subtests.test(manager=manager, answer=answer):
+            reading = services.read_state(host(manager), answer)
+            assert isinstance(reading, ServiceReading)
+            assert reading.state is state
+            assert detail in {None, reading.detail}
 
 
-@pytest.mark.parametrize(
-    ("manager", "answer", "words"),
-    [
-        (Manager.SYSTEMD, show("inactive", "dead", load="not-found"), "has no unit elasticsearch"),
-        (Manager.SYSTEMD, show("inactive", "dead", load="masked"), "systemctl unmask"),
-        (Manager.SYSTEMD, show("active", "exited"), "does not follow its process"),
-        (Manager.SYSTEMD, show("maintenance", "x"), "maintenance"),
-        (Manager.SYSTEMD, Section(exit=1, text="Failed to connect to bus: No such file"), "connect to bus"),
-        (Manager.SYSTEMD, Section(exit=127, text=""), "exit 127"),
-        (Manager.SYSV, Section(exit=4, text=""), "status exits 4"),
-        (Manager.SYSV, Section(exit=127, text="sh: /usr/sbin/service: not found"), "not found"),
-        (Manager.SYSV, Section(exit=1, text="es: unrecognized service"), "unrecognized service"),
-        (Manager.DOCKER, Section(exit=1, text="Error: No such container: es1"), "No such container"),
-        (Manager.DOCKER, Section(exit=1, text="permission denied while trying"), "group docker"),
-        (Manager.DOCKER, Section(exit=0, text="paused|0|x|"), "paused"),
-        (Manager.COMMAND, Section(exit=127, text="ctl: not found"), "cannot be run"),
-        (Manager.COMMAND, Section(exit=126, text=""), "cannot be run"),
-    ],
-)
-def test_what_is_not_understood_is_unknown(manager: Manager, answer: Section, words: str) -> None:
-    reading = services.read_state(host(manager), answer)
-    assert isinstance(reading, Unknown)
-    assert words in reading.reason
+def test_what_is_not_understood_is_unknown(subtests: pytest.Subtests) -> None:
+    for manager, answer, words in [
+        (SYSTEMD, show("inactive", "dead", LoadState="not-found"), "has no unit elasticsearch"),
+        (SYSTEMD, show("inactive", "dead", LoadState="masked"), "systemctl unmask"),
+        (SYSTEMD, show("active", "exited"), "does not follow its process"),
+        (SYSTEMD, show("maintenance", "x"), "maintenance"),
+        (SYSTEMD, Section(exit=1, text="Failed to connect to bus: No such file"), "connect to bus"),
+        (SYSTEMD, Section(exit=127, text=""), "exit 127"),
+        (SYSV, Section(exit=4, text=""), "status exits 4"),
+        (SYSV, Section(exit=127, text="sh: /usr/sbin/service: not found"), "not found"),
+        (SYSV, Section(exit=1, text="es: unrecognized service"), "unrecognized service"),
+        (DOCKER, Section(exit=1, text="Error: No such container: es1"), "No such container"),
+        (DOCKER, Section(exit=1, text="permission denied while trying"), "group docker"),
+        (DOCKER, Section(exit=0, text="paused|0|x|"), "paused"),
+        (COMMAND, Section(exit=127, text="ctl: not found"), "cannot be run"),
+        (COMMAND, Section(exit=126, text=""), "cannot be run"),
+        # Sudo exits 1, as the command itself does of a service that does not run.
+        (
+            COMMAND,
+            Section(exit=1, text="sudo: a password is required"),
+            "refused by sudo: sudo: a password is required; copy the sudoers file of docs/how-to",
+        ),
+    ]:
+        with subtests.test(manager=manager, answer=answer):
+            lines = {"status": "sudo -n /usr/sbin/riak ping"} if manager is COMMAND else {}
+            reading = services.read_state(host(manager, **lines), answer)
+            assert isinstance(reading, Unknown)
+            assert words in reading.reason
 
 
 @pytest.mark.parametrize("rights", [True, False])
 def test_a_unit_that_runs_and_is_masked_is_held_before_the_stop(tmp_path: Path, *, rights: bool) -> None:
     """It was stopped, and then its start was refused."""
     systemctl = tmp_path / "systemctl"
-    systemctl.write_text(f"#!/bin/sh\ncat <<'end'\n{show('active', 'running', load='masked').text}\nend\n")
+    answer = show("active", "running", LoadState="masked").text
+    systemctl.write_text(f"#!/bin/sh\ncat <<'end'\n{answer}\nend\n")
     systemctl.chmod(0o755)
-    settings = replace(host(Manager.SYSTEMD, program=str(systemctl)), connect=Connect.LOCAL)
+    settings = replace(host(SYSTEMD, program=str(systemctl)), connect=Connect.LOCAL)
     with closing(Hosts({"es1": settings})) as hosts:
         view = hosts.observe(["es1"], rights=rights)["es1"]
     assert isinstance(view, HostView)
-    assert (view.service, view.may_control) == (ServiceState.RUNNING, False)
-    assert "unit elasticsearch is masked and cannot be started: `systemctl unmask` it" in view.detail
-    with closing(Connections()) as connections:
-        checks = check_host(settings, connections, reboot=False, redact=Redactor())
-    assert {check.point: check.message for check in checks if check.grade is Grade.BAD}[Point.SERVICE] == (
-        "unit elasticsearch is masked and cannot be started: `systemctl unmask` it"
-    )
+    assert (view.service, view.may_control) == (RUNNING, False)
+    masked = "unit elasticsearch is masked and cannot be started: `systemctl unmask` it"
+    assert masked in view.detail
+    assert checked(settings)[Point.SERVICE] == masked
 
 
-@pytest.mark.parametrize(
-    ("settings", "fine"),
-    [
-        (host(Manager.COMMAND, node="-f"), False),
-        (host(Manager.COMMAND, stop='ctl "{node}"', start="ctl", status="ctl", node="-f"), False),
-        (host(Manager.COMMAND, stop="ctl", start="ctl", status="ctl", node="-f"), True),
-        (host(Manager.SYSTEMD, node="-x"), True),
-        (host(Manager.SYSTEMD, unit="es@{node}", node="-x"), True),
-    ],
-)
-def test_a_name_that_would_be_an_option_is_sent_nowhere(settings: HostSettings, *, fine: bool) -> None:
-    assert (services.fault(settings) is None) is fine
-    if not fine:
-        with closing(Hosts({settings.node: settings})) as hosts:
-            reading = hosts.observe([settings.node], rights=True)[settings.node]
-            assert isinstance(reading, Unknown)
-            assert not reading.passes
-            assert re.search("begins with a dash|is not plain", reading.reason)
-            assert isinstance(hosts.perform(StopNode(node=settings.node)), Refused)
-        with closing(Connections()) as connections:
-            checks = check_host(settings, connections, reboot=False, redact=Redactor())
-        assert any(check.grade is Grade.BAD and re.search("a dash|plain", check.message) for check in checks)
+# Names that would be something else.
 
 
-@pytest.mark.parametrize(
-    ("unit", "node"),
-    [
-        ("{node}", "-H=elsewhere"),
-        ("{node}", "--time=1"),
-        ("{node}", "../../evil"),
-        ("{node}", ".."),
-        ("elasticsearch@{node}", "*"),
-        ("elasticsearch@{node}", "x/../../../tmp/evil"),
-        ("elasticsearch-{node}", "a b"),
-        ("elasticsearch-{node}", "es1\nDone. all checks passed"),
-        ("es-{node}", "[12]"),
-        ("es-{node}", "es?"),
-        ("es-{node}", "$(id)"),
-        ("es-{node}", "es1\u202e"),
-        ("es-{node}", "n" * 300),
-        ("-x", "es1"),
-    ],
-)
-@pytest.mark.parametrize("manager", [Manager.SYSTEMD, Manager.SYSV, Manager.DOCKER])
-def test_a_unit_that_names_something_else_is_sent_nowhere(manager: Manager, unit: str, node: str) -> None:
-    """A service manager would read it as an option, another file, or several services."""
-    settings = host(manager, unit=unit, node=node)
-    for build in (
-        partial(services.plain_command, settings, Verb.STOP),
-        lambda: services.status_command(settings),
-    ):
-        with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
-            build()
-    with closing(Hosts({node: replace(settings, connect=Connect.LOCAL)})) as hosts:
-        reading = hosts.observe([node], rights=True)[node]
-        stopped = hosts.perform(StopNode(node=node))
+def refused_everywhere(settings: HostSettings) -> tuple[str, str]:
+    """It is not read and not stopped; the reason of the reading, and what `validate` says."""
+    with closing(Hosts({settings.node: replace(settings, connect=Connect.LOCAL)})) as hosts:
+        reading = hosts.observe([settings.node], rights=True)[settings.node]
+        stopped = hosts.perform(StopNode(node=settings.node))
     assert isinstance(reading, Unknown)
     assert not reading.passes
-    assert "set `service.unit` or `data` without `{node}` for it under `hosts.overrides`" in reading.reason
     assert isinstance(stopped, Refused)
-    with closing(Connections()) as connections:
-        checks = check_host(settings, connections, reboot=False, redact=Redactor())
-    assert any("cannot be the name of a service" in check.message for check in checks)
+    return reading.reason, "; ".join(checked(settings).values())
 
 
-@pytest.mark.parametrize("node", ["../../srv/other", "..", "es*", "es1\n/", "es\\1"])
-def test_a_data_path_that_leads_elsewhere_is_sent_nowhere(node: str) -> None:
-    settings = replace(host(Manager.SYSTEMD, node=node), data=("/var/lib/es/{node}",))
-    said = services.fault(settings)
-    assert said is not None
-    assert "cannot be a part of a path" in said
-    assert services.fault(replace(settings, data=("/var/lib/es",))) is None
+def test_a_name_that_would_be_an_option_is_sent_nowhere(subtests: pytest.Subtests) -> None:
+    plain = {"stop": "ctl", "start": "ctl", "status": "ctl"}
+    for settings in (host(COMMAND, node="-f"), host(COMMAND, **{**plain, "stop": 'ctl "{node}"'}, node="-f")):
+        with subtests.test(settings.service.stop):
+            assert services.fault(settings) is not None
+            for said in refused_everywhere(settings):
+                assert re.search("a dash|plain", said)
+    for settings in (
+        host(COMMAND, **plain, node="-f"),
+        host(SYSTEMD, node="-x"),
+        host(SYSTEMD, unit="es@{node}", node="-x"),
+    ):
+        with subtests.test(settings.service.unit):
+            assert services.fault(settings) is None
 
 
-@pytest.mark.parametrize("manager", [Manager.SYSTEMD, Manager.DOCKER])
-def test_a_read_ends_its_options_before_the_name(manager: Manager) -> None:
-    assert " -- elasticsearch " in services.status_command(host(manager))
+NAMES = [
+    ("{node}", "-H=elsewhere"),
+    ("{node}", "--time=1"),
+    ("{node}", "../../evil"),
+    ("{node}", ".."),
+    ("elasticsearch@{node}", "*"),
+    ("elasticsearch@{node}", "x/../../../tmp/evil"),
+    ("elasticsearch-{node}", "a b"),
+    ("elasticsearch-{node}", "es1\nDone. all checks passed"),
+    ("es-{node}", "[12]"),
+    ("es-{node}", "es?"),
+    ("es-{node}", "$(id)"),
+    ("es-{node}", "es1\u202e"),
+    ("es-{node}", "n" * 300),
+    ("-x", "es1"),
+]
+"""Units and nodes that a service manager would read as an option, another file, or several services."""
 
 
-def test_a_status_that_sudo_refuses_is_no_word_about_the_service() -> None:
-    """Sudo exits 1 then, as the command itself does of a service that does not run."""
-    settings = host(Manager.COMMAND, status="sudo -n /usr/sbin/riak ping")
-    refused = Section(exit=1, text="sudo: a password is required")
-    reading = services.read_state(settings, refused)
-    assert isinstance(reading, Unknown)
-    assert (
-        "refused by sudo: sudo: a password is required; copy the sudoers file of docs/how-to/least-rights.md"
-        in reading.reason
+@pytest.mark.parametrize("manager", [SYSTEMD, SYSV, DOCKER])
+def test_a_unit_that_names_something_else_is_sent_nowhere(
+    subtests: pytest.Subtests, manager: Manager
+) -> None:
+    for unit, node in NAMES:
+        with subtests.test(unit=unit, node=node):
+            settings = host(manager, unit=unit, node=node)
+            stop = partial(services.plain_command, settings, Verb.STOP)
+            for build in (stop, partial(services.status_command, settings)):
+                with pytest.raises(UntrustedValue, match="cannot be the name of a service"):
+                    build()
+            read, said = refused_everywhere(settings)
+            remedy = "set `service.unit` or `data` without `{node}` for it under `hosts.overrides`"
+            assert remedy in read
+            assert "cannot be the name of a service" in said
+
+
+def test_a_data_path_that_leads_elsewhere_is_sent_nowhere(subtests: pytest.Subtests) -> None:
+    for node in ("../../srv/other", "..", "es*", "es1\n/", "es\\1"):
+        with subtests.test(node=node):
+            settings = replace(host(SYSTEMD, node=node), data=("/var/lib/es/{node}",))
+            assert "cannot be a part of a path" in str(services.fault(settings))
+            assert services.fault(replace(settings, data=("/var/lib/es",))) is None
+
+
+# What sudo and a failed stop say.
+
+
+def test_certainly_nothing_done(subtests: pytest.Subtests) -> None:
+    passwordless = {"mode": Sudo.PASSWORDLESS}
+    for settings, output, nothing in [
+        (host(SYSTEMD), "Failed to stop es.service: Unit es.service not loaded.", True),
+        (host(SYSTEMD), "Failed to start es.service: Connection timed out", False),
+        (host(SYSTEMD, **passwordless), "sudo: a password is required", True),
+        (host(SYSV), "stopping: timeout", False),
+        (host(SYSV), "es: unrecognized service", True),
+        (host(SYSV), "/etc/init.d/es: 9: rm-pid: not found", False),
+        (host(DOCKER), "Error response from daemon: No such container: es1", True),
+        (host(DOCKER), "Error response from daemon: cannot stop container", False),
+        (host(COMMAND), "sh: 1: ctl: not found", True),
+        (host(COMMAND), "bash: line 1: ctl: command not found", True),
+        (host(COMMAND), "/bin/sh: 1: ctl: Permission denied", True),
+        (host(COMMAND), "half done", False),
+        (host(COMMAND), "", False),
+        (host(COMMAND, stop="kill $(cat pid); ctl tell"), "sh: 1: ctl: not found", False),
+        (host(COMMAND), "/usr/bin/ctl: 3: tell: not found", False),
+        (host(COMMAND), "stopping\nsudo: a password is required", False),
+        (host(COMMAND, **passwordless), "sudo: a password is required", True),
+        (host(COMMAND, stop="docker stop a; docker stop b"), "No such container: b", False),
+    ]:
+        with subtests.test(manager=settings.service.manager, output=output):
+            line = services.command(settings, Verb.STOP)
+            assert outcomes.did_nothing(settings, line, output) is nothing
+
+
+def test_what_sudo_allows(subtests: pytest.Subtests) -> None:
+    matched = (
+        "Sudoers entry: /etc/sudoers.d/x\n    RunAsUsers: root\n{}    Commands:\n\tALL\n    Matched: /x\n"
     )
-    down = Section(exit=1, text="Node riak@riak1 is not responding to pings")
-    assert services.read_state(settings, down) == ServiceReading(
-        state=ServiceState.STOPPED, detail="Node riak@riak1 is not responding to pings"
-    )
-
-
-@pytest.mark.parametrize(
-    ("manager", "answer", "state"),
-    [
-        (Manager.SYSV, Section(exit=0, text=" * elasticsearch is running"), ServiceState.RUNNING),
-        (Manager.SYSV, Section(exit=1, text="dead but pid file exists"), ServiceState.FAILED),
-        (Manager.SYSV, Section(exit=2, text=""), ServiceState.FAILED),
-        (Manager.SYSV, Section(exit=3, text="stopped"), ServiceState.STOPPED),
-        (Manager.DOCKER, Section(exit=0, text="running|0|2026|"), ServiceState.RUNNING),
-        (Manager.DOCKER, Section(exit=0, text="restarting|1|2026|"), ServiceState.STARTING),
-        (Manager.DOCKER, Section(exit=0, text="created|0|2026|"), ServiceState.STOPPED),
-        (Manager.DOCKER, Section(exit=0, text="exited|143|2026|"), ServiceState.STOPPED),
-        (Manager.DOCKER, Section(exit=0, text="exited|137|2026|"), ServiceState.FAILED),
-        (Manager.DOCKER, Section(exit=0, text="dead|0|2026|"), ServiceState.FAILED),
-        (Manager.COMMAND, Section(exit=0, text="up"), ServiceState.RUNNING),
-        (Manager.COMMAND, Section(exit=1, text=""), ServiceState.STOPPED),
-    ],
-)
-def test_states_of_the_other_managers(manager: Manager, answer: Section, state: ServiceState) -> None:
-    reading = services.read_state(host(manager), answer)
-    assert isinstance(reading, ServiceReading)
-    assert reading.state is state
-
-
-@pytest.mark.parametrize(
-    ("settings", "output", "nothing"),
-    [
-        (host(Manager.SYSTEMD), "Failed to stop es.service: Unit es.service not loaded.", True),
-        (host(Manager.SYSTEMD), "Failed to start es.service: Connection timed out", False),
-        (host(Manager.SYSTEMD, mode=Sudo.PASSWORDLESS), "sudo: a password is required", True),
-        (host(Manager.SYSV), "stopping: timeout", False),
-        (host(Manager.SYSV), "es: unrecognized service", True),
-        (host(Manager.SYSV), "/etc/init.d/es: 9: rm-pid: not found", False),
-        (host(Manager.DOCKER), "Error response from daemon: No such container: es1", True),
-        (host(Manager.DOCKER), "Error response from daemon: cannot stop container", False),
-        (host(Manager.COMMAND), "sh: 1: ctl: not found", True),
-        (host(Manager.COMMAND), "bash: line 1: ctl: command not found", True),
-        (host(Manager.COMMAND), "/bin/sh: 1: ctl: Permission denied", True),
-        (host(Manager.COMMAND), "half done", False),
-        (host(Manager.COMMAND), "", False),
-        (host(Manager.COMMAND, stop="kill $(cat pid); ctl tell"), "sh: 1: ctl: not found", False),
-        (host(Manager.COMMAND), "/usr/bin/ctl: 3: tell: not found", False),
-        (host(Manager.COMMAND), "stopping\nsudo: a password is required", False),
-        (host(Manager.COMMAND, mode=Sudo.PASSWORDLESS), "sudo: a password is required", True),
-        (host(Manager.COMMAND, stop="docker stop a; docker stop b"), "No such container: b", False),
-    ],
-)
-def test_certainly_nothing_done(settings: HostSettings, output: str, *, nothing: bool) -> None:
-    line = services.command(settings, Verb.STOP)
-    assert outcomes.did_nothing(settings, line, output) is nothing
-
-
-MATCHED = (
-    "Sudoers entry: /etc/sudoers.d/x\n    RunAsUsers: root\n{options}    Commands:\n\tALL\n    Matched: /x\n"
-)
-OPEN = MATCHED.format(options="    Options: !authenticate\n")
-ASKS = MATCHED.format(options="")
-
-
-@pytest.mark.parametrize(
-    ("mode", "code", "output", "never_asks", "allowed"),
-    [
-        (Sudo.PASSWORDLESS, 0, OPEN, False, True),
+    opened, asks = matched.format("    Options: !authenticate\n"), matched.format("")
+    for mode, code, output, never_asks, allowed in [
+        (Sudo.PASSWORDLESS, 0, opened, False, True),
         # Seen on 1.9.16: -l succeeds though the command itself would ask for a password.
-        (Sudo.PASSWORDLESS, 0, ASKS, False, False),
-        (Sudo.PASSWORDLESS, 0, ASKS, True, True),
+        (Sudo.PASSWORDLESS, 0, asks, False, False),
+        (Sudo.PASSWORDLESS, 0, asks, True, True),
         (Sudo.PASSWORDLESS, 0, "/usr/bin/systemctl stop elasticsearch", False, True),  # before 1.9.13
         (Sudo.PASSWORDLESS, 1, "sudo: a password is required", False, False),
-        (Sudo.PASSWORD, 0, ASKS, False, True),
+        (Sudo.PASSWORD, 0, asks, False, True),
         (Sudo.PASSWORD, 1, "sudo: 1 incorrect password attempt", False, False),
-    ],
-)
-def test_what_sudo_allows(mode: Sudo, code: int, output: str, *, never_asks: bool, allowed: bool) -> None:
-    assert sudo.allows(mode, code, output, never_asks=never_asks) is allowed
+    ]:
+        with subtests.test(mode=mode, code=code, output=output, never_asks=never_asks):
+            assert sudo.allows(mode, code, output, never_asks=never_asks) is allowed
 
 
-@pytest.mark.parametrize(
-    ("output", "refused"),
-    [
-        ("sudo: a password is required", True),
-        ("sudo: sorry, you must have a tty to run sudo", True),
-        ("Sorry, user pw is not allowed to execute '/usr/bin/false' as root on h.", True),
-        ("deploy is not in the sudoers file.  This incident will be reported.", True),
-        ("sudo: unable to resolve host es1: Name or service not known", False),
-        ("Failed to stop es.service: Unit es.service not loaded.", False),
-    ],
-)
-def test_refusals_of_sudo(output: str, *, refused: bool) -> None:
-    assert (sudo.refusal(output) is not None) is refused
+def test_refusals_of_sudo(subtests: pytest.Subtests) -> None:
+    for output, refused in {
+        "sudo: a password is required": True,
+        "sudo: sorry, you must have a tty to run sudo": True,
+        "Sorry, user pw is not allowed to execute '/usr/bin/false' as root on h.": True,
+        "deploy is not in the sudoers file.  This incident will be reported.": True,
+        "sudo: unable to resolve host es1: Name or service not known": False,
+        "Failed to stop es.service: Unit es.service not loaded.": False,
+    }.items():
+        with subtests.test(output):
+            assert (sudo.refusal(output) is not None) is refused
 
 
 def test_settings_refuse_what_cannot_work() -> None:
     with pytest.raises(ConfigError, match=r"hosts\.service\.start"):
-        ServiceSettings(manager=Manager.COMMAND, stop="x", status="y")
+        ServiceSettings(manager=COMMAND, stop="x", status="y")
     with pytest.raises(ConfigError, match=r"hosts\.sudo"):
         HostSettings(node="n", address="n", sudo=Sudo.PASSWORD)
-    assert "secret" not in repr(host(Manager.SYSTEMD, mode=Sudo.PASSWORD))
+    assert "secret" not in repr(host(SYSTEMD, mode=Sudo.PASSWORD))

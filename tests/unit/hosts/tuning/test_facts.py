@@ -183,7 +183,7 @@ def test_a_tool_that_prints_without_end_is_cut_off(tree: HostTree, monkeypatch: 
     assert isinstance(facts.devices, tuple)
 
 
-def test_the_whole_answer_is_bounded_and_what_did_not_fit_is_unknown(tree: HostTree) -> None:
+def test_the_answer_is_bounded_and_what_did_not_fit_is_unknown(tree: HostTree) -> None:
     for number in range(40):
         tree.write(f"/etc/sysctl.d/{number:02}.conf", "x" * FILE_BYTES)
     answer = tree.answer([EVERYTHING])
@@ -210,7 +210,7 @@ def shut() -> Iterator[HostTree]:
     shutil.rmtree(path)
 
 
-def test_what_this_account_may_not_read_is_unknown_and_never_absent(shut: HostTree) -> None:
+def test_what_this_account_may_not_read_is_never_absent(shut: HostTree) -> None:
     """As an account without rights, whoever runs the tests."""
     drop = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     shut.write("/etc/sysctl.d/x.conf", "vm.swappiness = 1\n")

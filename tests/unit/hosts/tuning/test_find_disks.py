@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,38 +41,6 @@ class Host:
         assert not isinstance(found, Unknown), found
         return found
 
-    def build(self, line: str) -> None:
-        """A line of the cases."""
-        verb, *words = line.split()
-        made: dict[str, Callable[..., object]] = {
-            "disk": self.blocks.disk,
-            "nvme": self._nvme,
-            "partition": lambda disk, number="1": self.blocks.partition(disk, int(number)),
-            "md": lambda name, *on: self.blocks.md(name, on),
-            "lvm": lambda label, *on: self.blocks.lvm(label, on),
-            "multipath": lambda label, *on: self.blocks.multipath(label, on),
-            "mapped": lambda label, *on: self.blocks.mapped(label, on, uuid=f"part1-{label}"),
-            "loop": self.blocks.loop,
-            "btrfs": lambda where, uuid, *on: self.blocks.btrfs(where, on, uuid=uuid),
-            "overlay": self.blocks.overlay,
-            "mount": self.blocks.mount,
-            "bind": lambda device, where, root: self.blocks.mount(device, where, root=root),
-            "bare": lambda where, fs, source: self.blocks.mount_without_device(where, fs=fs, source=source),
-            "folder": self.tree.folder,
-            "link": self.tree.link,
-            "outside": lambda path, target: self.tree.at(path).symlink_to(target),
-            "slave": self._slave,
-            "unnumbered": lambda disk: self.tree.remove(f"/sys/dev/block/{self.blocks.numbers[disk]}"),
-        }
-        made[verb](*words)
-
-    def _nvme(self, name: str) -> None:
-        self.blocks.disk(name, home=f"/sys/devices/virtual/nvme-subsystem/nvme-subsys{name[4]}/{name}")
-
-    def _slave(self, above: str, below: str) -> None:
-        homes = self.blocks.homes
-        self.tree.link(f"{homes[above]}/slaves/{below}", homes[below])
-
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
@@ -88,7 +55,7 @@ def test_devices_and_roles_under_a_data_path(subtests: pytest.Subtests, tmp_path
         host = Host(tmp_path / str(number))
         for line in lines:
             if not line.startswith("/"):
-                host.build(line)
+                host.blocks.build(line)
                 continue
             with subtests.test(title, line=line):
                 path, mark, said = line.partition("? ") if "? " in line else line.partition(":")

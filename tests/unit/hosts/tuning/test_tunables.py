@@ -141,7 +141,7 @@ def test_io_scheduler_of_disks(subtests: pytest.Subtests) -> None:
     assert both.wanted == "ssd: none, rotational: noop"
 
 
-def test_read_ahead_kb_is_decided_by_the_device_under_the_file_system() -> None:
+def test_read_ahead_kb_is_that_of_the_device_of_the_file_system() -> None:
     disks = (
         BlockDevice(name="dm-3", roles=("top",), rotational=True, data_paths=("/data",)),
         BlockDevice(name="sdb", roles=("leaf",), rotational=False, data_paths=("/data",)),
@@ -156,7 +156,7 @@ def test_read_ahead_kb_is_decided_by_the_device_under_the_file_system() -> None:
         assert found.wanted == f"{value} (dm-3)"
 
 
-def test_nr_requests_is_written_again_where_the_scheduler_resets_it() -> None:
+def test_nr_requests_is_written_again_after_the_scheduler() -> None:
     both = profile(setting("io_scheduler", "noop"), setting("nr_requests", "128"), persist=False)
     found = TUNABLES["nr_requests"].check(rhel7(), both.settings[1], both)
     assert written(found) == dict.fromkeys(queue("sdb", file="nr_requests"), "128")
@@ -206,7 +206,7 @@ def test_transparent_hugepage(subtests: pytest.Subtests) -> None:
     )
 
 
-def test_a_size_of_huge_pages_drifts_unless_it_follows_or_is_as_wanted(subtests: pytest.Subtests) -> None:
+def test_a_size_of_huge_pages_may_follow_or_be_as_wanted(subtests: pytest.Subtests) -> None:
     path = f"{THP}/hugepages-64kB/enabled"
     for word, wanted, value in [
         ("inherit", "never", None),

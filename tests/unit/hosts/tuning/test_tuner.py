@@ -13,7 +13,7 @@ from orchestrator.errors import JournalError
 from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.tunables.registry import TUNABLES
 from orchestrator.hosts.tunables.tunable import Part, Reads, Tunable
 from orchestrator.hosts.tuner import Tuner
@@ -30,11 +30,12 @@ from orchestrator.model.tuning import (
     Verdict,
 )
 from orchestrator.redact import Redactor
-from tests.fakes.changing_host import ChangingHost
+from tests.fakes.framing import part
+from tests.fakes.host_kinds import debian
+from tests.fakes.host_tree import HostTree
 
 ES1 = NodeName("es1")
 SWAPPINESS = "/proc/sys/vm/swappiness"
-THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 CHANGE = ValueChange(path=SWAPPINESS, found="60", wanted="1")
 PROFILE = TuningProfile(
     name="test",
@@ -47,34 +48,13 @@ PROFILE = TuningProfile(
 )
 
 
-def host(tree: ChangingHost, node: str, address: str = "127.0.0.1", sudo: Sudo = Sudo.OFF) -> HostSettings:
-    return HostSettings(
-        node=NodeName(node),
-        address=address,
-        connect=Connect.LOCAL,
-        sudo=sudo,
-        root=str(tree.root),
-        environment={"PATH": tree.path},
-    )
+def host(tree: HostTree, node: str, address: str = "127.0.0.1", sudo: Sudo = Sudo.OFF) -> HostSettings:
+    return tree.settings(node, address=address, sudo=sudo)
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> ChangingHost:
-    return kernel(ChangingHost.make(tmp_path))
-
-
-def kernel(tree: ChangingHost) -> ChangingHost:
-    """What every Linux host has, with the usual wrong values."""
-    tree.write("/etc/os-release", "ID=debian\nVERSION_ID=12\n")
-    tree.write("/proc/meminfo", "MemTotal:       65536000 kB\n")
-    tree.write("/proc/cmdline", "quiet\n")
-    tree.write("/proc/self/mountinfo", "")
-    tree.write("/sys/devices/system/cpu/online", "0-7\n")
-    tree.write("/sys/devices/system/node/online", "0\n")
-    tree.write(SWAPPINESS, "60\n")
-    tree.choices(THP, "always", "madvise", "never", now="always")
-    tree.systemd()
-    return tree
+def tree(tmp_path: Path) -> HostTree:
+    return debian(tmp_path)
 
 
 def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
@@ -82,31 +62,31 @@ def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
     return {state.tunable: state.verdict for state in reading.states}
 
 
-def test_whether_root_needs_sudo_is_found_before_the_change(tree: ChangingHost) -> None:
-    connection = LocalConnection({"PATH": tree.path})
+def test_whether_root_needs_sudo_is_found_before_the_change(tree: HostTree) -> None:
+    connection = tree.connection()
     unknown, known = (host(tree, "es1", sudo=sudo) for sudo in (Sudo.AUTO, Sudo.PASSWORDLESS))
     tuner = Tuner(lambda _: (unknown, connection), Redactor(), as_root=lambda _: (known, connection))
-    assert isinstance(tuner.perform(TuneHost(node=NodeName("es1"), tunable="x", changes=(CHANGE,))), Done)
-    assert tree.says("asked") == [f"tee {tree.root}{SWAPPINESS}"]
+    assert isinstance(tuner.perform(TuneHost(node=ES1, tunable="x", changes=(CHANGE,))), Done)
+    assert tree.calls("sudo") == (f"sudo -n tee {tree.path}{SWAPPINESS}",)
 
 
-def test_a_host_is_read_changed_and_right_then(tree: ChangingHost) -> None:
-    hosts = Hosts({NodeName("es1"): host(tree, "es1")})
-    found = hosts.tuning([NodeName("es1")], PROFILE)[NodeName("es1")]
+def test_a_host_is_read_changed_and_right_then(tree: HostTree) -> None:
+    hosts = Hosts({ES1: host(tree, "es1")})
+    found = hosts.tuning([ES1], PROFILE)[ES1]
     assert verdicts(found) == {
         "transparent_hugepage.enabled": Verdict.DRIFT,
         "vm.swappiness": Verdict.DRIFT,
     }
     assert isinstance(found, HostTuning)
     for state in found.drifted:
-        action = TuneHost(node=NodeName("es1"), tunable=state.tunable, changes=state.changes)
+        action = TuneHost(node=ES1, tunable=state.tunable, changes=state.changes)
         assert isinstance(hosts.perform(action), Done)
         assert all(change.path in hosts.describe(action) for change in state.changes)  # type: ignore[union-attr]
-    after = hosts.tuning([NodeName("es1")], PROFILE)[NodeName("es1")]
+    after = hosts.tuning([ES1], PROFILE)[ES1]
     assert set(verdicts(after).values()) == {Verdict.OK}
 
 
-def test_a_state_that_cannot_be_read_is_no_defect(tree: ChangingHost) -> None:
+def test_a_state_that_cannot_be_read_is_no_defect(tree: HostTree) -> None:
     tree.write(
         "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf",
         "# Written by orchestrate for vm.swappiness\nvm.swappiness = 1\n",
@@ -133,7 +113,7 @@ class Unwell(Tunable):
         raise ZeroDivisionError("of a token=abcdef")
 
 
-def test_a_defect_in_a_tunable_is_its_own_and_a_name_that_none_has_is_unknown(tree: ChangingHost) -> None:
+def test_a_tunable_with_a_defect_and_an_unknown_one_are_unknown(tree: HostTree) -> None:
     settings = host(tree, "es1")
     profile = TuningProfile(
         name="test",
@@ -148,7 +128,7 @@ def test_a_defect_in_a_tunable_is_its_own_and_a_name_that_none_has_is_unknown(tr
     unwell: Tunable = Unwell()
     tunables = {"unwell": unwell, **TUNABLES}
     tuner = Tuner(lambda _: (settings, LocalConnection(settings.environment)), Redactor(), tunables)
-    found = tuner.read([NodeName("es1")], profile, 30.0)[NodeName("es1")]
+    found = tuner.read([ES1], profile, 30.0)[ES1]
     assert verdicts(found) == {
         "unwell": Verdict.UNKNOWN,
         "transparent_hugepage.enabled": Verdict.DRIFT,
@@ -190,13 +170,10 @@ class Scripted:
         """Nothing is open."""
 
 
-GOOD = CommandResult(
-    exit=0,
-    stdout="@@orchestrate-00000000-0000-4000 begin tuning\n\n@@orchestrate-00000000-0000-4000 end tuning 0\n",
-)
+GOOD = CommandResult(exit=0, stdout=part("tuning", ""))
 
 
-def tune_both(addresses: Sequence[str], tree: ChangingHost) -> int:
+def tune_both(addresses: Sequence[str], tree: HostTree) -> int:
     """How many were at work at once, of four actions on two nodes."""
     nodes = [host(tree, f"es{number}", address) for number, address in enumerate(addresses)]
     connection = Scripted(lambda: GOOD)
@@ -214,11 +191,8 @@ def tune_both(addresses: Sequence[str], tree: ChangingHost) -> int:
     return connection.most
 
 
-def test_two_nodes_of_one_machine_are_tuned_one_after_the_other(tree: ChangingHost) -> None:
+def test_nodes_of_a_machine_are_tuned_in_turn_machines_at_once(tree: HostTree) -> None:
     assert tune_both(["10.0.0.1", "10.0.0.1"], tree) == 1
-
-
-def test_two_machines_are_tuned_at_once(tree: ChangingHost) -> None:
     assert tune_both(["10.0.0.1", "10.0.0.2"], tree) == 2
 
 
@@ -232,40 +206,40 @@ def test_two_machines_are_tuned_at_once(tree: ChangingHost) -> None:
     ],
 )
 def test_what_goes_wrong_on_the_way_is_data_and_holds_no_secret(
-    tree: ChangingHost, outcome: Outcome, kind: type[ActionResult]
+    tree: HostTree, outcome: Outcome, kind: type[ActionResult]
 ) -> None:
     connection = Scripted(lambda: outcome)
     tuner = Tuner(lambda _: (host(tree, "es1"), connection), Redactor())
-    action = TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=(CHANGE,))
+    action = TuneHost(node=ES1, tunable="vm.swappiness", changes=(CHANGE,))
     result = tuner.perform(action)
     assert isinstance(result, kind)
     assert isinstance(result, Refused | InDoubt)
     assert result.reason.startswith("vm.swappiness: ")
     assert "[redacted]" in result.reason
-    reading = tuner.read([NodeName("es1")], PROFILE, 30.0)[NodeName("es1")]
+    reading = tuner.read([ES1], PROFILE, 30.0)[ES1]
     assert isinstance(reading, Unknown)
     assert "hunter22" not in reading.reason
 
 
-def test_a_reading_whose_connection_went_is_taken_again_a_change_is_not(tree: ChangingHost) -> None:
+def test_a_lost_reading_is_taken_again_and_a_change_is_not(tree: HostTree) -> None:
     connection = Scripted(lambda: Lost(reason="gone", timed_out=False))
     tuner = Tuner(lambda _: (host(tree, "es1"), connection), Redactor())
-    tuner.read([NodeName("es1")], PROFILE, 30.0)
+    tuner.read([ES1], PROFILE, 30.0)
     assert len(connection.lines) == 2
-    tuner.perform(TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=(CHANGE,)))
+    tuner.perform(TuneHost(node=ES1, tunable="vm.swappiness", changes=(CHANGE,)))
     assert len(connection.lines) == 3
 
 
-def test_what_is_described_is_what_an_operator_would_type(tree: ChangingHost) -> None:
+def test_what_is_described_is_what_an_operator_would_type(tree: HostTree) -> None:
     settings = host(tree, "es1", sudo=Sudo.PASSWORDLESS)
-    hosts = Hosts({NodeName("es1"): settings})
+    hosts = Hosts({ES1: settings})
     changes = (CHANGE, FileChange(path="/etc/a b", found="x", wanted=None))
-    line = hosts.describe(TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=changes))
-    root = tree.root
+    line = hosts.describe(TuneHost(node=ES1, tunable="vm.swappiness", changes=changes))
+    root = tree.path
     assert line == f"printf %s 1 | sudo -n tee {root}{SWAPPINESS}; sudo -n rm -f '{root}/etc/a b'"
 
 
-def test_a_hundred_hosts_are_read_though_one_of_them_hangs(tree: ChangingHost) -> None:
+def test_a_hundred_hosts_are_read_though_one_of_them_hangs(tree: HostTree) -> None:
     def way(node: NodeName) -> tuple[HostSettings, Scripted]:
         if node == "es7":
             time.sleep(30)

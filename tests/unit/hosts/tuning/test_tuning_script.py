@@ -494,7 +494,7 @@ exit $code
 """
 
 
-def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
+def test_killed_anywhere_it_is_completed_and_undone(
     tree: HostTree, several: tuple[Change, ...], shell: str
 ) -> None:
     tree.program("plain-tee", TEE)
@@ -523,7 +523,7 @@ def test_killed_anywhere_it_is_completed_and_undone_all_the_same(
 
 
 @pytest.mark.parametrize("sudo", [Sudo.PASSWORDLESS, Sudo.PASSWORD])
-def test_exactly_the_commands_of_a_sudoers_file_go_through_sudo(
+def test_exactly_the_commands_of_sudoers_go_through_sudo(
     tree: HostTree, several: tuple[Change, ...], shell: str, sudo: Sudo
 ) -> None:
     if sudo is Sudo.PASSWORD:
@@ -576,7 +576,7 @@ def test_one_command_that_sudo_refuses_is_told_by_its_tunable(tree: HostTree, sh
     assert not tree.at(OURS).exists()
 
 
-def test_without_rights_nothing_is_altered_and_the_reason_is_told(tree: HostTree, shell: str) -> None:
+def test_without_rights_nothing_is_altered(tree: HostTree, shell: str) -> None:
     tree.write(OURS, "theirs to read\n")
     tree.at(OURS).chmod(0o600)
     tree.write(SHARED, "a = 1\n")
@@ -607,7 +607,7 @@ def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: HostTree) ->
 # -- answers that are not whole
 
 
-def test_only_a_whole_answer_is_done_and_only_an_untouched_host_is_refused(subtests: pytest.Subtests) -> None:
+def test_read_outcome_of_whole_and_of_other_answers(subtests: pytest.Subtests) -> None:
     def first(code: int) -> str:
         return part("change-1", "", code)
 

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning import boot, boot_files
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.tuning.boot_files import NAME
 from orchestrator.model.host_facts import FileText, HostFacts, ServiceFacts
@@ -31,11 +32,14 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
+from tests.fakes import host_kinds
+from tests.fakes.host_tree import THP, HostTree
 from tests.fakes.tuned_hosts import KINDS, profile, setting
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "data" / "tuning" / "what_is_written_where.md"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
+SHIPPED = sorted((ROOT / "configs" / "tuning").glob("*.yml"))
 
 EVERYTHING = profile(
     setting("numad", "off"),
@@ -113,59 +117,54 @@ def a_host(request: pytest.FixtureRequest) -> HostFacts:
     return KINDS[request.param]()
 
 
-def test_a_host_that_was_made_right_is_right(host: HostFacts) -> None:
-    assert compare(host, EVERYTHING).drifted
-    made = compare(after(host, changes(host)), EVERYTHING)
-    wrong = [state for state in made.states if state.verdict not in {Verdict.OK, Verdict.NOT_APPLICABLE}]
-    assert wrong == []
+def wrong(tuning: HostTuning) -> list[TunableState]:
+    return [one for one in tuning.states if one.verdict not in {Verdict.OK, Verdict.NOT_APPLICABLE}]
+
+
+@pytest.mark.parametrize("path", [None, *SHIPPED], ids=lambda path: path.stem if path else "everything")
+def test_a_host_that_was_made_right_is_right(path: Path | None, host: HostFacts) -> None:
+    """Every shipped profile can be met on every kind of host."""
+    wanted = load_profile(path, rules=registry.RULES) if path else EVERYTHING
+    assert compare(host, wanted).drifted
+    assert wrong(compare(after(host, changes(host, wanted)), wanted)) == []
 
 
 def test_what_was_made_can_be_undone_to_what_was_found(host: HostFacts) -> None:
     made = changes(host)
-    back = after(after(host, made), tuple(change.undone() for change in reversed(made)))
-    there = {path: text for path, text in back.files.items() if text is not None}
-    assert _spaced(there) == _spaced(host.files)
-    assert {name: one for name, one in back.services.items() if NAME not in name} == {
-        name: one for name, one in host.services.items() if NAME not in name
-    }
-    assert not any(one.enabled for name, one in back.services.items() if NAME in name)
-    assert back.tuned == host.tuned
-
-
-def test_no_two_tunables_write_one_file_or_one_block(host: HostFacts) -> None:
-    written = [
-        (change.path, change.name if isinstance(change, BlockChange) else "")
-        for change in changes(host)
-        if isinstance(change, FileChange | BlockChange)
-    ]
-    assert len(written) == len(set(written))
-
-
-def test_every_change_knows_what_was_found(host: HostFacts) -> None:
-    for change in changes(host):
+    for change in made:
         if isinstance(change, ValueChange):
             text = host.files[change.path]
             assert isinstance(text, str)
             assert change.found in (text.strip(), *(word.strip("[]") for word in text.split() if "[" in word))
         if isinstance(change, FileChange):
             assert change.found == host.files.get(change.path)
+    back = after(after(host, made), tuple(change.undone() for change in reversed(made)))
+    there = {path: text for path, text in back.files.items() if text is not None}
+    assert _spaced(there) == _spaced(host.files)
+    others = {name: one for name, one in back.services.items() if NAME not in name}
+    assert others == {name: one for name, one in host.services.items() if NAME not in name}
+    assert not any(one.enabled for name, one in back.services.items() if NAME in name)
+    assert back.tuned == host.tuned
 
 
-def test_nothing_that_lasts_is_written_where_the_profile_does_not_persist(host: HostFacts) -> None:
-    made = changes(host, replace(EVERYTHING, persist=False))
-    files = {change.path for change in made if isinstance(change, FileChange | BlockChange)}
-    # What counts at the node's next start stands in a file whatever the profile says: there is no other way.
-    assert all(any(word in path for word in ("limits", "riak", "jvm.options.d")) for path in files), files
-    assert not any(isinstance(change, TunedChange) for change in made)
-
-
-def test_no_disk_without_data_is_touched(host: HostFacts) -> None:
-    system = {
-        "/sys/block/sda/queue/scheduler": "noop deadline [cfq]\n",
-        "/sys/block/sda/queue/nr_requests": "9\n",
-    }
+def test_no_two_tunables_write_one_file_or_the_system_disk(host: HostFacts) -> None:
+    system = {f"/sys/block/sda/queue/{name}": "9\n" for name in ("scheduler", "nr_requests")}
     made = changes(replace(host, files={**host.files, **system}))
     assert not any("sda" in str(change) for change in made)
+    written = [
+        (change.path, change.name if isinstance(change, BlockChange) else "")
+        for change in made
+        if isinstance(change, FileChange | BlockChange)
+    ]
+    assert len(written) == len(set(written))
+
+
+def test_nothing_that_lasts_is_written_without_persist(host: HostFacts) -> None:
+    made = changes(host, replace(EVERYTHING, persist=False))
+    files = {change.path for change in made if isinstance(change, FileChange | BlockChange)}
+    # What counts at the node's next start is in a file whatever the profile says: there is no other way.
+    assert all(any(word in path for word in ("limits", "riak", "jvm.options.d")) for path in files), files
+    assert not any(isinstance(change, TunedChange) for change in made)
 
 
 def test_everything_that_is_read_is_asked_for(host: HostFacts) -> None:
@@ -200,7 +199,7 @@ def test_a_tunable_that_there_is_not_is_no_quiet_ok() -> None:
     assert (state.tunable, state.verdict) == ("vm.swapiness", Verdict.UNKNOWN)
 
 
-def test_an_answer_that_was_cut_off_is_unknown_and_writes_nothing(host: HostFacts) -> None:
+def test_a_cut_off_answer_is_unknown_and_writes_nothing(host: HostFacts) -> None:
     cut: Mapping[str, FileText] = {
         path.replace("{unit}", "elasticsearch"): Unknown(reason="cut off") for path in asked()
     }
@@ -219,13 +218,92 @@ def test_what_is_written_where() -> None:
     assert text == GOLDEN.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "configs" / "tuning").glob("*.yml")), ids=lambda path: path.stem
+# The same tunables on hosts that are made of files, read by the script that reads real ones.
+
+ON_TREES = profile(
+    *(one for one in EVERYTHING.settings if one.tunable in {"numad", "io_scheduler", "vm.swappiness"}),
+    *(one for one in EVERYTHING.settings if one.tunable.startswith("transparent_hugepage")),
+    setting("limits.nofile", "100000"),
 )
-def test_every_shipped_profile_can_be_met_on_every_kind_of_host(path: Path, host: HostFacts) -> None:
-    wanted = load_profile(path, rules=registry.RULES)
-    made = compare(after(host, changes(host, wanted)), wanted)
-    assert {state.verdict for state in made.states} <= {Verdict.OK, Verdict.NOT_APPLICABLE}
+PAGES = profile(setting("transparent_hugepage.enabled", "never"))
+OPEN_FILES = replace(profile(setting("limits.nofile", "100000")), persist=False)
+OF_PROCESS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max locked memory         unlimited            unlimited            bytes
+Max open files            4096                 524288               files
+Max realtime timeout      unlimited            unlimited            us
+"""
+
+
+def read(tree: HostTree, wanted: TuningProfile) -> HostTuning:
+    facts = tree.known_facts(registry.reads(wanted))
+    return registry.compare(facts, wanted, Place(part="es1", root=str(tree.path)))
+
+
+@pytest.mark.parametrize("kind", host_kinds.KINDS)
+def test_every_tunable_is_told_and_none_is_unknown(kind: str, tmp_path: Path) -> None:
+    found = read(host_kinds.KINDS[kind](tmp_path / "host"), ON_TREES)
+    by_name = {state.tunable: state for state in found.states}
+    assert set(by_name) == {BOOT, *(one.tunable for one in ON_TREES.settings)}
+    assert found.unread == (), [state.detail for state in found.unread]
+    pages = by_name["transparent_hugepage.enabled"]
+    assert (pages.verdict, pages.running) == (Verdict.DRIFT, "always")
+    assert by_name["vm.swappiness"].verdict is Verdict.DRIFT
+
+
+@pytest.mark.parametrize("name", ["throughput-performance", "virtual-guest"])
+def test_the_next_boot_is_ours_whatever_tuned_ships(name: str, tmp_path: Path) -> None:
+    """The shipped profiles switch huge pages off on one kind of ARM machine; elsewhere nothing sets them."""
+    tree = host_kinds.rhel7(tmp_path / "host")
+    for file in (ROOT / "tests" / "data" / "tuned").glob("*/tuned.conf"):
+        tree.write(f"/usr/lib/tuned/{file.parent.name}/tuned.conf", file.read_text())
+    tree.write("/etc/tuned/active_profile", f"{name}\n")
+    shipped = tree.read("/usr/lib/tuned/throughput-performance/tuned.conf") or ""
+    assert "transparent_hugepages=never" in shipped
+    of_boot, pages = read(tree, PAGES).states
+    assert (pages.running, pages.at_boot) == ("always", boot.NOT_SET)
+    for change in of_boot.changes:
+        if isinstance(change, FileChange) and change.wanted is not None:
+            tree.write(change.path, change.wanted)
+        elif isinstance(change, ServiceChange):
+            tree.service(change.service)
+    assert [state.at_boot for state in read(tree, PAGES).states] == [boot.SET_BY_US, boot.SET_BY_US]
+    assert tree.shell(tree.read(boot_files.SCRIPT) or "").returncode == 0
+    assert "never" in (tree.read(f"{THP}/enabled") or "")
+    assert read(tree, PAGES).states[1].verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("1048576", Verdict.OK), ("65535", Verdict.DRIFT)])
+def test_limits_of_a_templated_unit_are_systemds_answer(limit: str, verdict: Verdict, tmp_path: Path) -> None:
+    """The template's value, or that of a drop-in which lowers it: systemd has read both."""
+    tree = host_kinds.debian(tmp_path / "host")
+    tree.unit = "elasticsearch@a"
+    shown = f"echo LoadState=loaded; echo LimitNOFILE={limit}; echo LimitNOFILESoft={limit}"
+    tree.program("systemctl", f'case "$*" in *" -- elasticsearch@a.service") {shown} ;; esac\n')
+    (state,) = read(tree, OPEN_FILES).states
+    assert (state.verdict, state.at_boot) == (verdict, limit)
+
+
+@pytest.mark.parametrize("pid", ["17", "18", "0"])
+def test_limits_of_the_running_process_are_read(pid: str, tmp_path: Path) -> None:
+    """Process 18 has ended since systemd named it; 0 is a unit that does not run."""
+    tree = host_kinds.debian(tmp_path / "host")
+    tree.write("/proc/17/limits", OF_PROCESS)
+    shown = "echo LoadState=loaded; echo LimitNOFILE=100000"
+    words = f"*MainPID*) echo MainPID={pid} ;; *LimitNOFILE*) {shown} ;;"
+    tree.program("systemctl", f'case "$*" in {words} esac\n')
+    (state,) = read(tree, OPEN_FILES).states
+    wanted = "4096, from the next start on 100000" if pid == "17" else "100000, from the next start on"
+    assert (state.running, state.at_boot) == (wanted, "100000")
+
+
+def test_an_init_script_names_the_process(tmp_path: Path) -> None:
+    tree = host_kinds.rhel6(tmp_path / "host")
+    tree.write("/proc/2310/limits", OF_PROCESS)
+    tree.program("service", '[ "$1" = elasticsearch ] && echo "elasticsearch (pid  2310) is running..."\n')
+    (state,) = read(tree, OPEN_FILES).states
+    assert state.running == "4096, from the next start on not set"
+    assert state.verdict is Verdict.DRIFT
 
 
 def _spaced(files: Mapping[str, FileText]) -> dict[str, object]:

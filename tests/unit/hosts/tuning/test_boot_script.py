@@ -1,0 +1,303 @@
+"""The boot script on file trees: what it sets, what it leaves out and says, and when it ends."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.tuning import boot_files
+from tests.fakes import host_kinds
+from tests.fakes.block_tree import BlockTree
+from tests.fakes.host_tree import THP, HostTree
+from tests.tools import SHELLS, needs, shell_words
+
+PART = boot_files.part_path("prod+es1")
+SCHEDULER = "/sys/block/nvme0n1/queue/scheduler"
+VM = "/proc/sys/vm/"
+SWAPPINESS = f"{VM}swappiness"
+BOTH = ("disks scheduler none none", "parameter vm.swappiness 1")
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    return shell_words(request.param)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> HostTree:
+    made = host_kinds.debian(tmp_path / "host")
+    write_part(made, ["parameter vm.swappiness 1"])
+    return made
+
+
+def write_part(
+    tree: HostTree, lines: Sequence[str], *, name: str = "prod+es1", at: str = "/data", kind: str = ""
+) -> None:
+    """The part of a node whose data path is on the file system that is mounted at `at`."""
+    data = host_kinds.DATA
+    text = boot_files.part_text("elasticsearch", lines, {data: at}, {data: kind} if kind else {})
+    tree.write(boot_files.part_path(name), text)
+
+
+def run(
+    tree: HostTree, words: Sequence[str] = ("/bin/sh",), script: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """A boot. Its folder holds a file that `?` would match."""
+    tree.write("/tmp/work/7", "")
+    done = tree.shell(script or boot_files.script_text(str(tree.path)), words)
+    assert done.stderr == ""
+    assert list(tree.path.rglob("ran")) == [], "what a command in a name or in a value would have made"
+    return done
+
+
+def read(tree: HostTree, path: str) -> str:
+    return (tree.read(path) or "").strip()
+
+
+def test_a_shell_checker_has_nothing_to_say(tmp_path: Path) -> None:
+    script, init = tmp_path / "boot.sh", tmp_path / "init"
+    script.write_text(boot_files.script_text(""))
+    init.write_text(boot_files.INIT_TEXT)
+    words = [needs("shellcheck"), str(script), str(init)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_sets_what_differs_says_so_and_is_quiet_then(tree: HostTree, shell: list[str]) -> None:
+    lines = ["parameter vm.swappiness 1", "at_least vm.max_map_count 262144", "huge_pages enabled never"]
+    write_part(tree, [*lines, "huge_pages khugepaged/defrag 0", "disks scheduler none bfq"])
+    write_part(tree, ["parameter net.ipv4.tcp_retries2 5"], name="other+es1")
+    done = run(tree, shell)
+    assert done.returncode == 0
+    assert f"{SWAPPINESS}: 60 -> 1" in done.stdout.splitlines()
+    wanted = {
+        SWAPPINESS: "1",
+        f"{VM}max_map_count": "262144",
+        "/proc/sys/net/ipv4/tcp_retries2": "5",
+        f"{THP}/enabled": "never",
+        f"{THP}/khugepaged/defrag": "0",
+        SCHEDULER: "none",
+    }
+    assert {path: read(tree, path) for path in wanted} == wanted
+    assert read(tree, "/sys/block/sda/queue/scheduler") != "none"
+    again = run(tree, shell)
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_a_value_that_is_high_enough_is_never_lowered(tree: HostTree, shell: list[str]) -> None:
+    tree.sysctl("vm.max_map_count", 9999999)
+    write_part(tree, ["at_least vm.max_map_count 262144", "at_least vm.min_free_kbytes 999999999 5"])
+    assert run(tree, shell).returncode == 0
+    assert read(tree, f"{VM}max_map_count") == "9999999"
+    assert int(read(tree, f"{VM}min_free_kbytes")) == (256 << 20) * 5 // 100
+
+
+RAID = "disk sdb; disk sdc; partition sdb; partition sdc; md md0 sdb1 sdc1; lvm data md0; mount dm-0 /data"
+PATHS = "disk sdb; disk sdc; multipath mpatha sdb sdc; mount dm-0 /data"
+TWO = "disk sdb; disk sdc; partition sdb; partition sdc; mount {} /data; mount {} /other".format
+STACKS = [
+    # The volume decides what is read ahead, and its disks are scheduled.
+    (
+        RAID,
+        ["disks scheduler none bfq", "disks read_ahead_kb 9 8"],
+        "dm-0 read_ahead_kb 8, sdb scheduler bfq, sdc scheduler bfq",
+    ),
+    # A multipath device is scheduled itself, and its paths are not.
+    (PATHS, ["disks scheduler none bfq"], "dm-0 scheduler bfq"),
+    # The part names the data path alone: disks that swapped their names at a boot are found by the data.
+    (TWO("sdb1", "sdc1"), ["disks scheduler none bfq"], "sdb scheduler bfq"),
+    (TWO("sdc1", "sdb1"), ["disks scheduler none bfq"], "sdc scheduler bfq"),
+]
+
+
+def test_queues_of_the_disks_under_the_data_are_set(
+    subtests: pytest.Subtests, tmp_path: Path, shell: list[str]
+) -> None:
+    for number, (stack, lines, changed) in enumerate(STACKS):
+        with subtests.test(stack=stack):
+            tree = HostTree(tmp_path / str(number))
+            tree.machine()
+            tree.systemd()
+            blocks = BlockTree(tree)
+            for line in stack.split("; "):
+                blocks.build(line)
+            tree.folder(host_kinds.DATA)
+            write_part(tree, lines)
+            before = tree.files()
+            assert run(tree, shell).returncode == 0
+            found = {
+                f"{path.split('/')[-3]} {path.split('/')[-1]} {text.strip()}"
+                for path, text in tree.files().items()
+                if "/queue/" in path and before[path] != text
+            }
+            assert found == set(changed.split(", "))
+
+
+DATA = host_kinds.DATA
+NOT_UNDERSTOOD = "NOT set: this line is not understood: "
+LEFT_OUT = {
+    **{
+        line: NOT_UNDERSTOOD + line
+        for line in ("data '/data/es /data", "parameter x", "rm -rf /", "$(touch ran)")
+    },
+    "at_least x y": "x: NOT set: x y is not understood",
+    "parameter vm.nothing 1": "vm/nothing",
+    f"data {DATA} /elsewhere": f"{DATA}: NOT set: it is on the file system of /data, not on",
+    "data '/data/a\ntouch ran\n' /data": NOT_UNDERSTOOD,
+    **{
+        f"at_least vm.max_map_count '{number}'": "is not understood"
+        for number in ("9" * 19, "0x10", "-1", "1e3", "", "\u0663")
+    },
+    **{
+        f"data {DATA} /data '{kind}'": f"{DATA}: NOT set: {kind} is no kind of a disk"
+        for kind in ("ssd/e", "ssd/;e touch ran", "&", "\\n", "disk")
+    },
+}
+"""Lines that a person wrote, or of a disk that is not mounted, and what the script says of each."""
+
+
+def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(
+    subtests: pytest.Subtests, tree: HostTree, shell: list[str]
+) -> None:
+    before = read(tree, SCHEDULER)
+    cut_off = {"at_least vm.max_map_count 1": "its last line is cut off: at_least vm.max_map_count 1"}
+    for line, said in (LEFT_OUT | cut_off).items():
+        with subtests.test(line=line):
+            tree.sysctls({"vm.swappiness": 60, "vm.max_map_count": 5})
+            lines = (*BOTH, line) if line in cut_off else (line, *BOTH, "")
+            tree.write(PART, boot_files.HEADER + "\n".join(lines))
+            done = run(tree, shell)
+            assert done.returncode == 1
+            assert said in done.stdout
+            assert (read(tree, SWAPPINESS), read(tree, f"{VM}max_map_count")) == ("1", "5")
+            assert read(tree, SCHEDULER) == before
+
+
+NAMES = (
+    *("two words", "  ", "it's", '"quoted"', "$(touch ran)", "`touch ran`", "; touch ran;", "back\\slash\\n"),
+    *("%s%n", "*", "[a-z]?", "-n", "#hash", "\u00fcn\u00ef\u20ac", "a" * 250, "es/../es", "tab\there"),
+)
+
+
+def test_data_paths_with_any_name_are_found(tree: HostTree, shell: list[str]) -> None:
+    before = str(tree.read(SCHEDULER))
+    found: dict[str, object] = {}
+    for name in NAMES:
+        path = f"/data/{name}"
+        tree.folder(path)
+        tree.write(SCHEDULER, before)
+        tree.write(PART, boot_files.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"}))
+        found[name] = (run(tree, shell).returncode, read(tree, SCHEDULER))
+    assert {name: one for name, one in found.items() if one != (0, "none")} == {}
+
+
+def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[str]) -> None:
+    """No profile has these values: somebody edited the part."""
+    for value in ("?", "*", "$(touch ran)", "1;touch ran", "\u00b2", "1 2", "-n", "%s", "9" * 3000):
+        tree.write(PART, f"{boot_files.HEADER}parameter vm.swappiness '{value}'\n")
+        run(tree, shell)
+        assert read(tree, SWAPPINESS) == value
+    tree.remove(SWAPPINESS)
+    tree.at(SWAPPINESS).symlink_to("/proc/sys/kernel/ostype")
+    write_part(tree, ["parameter vm.swappiness 1", "parameter vm.zone_reclaim_mode 0"])
+    done = run(tree, shell)
+    assert done.returncode == 1
+    assert f"{SWAPPINESS}: NOT set: it reads Linux, not 1" in done.stdout
+    assert read(tree, f"{VM}zone_reclaim_mode") == "0"
+
+
+def test_a_killed_boot_script_is_completed_by_the_next(tree: HostTree) -> None:
+    write_part(tree, ["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
+    script = boot_files.script_text(str(tree.path))
+    for call, halfway in ((1, "60"), (2, "10")):
+        tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
+        kill = f"moved=yes; n=$((${{n:-0}} + 1)); [ $n -lt {call} ] || kill -9 $$\n"
+        assert run(tree, script=script.replace("moved=yes\n", kill)).returncode == -9
+        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == ("0", halfway)
+        assert run(tree).returncode == 0
+        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == ("0", "10")
+
+
+def test_a_piece_of_a_part_sets_only_its_whole_lines(tree: HostTree) -> None:
+    """A kill while it was written leaves one: `vm.swappiness 1` of 10 would be another value."""
+    write_part(tree, ["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
+    whole = str(tree.read(PART))
+    first = whole.index("parameter")
+    end = whole.index("\n", first)
+    for length in sorted({*range(first, len(whole), 9), end, end + 1, len(whole) - 2, len(whole) - 1}):
+        tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
+        tree.write(PART, whole[:length])
+        run(tree)
+        reclaim = "0" if length > end else "1"
+        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == (reclaim, "60"), length
+
+
+# Beside tuned.
+
+LOG = "/var/log/tuned/tuned.log"
+TUNED = "tuned.daemon.daemon: "
+APPLIED = f"{TUNED}static tuning from profile 'balanced' applied"
+
+
+def beside_tuned(tree: HostTree, last: str, naps: str = "exit 0") -> None:
+    """A tuned whose log ends in a line; a body for `sleep`, which each round of the script calls."""
+    tree.write("/run/tuned/tuned.pid", "1\n")
+    tree.write("/etc/tuned/active_profile", "balanced\n")
+    tree.write(LOG, f"{APPLIED}\n{last}\n")
+    tree.program("sleep", f"{naps}\n")
+    (tree.path / "toolbox" / "sleep").unlink()
+    (tree.path / "toolbox" / "sleep").symlink_to(tree.path / "bin" / "sleep")
+
+
+@pytest.mark.parametrize(
+    ("last", "waits"),
+    [
+        (f"{TUNED}starting tuning", True),
+        (f"{TUNED}stopping tuning", True),
+        (f"{TUNED}static tuning from profile 'powersave' applied", True),
+        (APPLIED, False),
+    ],
+)
+def test_it_waits_until_tuned_has_applied_the_active_profile(
+    tree: HostTree, last: str, *, waits: bool
+) -> None:
+    """tuned 2.20 writes the name of a new profile before it applies it: the log alone has the end."""
+    # Each wait is a round; in the fourth, tuned writes its own value and ends its work.
+    fourth = f"""n=$(($(cat "$root/.naps" 2>/dev/null || echo 0) + 1)); echo $n >"$root/.naps"
+[ $n -eq 4 ] || exit 0
+echo 60 >"$root{SWAPPINESS}"; echo "{APPLIED}" >>"$root{LOG}"
+"""
+    beside_tuned(tree, last, fourth)
+    assert run(tree).returncode == 0
+    naps = len(tree.calls("sleep"))
+    assert (naps > 4) is waits
+    assert naps < 20
+    assert read(tree, SWAPPINESS) == "1"
+
+
+def test_a_tuned_that_never_ends_its_work_does_not_hold_the_boot(tree: HostTree) -> None:
+    beside_tuned(tree, f"{TUNED}starting tuning")
+    assert run(tree).returncode == 0
+    assert tree.calls("sleep") == ("sleep 1",) * 19
+
+
+def test_parts_that_conflict_do_not_hold_the_boot(tree: HostTree) -> None:
+    """Each wrote its own value over the other's, 20 times: 19 seconds before the node."""
+    write_part(tree, ["parameter vm.swappiness 10", "disks scheduler mq-deadline bfq"], name="zz+es9")
+    write_part(tree, ["parameter vm.swappiness 1", "disks scheduler none bfq"])
+    beside_tuned(tree, APPLIED)
+    done = run(tree)
+    assert (done.returncode, len(tree.calls("sleep"))) == (0, 3)
+    assert f"{SWAPPINESS}: 60 -> 10" in done.stdout.splitlines()
+    assert (read(tree, SWAPPINESS), read(tree, SCHEDULER)) == ("10", "mq-deadline")
+
+
+def test_a_program_that_never_leaves_a_value_alone_is_named(tree: HostTree) -> None:
+    beside_tuned(tree, APPLIED, f'echo 60 >"$root{SWAPPINESS}"')
+    done = run(tree)
+    assert (done.returncode, len(tree.calls("sleep"))) == (1, 4)
+    assert "another program changes these values again and again" in done.stdout
+    assert read(tree, SWAPPINESS) == "1"
