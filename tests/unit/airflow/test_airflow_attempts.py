@@ -78,6 +78,12 @@ def _await(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def _started(told: Told, attempt: Attempt | None = None) -> None:
+    """Once: of several tries, too. With an attempt, its run has an id as well."""
+    _await(lambda: bool(told.starts) and (attempt is None or bool(attempt.new_lines(0)[0])))
+    assert len(told.starts) == 1
+
+
 def _ended(attempt: Attempt) -> None:
     attempt.wait(SECONDS)
     assert attempt.condition() is Condition.GONE
@@ -87,7 +93,7 @@ def test_a_start_runs_on_by_itself_and_its_end_can_be_read(folder: Path, start: 
     attempt, new = find_or_start(folder, start)
     assert new
     assert attempt.condition() is Condition.RUNNING, "known from the first moment on"
-    _await(lambda: bool(told.starts))
+    _started(told)
     identity = parse_identity(attempt.process.read_text().split("\n")[0])
     assert identity is not None
     assert told.starts[0]["pid"] == identity.pid, "the process written down is the program itself"
@@ -101,45 +107,33 @@ def test_a_start_runs_on_by_itself_and_its_end_can_be_read(folder: Path, start: 
     assert folder.stat().st_mode & 0o077 == 0, "an output names hosts and indices: nobody else's"
 
 
-def test_an_end_is_waited_for_and_seen_at_once(folder: Path, start: Start, told: Told) -> None:
+@pytest.mark.parametrize("descriptor", [True, False])
+def test_an_end_is_waited_for_and_seen_at_once(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, start: Start, told: Told, *, descriptor: bool
+) -> None:
+    """Also of a process that is no child, where Linux gives no descriptor of it."""
+
+    def refuse(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    if not descriptor:
+        monkeypatch.setattr(os, "pidfd_open", refuse)
     attempt, _ = find_or_start(folder, start)
     began = time.monotonic()
     attempt.wait(0.3)
     assert time.monotonic() - began >= 0.3, "it runs: all the seconds are waited"
     assert attempt.condition() is Condition.RUNNING
     told.do("go")
-    attempt.wait(SECONDS)
-    assert attempt.condition() is Condition.GONE
+    for _ in range(2):  # of what is gone nothing is waited for
+        _ended(attempt)
     assert time.monotonic() - began < SECONDS
-    attempt.wait(SECONDS)  # of what is gone nothing is waited for
-    assert time.monotonic() - began < SECONDS
-
-
-def test_the_end_of_a_process_that_is_no_child_is_seen(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, start: Start, told: Told
-) -> None:
-    """Where Linux gives no descriptor of it."""
-
-    def refuse(_pid: int) -> int:
-        raise OSError(errno.ENOSYS, "no such call")
-
-    monkeypatch.setattr(os, "pidfd_open", refuse)
-    attempt, _ = find_or_start(folder, start)
-    began = time.monotonic()
-    attempt.wait(0.3)
-    assert 0.3 <= time.monotonic() - began < SECONDS / 2
-    told.do("go")
-    attempt.wait(SECONDS)
-    assert attempt.condition() is Condition.GONE
-    assert time.monotonic() - began < SECONDS / 2
 
 
 def test_a_second_try_finds_what_the_first_one_started(folder: Path, start: Start, told: Told) -> None:
     first, _ = find_or_start(folder, start)
     second, new = find_or_start(folder, start)
     assert (second, new) == (first, False)
-    _await(lambda: bool(told.starts))
-    assert len(told.starts) == 1
+    _started(told)
 
 
 def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Told) -> None:
@@ -151,8 +145,7 @@ def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Tol
         thread.join()
     assert [new for _, new in found].count(True) == 1
     assert len({attempt.folder for attempt, _ in found}) == 1
-    _await(lambda: bool(told.starts))
-    assert len(told.starts) == 1
+    _started(told)
 
 
 def test_a_starter_killed_early_leaves_no_gap(folder: Path, start: Start, told: Told, tmp_path: Path) -> None:
@@ -178,8 +171,7 @@ def test_a_starter_killed_early_leaves_no_gap(folder: Path, start: Start, told: 
     attempt, new = find_or_start(folder, start)
     assert not new, "a second one was started beside the first"
     assert attempt.condition() is Condition.RUNNING
-    _await(lambda: bool(told.starts))
-    assert len(told.starts) == 1
+    _started(told)
 
 
 def test_an_end_is_reported_once_and_the_next_try_starts_again(
@@ -200,7 +192,7 @@ def test_an_end_is_reported_once_and_the_next_try_starts_again(
 
 def test_a_killed_program_is_started_anew(folder: Path, start: Start, told: Told) -> None:
     first, _ = find_or_start(folder, start)
-    _await(lambda: bool(told.starts))
+    _started(told)
     os.kill(int(str(told.starts[0]["pid"])), signal.SIGKILL)
     _ended(first)
     assert first.ending().summary is None
@@ -237,32 +229,24 @@ def _moved(attempt: Attempt, *, boot: str, host: str) -> None:
     attempt.process.write_text("/".join([boot, *identity[1:]]) + f"\n{host}\n")
 
 
-@pytest.mark.usefixtures("told")
-def test_a_start_of_another_machine_is_not_taken_for_gone(folder: Path, start: Start) -> None:
+def test_a_start_of_another_machine_is_not_taken_for_gone(folder: Path, start: Start, told: Told) -> None:
     attempt, _ = find_or_start(folder, start)
     mine = attempt.process.read_text()
     _moved(attempt, boot="another-boot", host="bastion2")
     assert attempt.condition() is Condition.ELSEWHERE
     with pytest.raises(AttemptError, match=r"on bastion2 .* one machine serves"):
         find_or_start(folder, start)
-    attempt.process.write_text(mine)  # so that it can be ended
-
-
-def test_a_start_of_an_earlier_boot_of_this_machine_is_gone(folder: Path, start: Start, told: Told) -> None:
+    attempt.process.write_text(mine)
     told.do("go")
-    attempt, _ = find_or_start(folder, start)
     _ended(attempt)
     _moved(attempt, boot="another-boot", host=attempt.host)
-    assert attempt.condition() is Condition.GONE
-
-
-def test_a_folder_that_is_not_here_is_elsewhere(tmp_path: Path) -> None:
-    assert Attempt(tmp_path / "nowhere").condition() is Condition.ELSEWHERE
+    assert attempt.condition() is Condition.GONE, "of an earlier boot of this machine"
+    assert Attempt(folder / "nowhere").condition() is Condition.ELSEWHERE
 
 
 def test_a_run_is_stopped_by_the_programs_own_command(folder: Path, start: Start, told: Told) -> None:
     attempt, _ = find_or_start(folder, replace(start, state="sqlite:////s.db"))
-    _await(lambda: bool(attempt.new_lines(0)[0]))
+    _started(told, attempt)
     assert attempt.ask_to_stop() == f"asked run {RUN} to stand down"
     _ended(attempt)
     assert [json.loads(line) for line in told.said("stops")] == [
@@ -281,9 +265,9 @@ def test_a_run_that_cannot_be_asked_gets_a_single_signal(
     told.do(because)
     told.do("stand-down-seconds", "2")
     attempt, _ = find_or_start(folder, start)
-    _await(lambda: bool(told.starts))
+    _started(told)
     if because == "stop-fails":
-        _await(lambda: bool(attempt.new_lines(0)[0]))
+        _started(told, attempt)
     assert "sent SIGTERM" in attempt.ask_to_stop()
     _await(lambda: bool(told.said("signals")))
     assert "it was sent SIGTERM before" in attempt.ask_to_stop()
@@ -294,7 +278,7 @@ def test_a_run_that_cannot_be_asked_gets_a_single_signal(
 def test_a_stopped_run_is_awaited_and_not_the_next_trys(folder: Path, start: Start, told: Told) -> None:
     told.do("stand-down-seconds", "1")
     first, _ = find_or_start(folder, start)
-    _await(lambda: bool(first.new_lines(0)[0]))
+    _started(told, first)
     first.ask_to_stop()
     assert find_or_start(folder, start) == (first, False), "a second one beside the one that stands down"
     _ended(first)
@@ -322,14 +306,8 @@ def test_lines_are_read_whole_and_once(tmp_path: Path) -> None:
 
 
 def test_each_task_instance_has_its_own_folder_with_any_name() -> None:
-    names = {
-        token("a", "b", "run"),
-        token("a", "b", "run2"),
-        token("a", "c", "run"),
-        token("a.b", "", "run"),
-        token("a", "b", "run", 0),
-        token("../..", "/etc", "x"),
-    }
+    instances = [("a", "b", "run"), ("a", "b", "run2"), ("a", "c", "run"), ("a.b", "", "run")]
+    names = {token(*one) for one in (*instances, ("a", "b", "run", 0), ("../..", "/etc", "x"))}
     assert len(names) == 6
     assert all("/" not in name and not name.startswith(".") for name in names)
 

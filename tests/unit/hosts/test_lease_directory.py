@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -46,23 +45,18 @@ def test_a_folder_that_takes_files_is_good_and_stays_empty(tmp_path: Path) -> No
     assert [each.name for each in place.iterdir()] == [".link"]
 
 
-def _unusable(tmp_path: Path) -> Iterator[Path]:
+def test_a_folder_that_takes_none_is_named_with_what_to_do(subtests: pytest.Subtests, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    yield tmp_path / "missing"
-    yield tmp_path / "file"
-    yield Path("/proc")  # not even root creates a file there
-
-
-@pytest.mark.parametrize("which", range(3), ids=["missing", "a file", "takes none"])
-def test_a_folder_that_takes_none_is_named_with_what_to_do(tmp_path: Path, which: int) -> None:
-    place = list(_unusable(tmp_path))[which]
-    check = found(str(place))
-    assert check is not None
-    assert check.grade is Grade.BAD
-    assert check.message.startswith(f"no file can be created in {place} (")
-    assert "create the folder on this host and let the account create files in it" in check.message
-    assert "`riak.lease_directory`" in check.message
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    # Not even root creates a file in the last one.
+    for place in (tmp_path / "missing", tmp_path / "file", Path("/proc")):
+        with subtests.test(place.name):
+            check = found(str(place))
+            assert check is not None
+            assert check.grade is Grade.BAD
+            assert check.message.startswith(f"no file can be created in {place} (")
+            assert "create the folder on this host and let the account create files in it" in check.message
+            assert "`riak.lease_directory`" in check.message
+            assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_without_a_lease_on_the_hosts_no_folder_is_checked() -> None:

@@ -36,11 +36,16 @@ def _upgrade(*verify: str) -> Upgrade:
     return Upgrade(target="9.1.4", install=(InstallStep(run="install {version}"),), verify=verify)
 
 
-def _asked(upgrade: Upgrade, shell: str) -> Reading[HostReadiness]:
+def _ready(reading: Reading[HostReadiness]) -> HostReadiness:
+    assert isinstance(reading, HostReadiness), reading
+    return reading
+
+
+def _asked(upgrade: Upgrade, shell: str) -> HostReadiness:
     line = _under(shell, readiness.readiness_script(ES1, upgrade))
     outcome = LocalConnection({}).run(_of_the_pretended(line), timeout=100.0)
     assert isinstance(outcome, CommandResult), outcome
-    return readiness.read_readiness(outcome.stdout, ES1, upgrade)
+    return _ready(readiness.read_readiness(outcome.stdout, ES1, upgrade))
 
 
 def _under(shell: str, line: str) -> str:
@@ -79,7 +84,6 @@ def test_every_verify_line_is_run_for_the_target(tmp_path: Path, shell: str) -> 
         f"test -e {tmp_path}/elasticsearch-{{version}}", "echo no such package for {node}; exit 7", "exit 3"
     )
     found = _asked(upgrade, shell)
-    assert isinstance(found, HostReadiness)
     assert found.failed == (
         "`echo no such package for es1; exit 7` ended with 7: no such package for es1",
         "`exit 3` ended with 3",
@@ -95,7 +99,6 @@ def test_the_keystore_of_an_unpacked_server_is_asked(
 ) -> None:
     with _server(tmp_path, "elasticsearch-8.19.0", said=said):
         found = _asked(_upgrade(), shell)
-    assert isinstance(found, HostReadiness)
     assert found.keystore_password is password
 
 
@@ -103,7 +106,6 @@ def test_the_keystore_of_an_unpacked_server_is_asked(
 def test_one_keystore_with_a_password_is_enough(tmp_path: Path, shell: str) -> None:
     with _server(tmp_path, "one", said=OPEN), _server(tmp_path, "two", said=PROTECTED):
         found = _asked(_upgrade(), shell)
-    assert isinstance(found, HostReadiness)
     assert found.keystore_password is True
 
 
@@ -129,8 +131,7 @@ def test_the_keystore_of_a_containers_server_is_not_the_hosts(tmp_path: Path) ->
         for asked, password in ((line, True), (elsewhere, None)):
             outcome = LocalConnection({}).run(asked, timeout=100.0)
             assert isinstance(outcome, CommandResult), outcome
-            found = readiness.read_readiness(outcome.stdout, ES1, _upgrade())
-            assert isinstance(found, HostReadiness)
+            found = _ready(readiness.read_readiness(outcome.stdout, ES1, _upgrade()))
             assert found.keystore_password is password
 
 
@@ -153,22 +154,18 @@ def test_a_step_that_sudo_refuses_is_found_before_the_first_stop(tmp_path: Path,
     )
     fake.chmod(0o755)
 
-    def asked() -> Reading[HostReadiness]:
+    def asked() -> HostReadiness:
         line = _under(shell, readiness.readiness_script(ES1, upgrade, Sudo.PASSWORDLESS))
         line = line.replace('[ "$(id -u)" = 0 ]', "false")
         outcome = LocalConnection({"PATH": f"{tmp_path}:/usr/bin:/bin"}).run(line, timeout=100.0)
         assert isinstance(outcome, CommandResult), outcome
-        return readiness.read_readiness(outcome.stdout, ES1, upgrade, Sudo.PASSWORDLESS)
+        return _ready(readiness.read_readiness(outcome.stdout, ES1, upgrade, Sudo.PASSWORDLESS))
 
     where = "docs/how-to/least-rights.md#install-steps-of-an-upgrade"
-    refused = asked()
-    assert isinstance(refused, HostReadiness)
-    (why,) = refused.failed
+    (why,) = asked().failed
     assert why == f"install step 1 may not run as root: sudo: a password is required ({where})"
     allowed.touch()
-    found = asked()
-    assert isinstance(found, HostReadiness)
-    assert found.failed == ()
+    assert asked().failed == ()
 
 
 class _Answers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from orchestrator.hosts.connections.sessions import (
     SessionRefusedError,
     Sessions,
 )
+from orchestrator.hosts.connections.ssh.link import Link
 
 
 class FakeLink:
@@ -165,3 +167,21 @@ def test_after_close_no_connection_is_open_or_made() -> None:
         server.open()
     assert caught.value.unreachable.trouble is Trouble.CLOSED
     assert len(server.links) == 2
+
+
+class Dead:
+    """A transport over a channel of another one that has died."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def close(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [EOFError(), OSError("socket is closed")], ids=repr)
+def test_closing_a_link_that_is_dead_fails_nothing(error: Exception) -> None:
+    link: Any = object.__new__(Link)
+    link._lock, link._transport = threading.RLock(), Dead(error)
+    link.drop()
+    assert link._transport is None

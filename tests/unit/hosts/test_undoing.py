@@ -1,15 +1,17 @@
-"""Only what still shows our value is undone."""
+"""Only what still shows our value is undone; our lines in files of others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchestrator.hosts.blocks import with_block
+from orchestrator.hosts.blocks import block_in, with_block
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, reads_for, standing
-from orchestrator.model.host_facts import HostFacts, ServiceFacts
+from orchestrator.model.host_facts import FileText, HostFacts, InitSystem, ServiceFacts
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import (
     BlockChange,
@@ -20,10 +22,10 @@ from orchestrator.model.tuning import (
     TunedChange,
     ValueChange,
 )
-from tests.fakes.valued_hosts import facts_of
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 MEM = "/proc/sys/net/ipv4/tcp_rmem"
+DENIED = Unknown(reason="may not be read")
 RULE, SHARED = "/etc/udev/rules.d/60-orchestrate.rules", "/etc/sysctl.conf"
 ON = ServiceMode(running=True, enabled=True)
 OFF = ServiceMode(running=False, enabled=False, masked=True)
@@ -34,6 +36,10 @@ MADE = FileChange(path=RULE, found="ours\n", wanted=None)
 BLOCK = BlockChange(path=SHARED, name="vm.swappiness", found="vm.swappiness = 1", wanted=None)
 NUMAD = ServiceChange(service="numad", found=OFF, wanted=ON)
 TUNED = TunedChange(found="orchestrate", wanted="throughput-performance")
+
+
+def facts_of(texts: dict[str, FileText]) -> HostFacts:
+    return HostFacts(init=InitSystem.SYSTEMD, cpus=2, memory=2**34, files=texts)
 
 
 def files(**texts: str) -> HostFacts:
@@ -111,10 +117,10 @@ def test_where_we_wrote_what_was_found_nothing_is_to_be_undone() -> None:
 @pytest.mark.parametrize(
     ("facts", "undoing"),
     [
-        (replace(facts_of({}), files={THP: Unknown(reason="may not be read")}), VALUE),
-        (replace(facts_of({}), files={RULE: Unknown(reason="may not be read")}), MADE),
-        (replace(facts_of({}), files={SHARED: Unknown(reason="may not be read")}), BLOCK),
-        (replace(facts_of({}), files={RULE: "caf\ufffd"}), MADE),
+        (facts_of({THP: DENIED}), VALUE),
+        (facts_of({RULE: DENIED}), MADE),
+        (facts_of({SHARED: DENIED}), BLOCK),
+        (facts_of({RULE: "caf\ufffd"}), MADE),
         (facts_of({}), NUMAD),
         (facts_of({}), TUNED),
     ],
@@ -152,3 +158,41 @@ def test_lines_whose_marks_were_edited_are_still_owed(edited: str) -> None:
 def test_lines_that_are_no_longer_text_match_no_others() -> None:
     text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
     assert isinstance(standing(files(shared=text), (BLOCK,)), Unknown)
+
+
+SYSRQ = "kernel.sysrq = 0\n"
+OURS = "# BEGIN orchestrate vm.swappiness\nvm.swappiness = 1\n# END orchestrate vm.swappiness\n"
+
+
+def test_a_block_is_appended_found_and_taken_away() -> None:
+    written = with_block(SYSRQ, "vm.swappiness", "vm.swappiness = 1")
+    assert written == SYSRQ + OURS
+    assert block_in(written, "vm.swappiness") == "vm.swappiness = 1"
+    assert with_block(written, "vm.swappiness", None) == SYSRQ
+
+
+def test_a_block_is_rewritten_in_place_and_others_are_left() -> None:
+    text = OURS + SYSRQ + OURS.replace("swappiness", "other")
+    written = with_block(text, "vm.swappiness", "vm.swappiness = 9")
+    assert written == OURS.replace("= 1", "= 9") + SYSRQ + OURS.replace("swappiness", "other")
+
+
+@pytest.mark.parametrize(
+    "text", [SYSRQ, "", "# BEGIN orchestrate vm.swappiness\nx\n", OURS.replace("vm", "um")]
+)
+def test_where_there_is_no_whole_block_there_is_none(text: str) -> None:
+    assert block_in(text, "vm.swappiness") is None
+    assert with_block(text, "vm.swappiness", None) == text
+
+
+def test_a_begin_without_an_end_removes_no_other_line() -> None:
+    text = "# BEGIN orchestrate vm.swappiness\nprecious\n" + OURS
+    assert with_block(text, "vm.swappiness", None) == "# BEGIN orchestrate vm.swappiness\nprecious\n"
+
+
+@given(st.text(alphabet="ab#\n ", max_size=40), st.text(alphabet="xy= \n", max_size=20))
+def test_removing_a_block_restores_all_but_the_last_line_end(text: str, lines: str) -> None:
+    written = with_block(text, "n", lines)
+    ended = text if not text or text.endswith("\n") else text + "\n"
+    assert with_block(written, "n", None) == ended
+    assert block_in(written, "n") == lines.removesuffix("\n")
