@@ -23,6 +23,7 @@ from tests.integration.riak_processes import riak_processes
 pytestmark = pytest.mark.part(name="riak")
 
 DONE, DRIFT = 0, 3
+BOOK = {"kind": "riak"}
 Lines = list[dict[str, Any]]
 CONF = "/etc/riak/riak.conf"
 SYSTEM = {
@@ -44,10 +45,10 @@ def test_hosts_are_checked_and_sampled_with_nodes_down(tmp_path: Path) -> None:
         for down in (lab.nodes[1:2], lab.nodes):
             for node in down:
                 node.end()
-            _, lines = orchestrate(lab, tmp_path, "tune check", "--profile", "riak")
+            _, lines = orchestrate(lab, tmp_path, "tune check", "--profile", "riak", playbook=BOOK)
             assert {line["node"] for line in events(lines, "tunable")} == names
             assert (lines[-1]["hosts"], lines[-1]["unreachable"]) == (len(names), [])
-            code, lines = orchestrate(lab, tmp_path, "diagnose", "--sample", "1s")
+            code, lines = orchestrate(lab, tmp_path, "diagnose", "--sample", "1s", playbook=BOOK)
             assert code in (DONE, DRIFT), lines  # what this machine suffers from is its own affair
             assert (sorted(lines[-1]["examined"]), lines[-1]["unread"]) == (sorted(names), [])
 
@@ -101,7 +102,7 @@ def test_the_shipped_profile_sets_a_host_right_and_is_reverted(host: RiakHosts, 
     fewer = processors - processors // 6
 
     def asked(*words: str, codes: tuple[int, ...] = (DONE,)) -> Lines:
-        code, lines = orchestrate(lab, tmp_path, *words, playbook={"kind": "riak"})
+        code, lines = orchestrate(lab, tmp_path, *words, playbook=BOOK)
         assert code in codes, lines[-3:]
         return lines
 
