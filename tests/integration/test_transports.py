@@ -48,7 +48,6 @@ from orchestrator.hosts.settings import HostSettings, Limits, Manager, ServiceSe
 from orchestrator.model.action import (
     ActionResult,
     Done,
-    HostAction,
     InDoubt,
     Moment,
     RebootHost,
@@ -57,23 +56,17 @@ from orchestrator.model.action import (
     StartNode,
     StopNode,
 )
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView, ServiceState
-from orchestrator.model.phase import NodePhase
-from orchestrator.model.phase import Outcome as RunOutcome
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
-from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation.hosts import SimulatedHosts
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.hostlab.images import BASE
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import Sshd, make_key, tool
 from tests.lab import nodectl
-from tests.simulation.play import cluster, play, policy
 from tests.tools import needs
 
 REAL = "/var/run/docker.sock"
@@ -1202,31 +1195,20 @@ def test_a_start_that_fails_is_refused_and_seen_as_failed(way: Way, service: Scr
 
 
 @local_alone
-@pytest.mark.parametrize(
-    "line", ["/bin/sh -c 'oops {node}", "echo no space left; exit 7", "./no-such-program"]
-)
-def test_a_start_command_that_fails_is_tried_three_times(
-    way: Way, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run on simulated nodes, of which one has this command."""
-    es2, sent = NodeName("es2"), list[ActionResult]()
-    commands = ServiceSettings(manager=Manager.COMMAND, stop="true", start=line, status="false")
-    real, perform = Hosts({es2: way.settings(es2, service=commands)}), SimulatedHosts.perform
-
-    def performed(self: SimulatedHosts, action: HostAction) -> ActionResult:
-        if not (isinstance(action, StartNode) and action.node == es2):
-            return perform(self, action)
-        sent.append(real.perform(action))
-        return sent[-1]
-
-    monkeypatch.setattr(SimulatedHosts, "perform", performed)
-    with contextlib.closing(real):
-        simulation = Simulation(cluster(3))
-        state = play(simulation, simulation.begin(policy()))
-    assert state.outcome is RunOutcome.FAILED
-    assert "es2 failed: it was started 3 times: " in state.message
-    assert state.nodes[es2].phase is NodePhase.FAILED
-    assert len(sent) == 3
+def test_a_start_command_that_fails_is_refused_with_its_words(way: Way) -> None:
+    """Such a refusal is tried three times (`tests/simulation/test_steps_that_fail.py`)."""
+    for line, said in (
+        ("/bin/sh -c 'oops {node}", "exit 2: "),
+        ("echo no space left; exit 7", "exit 7: no space left"),
+        ("./no-such-program", "exit 127: "),
+    ):
+        commands = ServiceSettings(manager=Manager.COMMAND, stop="true", start=line, status="false")
+        with contextlib.closing(Hosts({"es2": way.settings("es2", service=commands)})) as hosts:
+            result = hosts.perform(StartNode(node="es2"))
+        assert isinstance(result, Refused), result
+        assert said in result.reason
+        assert not result.passes
+        assert result.refusal is None
 
 
 @local_alone
@@ -1307,11 +1289,16 @@ def with_sudo(way: Way, service: ScriptService, folder: Path, sudo: Sudo, passwo
 
 @local_alone
 def test_only_stop_and_start_go_through_sudo(way: Way, service: ScriptService, sudo_folder: Path) -> None:
+    """Rights are asked for without doing anything."""
     hosts = with_sudo(way, service, sudo_folder, Sudo.PASSWORDLESS)
     assert isinstance(hosts.perform(StartNode(node="es1")), Done)
     assert isinstance(hosts.observe(["es1"], rights=False)["es1"], HostView)
     script = service.folder / "service"
     assert (sudo_folder / "sudo.log").read_text().splitlines() == [f"-n {script} start es1"]
+    assert seen(hosts).may_control is True
+    (sudo_folder / "refuse").touch()
+    assert seen(hosts).may_control is False
+    assert service.stops("es1") == []
 
 
 @local_alone
@@ -1333,17 +1320,6 @@ def test_a_machine_without_sudo_is_no_reason_to_hold_root(
         assert "there is no sudo on the host: install it, or log in as root" in view.detail
         assert isinstance(started, Refused)
         assert hosts.describe(StartNode(node="es1")) == f"sudo -n {service.folder}/service start es1"
-
-
-@local_alone
-def test_rights_are_asked_for_without_doing_anything(
-    way: Way, service: ScriptService, sudo_folder: Path
-) -> None:
-    hosts = with_sudo(way, service, sudo_folder, Sudo.PASSWORDLESS)
-    assert seen(hosts).may_control is True
-    (sudo_folder / "refuse").touch()
-    assert seen(hosts).may_control is False
-    assert service.stops("es1") == []
 
 
 @local_alone
