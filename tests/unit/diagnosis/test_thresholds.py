@@ -197,26 +197,18 @@ def test_nothing_is_found_on_a_host_that_is_well() -> None:
     assert found() == ()
 
 
-@pytest.mark.parametrize(
-    ("mode", "kswapd", "tunable"),
-    [
+def test_the_remedy_of_direct_reclaim_is_against_a_known_cause() -> None:
+    for mode, kswapd, tunable in [
         (1, 0.0, "vm.zone_reclaim_mode"),
         (0, 0.0, "vm.min_free_kbytes"),
         (NOT_READ, 0.0, "vm.zone_reclaim_mode"),
         (NOT_READ, 9e5, None),
-    ],
-)
-def test_the_remedy_of_direct_reclaim_is_against_a_known_cause(
-    mode: object, kswapd: float, tunable: str | None
-) -> None:
-    (finding,) = found(reclaim=_reclaim(1e6, 0.001, kswapd), zone_reclaim_mode=mode)
-    assert finding.tunable == tunable
-
-
-@pytest.mark.parametrize(("share", "confidence"), [(0.0099, "certain"), (0.01, "likely")])
-def test_how_little_is_freed_makes_direct_reclaim_certain(share: float, confidence: str) -> None:
-    (finding,) = found(reclaim=_reclaim(1e6, share))
-    assert finding.confidence.value == confidence
+    ]:
+        (finding,) = found(reclaim=_reclaim(1e6, 0.001, kswapd), zone_reclaim_mode=mode)
+        assert finding.tunable == tunable
+    for share, confidence in ((0.0099, "certain"), (0.01, "likely")):
+        (finding,) = found(reclaim=_reclaim(1e6, share))
+        assert finding.confidence.value == confidence
 
 
 def test_failing_compactions_make_crumbs_certain() -> None:
@@ -224,29 +216,22 @@ def test_failing_compactions_make_crumbs_certain() -> None:
     assert finding.confidence is Confidence.CERTAIN
 
 
-@pytest.mark.parametrize(
-    ("changes", "confidence", "wanted"),
-    [
+def test_the_schedulers_wanted_are_offered_and_as_measured() -> None:
+    disks: list[tuple[dict[str, Any], str, str]] = [
         ({}, "certain", "noop"),
         ({"rotational": True}, "likely", "deadline"),
         ({"carries_data": None}, "low", "noop"),
         ({"scheduler": "bfq", "offered": ("none", "mq-deadline", "bfq")}, "certain", "none"),
-    ],
-)
-def test_the_scheduler_wanted_is_one_that_the_disk_offers(
-    changes: dict[str, Any], confidence: str, wanted: str
-) -> None:
-    (finding,) = found(disks=_disk(**changes))
-    assert finding.confidence.value == confidence
-    assert f"to {wanted} instead" in finding.advice
-    assert (finding.subject, finding.tunable) == ("sda", "io_scheduler")
-
-
-@pytest.mark.parametrize(("cpus", "wanted"), [(12, 10), (16, 14), (24, 20)])
-def test_the_schedulers_wanted_are_those_of_the_measurements(cpus: int, wanted: int) -> None:
-    (finding,) = found(cpus=cpus, erlang=(schedulers(cpus, cpu=0.9, sleeps=300),))
-    assert f"+S {wanted}:{wanted}" in finding.advice
-    assert finding.tunable == "erlang.schedulers"
+    ]
+    for changes, confidence, wanted in disks:
+        (finding,) = found(disks=_disk(**changes))
+        assert finding.confidence.value == confidence
+        assert f"to {wanted} instead" in finding.advice
+        assert (finding.subject, finding.tunable) == ("sda", "io_scheduler")
+    for cpus, schedulers_wanted in ((12, 10), (16, 14), (24, 20)):
+        (finding,) = found(cpus=cpus, erlang=(schedulers(cpus, cpu=0.9, sleeps=300),))
+        assert f"+S {schedulers_wanted}:{schedulers_wanted}" in finding.advice
+        assert finding.tunable == "erlang.schedulers"
 
 
 def test_a_neighbour_that_was_moved_is_not_as_certain_as_a_store() -> None:
