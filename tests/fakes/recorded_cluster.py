@@ -103,7 +103,8 @@ class RecordedCluster(ScriptedServer):
         self.leases: dict[str, Any] = {}
         self.answers = _Answers(self._answer)
 
-    planted: Planted | None
+    planted: Planted | tuple[Planted, ...] | None
+    """One text, or one in each of several recordings."""
 
     def _answer(self, asked: Asked, wire: Wire) -> None:
         if asked.path.startswith("/_component_template/"):
@@ -115,8 +116,9 @@ class RecordedCluster(ScriptedServer):
         if name == "names" and self.leases:
             kept = {"component_template": {"component_template": self.leases}}
             body = {**body, "metadata": {**body["metadata"], **kept}}
-        if self.planted is not None and self.planted.recording == name:
-            body = spoilt(body, self.planted.field, self.planted.text)
+        for planted in self.planted if isinstance(self.planted, tuple) else (self.planted,):
+            if planted is not None and planted.recording == name:
+                body = spoilt(body, planted.field, planted.text)
         headers = {} if self.version.startswith("opensearch") else None
         return reply(body, headers=headers)(asked, wire)
 

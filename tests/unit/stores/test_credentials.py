@@ -6,6 +6,8 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,53 +25,58 @@ from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.elasticsearch.request import get
 from tests.fakes.clock import ManualClock
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, node, reply
+from tests.unit.stores.scripted import HEALTH, MEMBERS, PROBE
 
-READ = get("/_cluster/health")
+READ = get(HEALTH)
 OLD, NEW, WRONG, THIRD = "hunter-old", "hunter-new", "hunter-wrong", "hunter-third"
-DENIED = {"error": {"type": "security_exception", "reason": "unable to authenticate user [ops]"}}
-FORBIDDEN = {"error": {"type": "security_exception", "reason": "action [x] is unauthorized for user [ops]"}}
 
 
 def _header(password: str) -> str:
     return "Basic " + b64encode(f"ops:{password}".encode()).decode()
 
 
-class Account:
-    """What a server takes: `password` now; requests that sent another one are counted in `refused`."""
+def _denied(reason: str, status: int) -> Answerer:
+    return reply({"error": {"type": "security_exception", "reason": reason}}, status=status)
 
-    def __init__(self, name: str = "es1") -> None:
-        self.password, self.name, self.forbidden = OLD, name, False
-        self.refused: list[str] = []
+
+@dataclass
+class Account:
+    """A server that takes `password`; requests that sent another one are in `refused`."""
+
+    server: ScriptedServer
+    name: str
+    password: str = OLD
+    forbidden: bool = False
+    refused: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for path in (PROBE, MEMBERS):
+            self.server.on(path, self.guarded(reply(node(self.name))))
+        self.server.on(HEALTH, self.guarded(reply({})))
 
     def guarded(self, answer: Answerer) -> Answerer:
         def guard(asked: Asked, wire: Wire) -> None:
             if asked.headers.get("authorization") != _header(self.password):
                 self.refused.append(asked.headers.get("authorization", ""))
-                reply(DENIED, status=401)(asked, wire)
+                _denied("unable to authenticate user [ops]", 401)(asked, wire)
             elif self.forbidden:
                 self.refused.append("403")
-                reply(FORBIDDEN, status=403)(asked, wire)
+                _denied("action [x] is unauthorized for user [ops]", 403)(asked, wire)
             else:
                 answer(asked, wire)
 
         return guard
 
-    def serve(self, server: ScriptedServer) -> ScriptedServer:
-        for path in ("/_nodes/_local/http", "/_nodes/http"):
-            server.on(path, self.guarded(reply(node(self.name))))
-        server.on("/_cluster/health", self.guarded(reply({})))
-        return server
+
+@pytest.fixture
+def accounts() -> Iterator[tuple[Account, Account]]:
+    with ScriptedServer() as one, ScriptedServer() as other:
+        yield Account(one, "es1"), Account(other, "es2")
 
 
 @pytest.fixture
-def account() -> Account:
-    return Account()
-
-
-@pytest.fixture
-def server(account: Account) -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
-        yield account.serve(running)
+def account(accounts: tuple[Account, Account]) -> Account:
+    return accounts[0]
 
 
 class Kept:
@@ -86,36 +93,52 @@ class Kept:
         return self.password
 
 
-Open = Callable[..., tuple[ElasticsearchClient, ManualClock, Kept]]
+@dataclass
+class Opened:
+    """A client, its clock, and the place that its secret comes from."""
+
+    client: ElasticsearchClient
+    clock: ManualClock
+    kept: Kept
+
+    def answers(self) -> bool:
+        return isinstance(self.client.read(READ), Answer)
+
+    def fails(self, seconds: int) -> None:
+        """Read once a second, and get no answer."""
+        for _ in range(seconds):
+            assert isinstance(self.client.read(READ), Fault)
+            self.clock.time += 1.0
+
+
+Open = Callable[..., Opened]
 
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    made: list[ElasticsearchClient] = []
+    with ExitStack() as stack:
 
-    def make(*urls: str, renewed: bool = True, redact: Redactor | None = None) -> object:
-        clock = ManualClock()
-        access = Access(endpoints=urls, username="ops", password=OLD, source="file:pw")
-        kept = Kept()
-        client = ElasticsearchClient(access, clock=clock, redact=redact, renewal=kept if renewed else None)
-        made.append(client)
-        return client, clock, kept
+        def make(*accounts: Account, renewed: bool = True, redact: Redactor | None = None) -> Opened:
+            urls = tuple(account.server.url for account in accounts)
+            access = Access(endpoints=urls, username="ops", password=OLD, source="file:pw")
+            clock, kept = ManualClock(), Kept()
+            renewal = kept if renewed else None
+            client = ElasticsearchClient(access, clock=clock, redact=redact, renewal=renewal)
+            stack.callback(client.close)
+            return Opened(client, clock, kept)
 
-    yield make  # type: ignore[misc]  # as the alias has it
-    for one in made:
-        one.close()
+        yield make
 
 
-def test_a_refused_secret_is_sent_once_a_minute_by_all_threads(
-    account: Account, server: ScriptedServer, opened: Open
-) -> None:
-    client, clock, _ = opened(server.url, renewed=False)
-    assert isinstance(client.read(READ), Answer)
+def test_a_refused_secret_is_sent_once_a_minute_by_all_threads(account: Account, opened: Open) -> None:
+    run = opened(account, renewed=False)
+    client, clock, url = run.client, run.clock, account.server.url
+    assert run.answers()
     account.password = NEW
     first = client.read(READ)
     assert isinstance(first, Fault)
-    assert first.refusal == Refusal(endpoint=server.url, credentials="user ops", source="file:pw")
-    assert first.reason.startswith(f"{server.url} refused user ops (401; secret from file:pw): unable to")
+    assert first.refusal == Refusal(endpoint=url, credentials="user ops", source="file:pw")
+    assert first.reason.startswith(f"{url} refused user ops (401; secret from file:pw): unable to")
 
     def work() -> None:
         cluster, lease = ElasticsearchCluster(client), ElasticsearchLease(client)
@@ -139,136 +162,187 @@ def test_a_refused_secret_is_sent_once_a_minute_by_all_threads(
         assert len(account.refused) == minute + 1
     account.password = OLD
     clock.time += 59.0
-    assert isinstance(client.read(READ), Fault)
+    assert not run.answers()
     clock.time += 1.0
-    assert isinstance(client.read(READ), Answer)
-    assert isinstance(client.read(READ), Answer)
+    assert run.answers()
+    assert run.answers()
 
 
-def test_a_secret_that_was_replaced_costs_one_request(
-    account: Account, server: ScriptedServer, opened: Open
-) -> None:
+def test_a_secret_that_was_replaced_costs_one_request(account: Account, opened: Open) -> None:
     redact = Redactor()
-    client, _, kept = opened(server.url, redact=redact)
-    client.read(READ)
-    account.password = kept.password = NEW
-    assert isinstance(client.read(READ), Answer)
+    run = opened(account, redact=redact)
+    run.answers()
+    account.password = run.kept.password = NEW
+    assert run.answers()
     assert account.refused == [_header(OLD)]
-    assert client.read(READ) == Answer(status=200, body={})
-    assert kept.reads == 1
+    assert run.answers()
+    assert run.kept.reads == 1
     assert redact(f"{NEW} {_header(NEW)}") == "[redacted] Basic [redacted]"
 
 
-def test_the_source_is_read_once_a_minute_unless_it_changes(
-    account: Account, server: ScriptedServer, opened: Open
-) -> None:
-    client, clock, kept = opened(server.url)
+def test_the_source_is_read_once_a_minute_unless_it_changes(account: Account, opened: Open) -> None:
+    run = opened(account)
     account.password = NEW
-    for _ in range(10):
-        assert isinstance(client.read(READ), Fault)
-        clock.time += 1.0
-    assert kept.reads == 1
-    kept.password, kept.changed = NEW, True
-    assert isinstance(client.read(READ), Answer)
-    assert (kept.reads, len(account.refused)) == (2, 1)
+    run.fails(10)
+    assert run.kept.reads == 1
+    run.kept.password, run.kept.changed = NEW, True
+    assert run.answers()
+    assert (run.kept.reads, len(account.refused)) == (2, 1)
 
 
-def test_the_source_is_read_before_a_secret_is_sent_again(
-    account: Account, server: ScriptedServer, opened: Open
-) -> None:
-    client, clock, kept = opened(server.url)
+def test_the_source_is_read_before_a_secret_is_sent_again(account: Account, opened: Open) -> None:
+    run = opened(account)
     account.password = NEW
-    client.read(READ)
-    kept.password = NEW
-    clock.time += 60.0
-    assert isinstance(client.read(READ), Answer)
+    run.answers()
+    run.kept.password = NEW
+    run.clock.time += 60.0
+    assert run.answers()
     assert account.refused == [_header(OLD)]
 
 
-def test_nodes_that_take_a_new_password_later_are_passed(opened: Open) -> None:
-    early, late = Account("es1"), Account("es2")
-    with ScriptedServer() as one, ScriptedServer() as other:
-        early.serve(one), late.serve(other)
-        client, _, kept = opened(one.url, other.url)
-        client.read(READ)
-        early.password = kept.password = NEW
-        assert isinstance(client.read(READ), Answer)
-        client.endpoints()  # asks the late one too
-        for _ in range(20):
-            assert isinstance(client.read(READ), Answer)
-        assert len(late.refused) <= 2
-        late.password = NEW
-        assert client.endpoints() == {one.url: None, other.url: None}
-
-
-def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(opened: Open) -> None:
-    accounts = [Account(name) for name in ("es1", "es2")]
-    with ScriptedServer() as one, ScriptedServer() as other:
-        accounts[0].serve(one), accounts[1].serve(other)
-        client, clock, kept = opened(one.url, other.url)
-        client.read(READ)
-        client.endpoints()
-        for account in accounts:
-            account.password = NEW
-        kept.password, kept.changed = "hunter-typo", True
-        for _ in range(20):
-            assert isinstance(client.read(READ), Fault)
-            clock.time += 1.0
-        sent = [header for account in accounts for header in account.refused]
-        assert sent.count(_header("hunter-typo")) <= 1 + len(accounts), sent
-        assert sent.count(_header(OLD)) == 1
-        kept.password, kept.changed = NEW, True
-        assert isinstance(client.read(READ), Answer)
-
-
-def test_a_node_that_alone_refuses_is_the_last_to_be_asked(opened: Open) -> None:
-    broken, good = Account("es1"), Account("es2")
-    broken.password = NEW
-    with ScriptedServer() as one, ScriptedServer() as other:
-        broken.serve(one), good.serve(other)
-        client, clock, _ = opened(one.url, other.url, renewed=False)
-        assert isinstance(client.read(READ), Fault)
-        clock.time += 60.0
-        for _ in range(5):
-            assert isinstance(client.read(READ), Answer)
-        assert len(broken.refused) == 1
-
-
-def test_a_right_that_is_taken_away_is_no_refused_login(
-    account: Account, server: ScriptedServer, opened: Open
+def test_nodes_that_take_a_new_password_later_are_passed(
+    accounts: tuple[Account, Account], opened: Open
 ) -> None:
-    client, _, kept = opened(server.url)
-    client.read(READ)
+    early, late = accounts
+    run = opened(early, late)
+    run.answers()
+    early.password = run.kept.password = NEW
+    assert run.answers()
+    run.client.endpoints()  # asks the late one too
+    assert all(run.answers() for _ in range(20))
+    assert len(late.refused) <= 2
+    late.password = NEW
+    assert run.client.endpoints() == {early.server.url: None, late.server.url: None}
+
+
+def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(
+    accounts: tuple[Account, Account], opened: Open
+) -> None:
+    run = opened(*accounts)
+    run.answers()
+    run.client.endpoints()
+    for account in accounts:
+        account.password = NEW
+    run.kept.password = WRONG
+    run.fails(59)
+    refused = [header for account in accounts for header in account.refused]
+    assert sorted(refused) == sorted([_header(OLD), *[_header(WRONG)] * 2])
+    run.kept.password, run.kept.changed = NEW, True
+    assert run.answers()
+
+
+def test_a_wrong_secret_that_the_source_shows_at_once(
+    accounts: tuple[Account, Account], opened: Open
+) -> None:
+    run = opened(*accounts)
+    run.answers()
+    run.client.endpoints()
+    for account in accounts:
+        account.password = NEW
+    run.kept.password, run.kept.changed = WRONG, True
+    run.fails(20)
+    sent = [header for account in accounts for header in account.refused]
+    assert sent.count(_header(WRONG)) <= 1 + len(accounts), sent
+    assert sent.count(_header(OLD)) == 1
+
+
+def test_a_new_secret_replaced_within_a_minute_is_refused(account: Account, opened: Open) -> None:
+    run = opened(account)
+    run.answers()
+    account.password = run.kept.password = NEW
+    assert run.answers()
+    account.password = THIRD
+    run.fails(30)
+    assert account.refused == [_header(OLD), _header(NEW)]
+    run.kept.password, run.kept.changed = THIRD, True
+    assert run.answers()
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_a_node_that_alone_refuses_is_the_last_to_be_asked(
+    accounts: tuple[Account, Account], opened: Open, *, at_first: bool
+) -> None:
+    broken, good = accounts
+    run = opened(broken, good, renewed=False)
+    assert at_first or run.answers()
+    broken.password = NEW
+    assert not run.answers()
+    assert at_first or not run.answers()  # nothing is sent, so it changes no order
+    run.clock.time += 60.0
+    assert all(run.answers() for _ in range(5))
+    assert len(broken.refused) == 1
+
+
+def test_an_endpoint_without_a_connection_uses_up_no_try(
+    accounts: tuple[Account, Account], opened: Open
+) -> None:
+    gone, there = accounts
+    run = opened(there, gone, renewed=False)
+    run.answers()
+    there.password = NEW
+    assert not run.answers()  # from now on the other one is asked first
+    gone.server.close()
+    there.password = OLD
+    run.clock.time += 60.0
+    assert run.answers()
+
+
+def test_a_right_that_is_taken_away_is_no_refused_login(account: Account, opened: Open) -> None:
+    run = opened(account)
+    run.answers()
     account.forbidden = True
-    found = client.read(READ)
+    found = run.client.read(READ)
     assert isinstance(found, Fault)
     assert found.refusal == Refusal(
-        endpoint=server.url,
+        endpoint=account.server.url,
         credentials="user ops",
         source="file:pw",
         status=403,
         call="GET /_cluster/health",
     )
-    client.read(READ)
-    assert (account.refused, kept.reads) == (["403", "403"], 1), "it may be another request's right"
+    run.answers()
+    assert (account.refused, run.kept.reads) == (["403", "403"], 1), "it may be another request's right"
 
 
-def test_requests_without_credentials_are_not_held_back(server: ScriptedServer) -> None:
-    client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock())
-    try:
-        for _ in range(2):
-            assert isinstance(client.read(READ), Fault)
-    finally:
-        client.close()
-    assert len(server.asked) == 2
+def test_requests_without_credentials_are_not_held_back(account: Account) -> None:
+    client = ElasticsearchClient(Access(endpoints=(account.server.url,)), clock=ManualClock())
+    assert all(isinstance(client.read(READ), Fault) for _ in range(2))
+    client.close()
+    assert len(account.server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "refused"),
+    [
+        (503, "master_not_discovered_exception", None),
+        (404, "index_not_found_exception", None),
+        (403, "security_exception", 403),
+        (503, "cluster_block_exception", 401),
+        (429, "circuit_breaking_exception", 401),
+    ],
+)
+def test_a_login_that_is_accepted_again_may_still_get_no_answer(
+    status: int, kind: str, refused: int | None, account: Account, opened: Open
+) -> None:
+    run = opened(account, renewed=False)
+    run.answers()
+    account.password = NEW
+    run.answers()
+    account.password = OLD
+    run.clock.time += 60.0
+    body = {"error": {"type": kind, "reason": "not now"}}
+    account.server.on(HEALTH, account.guarded(reply(body, status=status)))
+    run.answers()
+    found = run.client.read(READ)
+    assert isinstance(found, Fault)
+    assert (found.refusal.status if found.refusal else None) == refused
 
 
 def test_a_secret_in_a_file_is_seen_to_change(tmp_path: Path) -> None:
     file = tmp_path / "pw"
     file.write_text(OLD)
-    source = Source(
-        SecretResolver(environment={}, folder=tmp_path, home=tmp_path), parse_reference("file:pw")
-    )
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path)
+    source = Source(resolver, parse_reference("file:pw"))
     assert not source.touched()
     file.write_text(NEW)
     os.utime(file, ns=(1, 1))
@@ -278,103 +352,10 @@ def test_a_secret_in_a_file_is_seen_to_change(tmp_path: Path) -> None:
     file.unlink()
     assert source.touched()
     assert source.read() is None
-    (tmp_path / "next").write_text("third")
+    (tmp_path / "next").write_text(THIRD)
     (tmp_path / "next").rename(file)  # as a mounted secret is replaced
     assert source.touched()
-    assert source.read() == "third"
-
-
-def test_a_new_secret_that_is_wrong_is_sent_once_to_each_node(opened: Open) -> None:
-    one_account, other_account = Account("es1"), Account("es2")
-    with ScriptedServer() as one, ScriptedServer() as other:
-        one_account.serve(one), other_account.serve(other)
-        client, clock, kept = opened(one.url, other.url)
-        client.read(READ)
-        one_account.password = other_account.password = NEW
-        kept.password = WRONG
-        for _ in range(59):
-            assert isinstance(client.read(READ), Fault)
-            clock.time += 1.0
-        refused = [*one_account.refused, *other_account.refused]
-        assert sorted(refused) == sorted([_header(OLD), *[_header(WRONG)] * 2])
-
-
-def test_a_new_secret_replaced_within_a_minute_is_refused(
-    account: Account, server: ScriptedServer, opened: Open
-) -> None:
-    client, clock, kept = opened(server.url)
-    client.read(READ)
-    account.password = kept.password = NEW
-    assert isinstance(client.read(READ), Answer)
-    account.password = THIRD
-    for _ in range(30):
-        assert isinstance(client.read(READ), Fault)
-        clock.time += 1.0
-    assert account.refused == [_header(OLD), _header(NEW)]
-    kept.password, kept.changed = THIRD, True
-    assert isinstance(client.read(READ), Answer)
-
-
-def test_an_endpoint_without_a_connection_uses_up_no_try(opened: Open) -> None:
-    gone, there = Account("es1"), Account("es2")
-    with ScriptedServer() as other:
-        there.serve(other)
-        with ScriptedServer() as one:
-            gone.serve(one)
-            client, clock, _ = opened(other.url, one.url, renewed=False)
-            client.read(READ)
-            there.password = NEW
-            assert isinstance(client.read(READ), Fault)  # from now on the other one is asked first
-        there.password = OLD
-        clock.time += 60.0
-        assert isinstance(client.read(READ), Answer)
-
-
-def test_a_known_node_that_refuses_alone_is_asked_last(opened: Open) -> None:
-    broken, good = Account("es1"), Account("es2")
-    with ScriptedServer() as one, ScriptedServer() as other:
-        broken.serve(one), good.serve(other)
-        client, clock, _ = opened(one.url, other.url, renewed=False)
-        assert isinstance(client.read(READ), Answer)
-        broken.password = NEW
-        assert isinstance(client.read(READ), Fault)
-        assert isinstance(client.read(READ), Fault)  # nothing is sent, so it changes no order
-        clock.time += 60.0
-        for _ in range(5):
-            assert isinstance(client.read(READ), Answer)
-        assert len(broken.refused) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "refused"),
-    [
-        ((503, "master_not_discovered_exception"), None),
-        ((404, "index_not_found_exception"), None),
-        ((403, "security_exception"), 403),
-        ((503, "cluster_block_exception"), 401),
-        ((429, "circuit_breaking_exception"), 401),
-    ],
-)
-def test_a_login_that_is_accepted_again_may_still_get_no_answer(
-    answer: tuple[int, str], refused: int | None, account: Account, server: ScriptedServer, opened: Open
-) -> None:
-    client, clock, _ = opened(server.url, renewed=False)
-    client.read(READ)
-    account.password = NEW
-    client.read(READ)
-    account.password = OLD
-    clock.time += 60.0
-    body = {"error": {"type": answer[1], "reason": "not now"}}
-    server.on("/_cluster/health", account.guarded(reply(body, status=answer[0])))
-    client.read(READ)
-    found = client.read(READ)
-    assert isinstance(found, Fault)
-    assert (found.refusal.status if found.refusal else None) == refused
-
-
-@pytest.mark.parametrize("key", ["abcde", "a", "=", "not base 64"])
-def test_a_key_that_is_no_base_64_is_hidden_too(key: str) -> None:
-    assert key in Access(endpoints=("http://es1:9200",), api_key=key).secrets
+    assert source.read() == THIRD
 
 
 def test_a_key_ring_that_is_locked_meanwhile_ends_nothing(tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
-"""Each verb as its call, and what answers to it mean."""
+"""Each verb as its call, what answers to it mean, and the upgrade mode of machine learning as a setting.
+
+The packages of the lab have no machine learning: its answers are those of Elastic's documentation, and of its
+sources for a licence without it.
+"""
 
 from __future__ import annotations
 
-import ast
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,
@@ -28,15 +29,20 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.reading import Unknown
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
-from orchestrator.stores.elasticsearch import dialect as dialect_module
-from orchestrator.stores.elasticsearch.act import outcome_of, request_for
-from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for, family_of
+from orchestrator.stores.elasticsearch.act import outcome_of, perform, request_for, requests_for
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.upgrade import with_modes
 from orchestrator.stores.elasticsearch.watch import watch_request
+from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.unit.stores.cases import why
+from tests.unit.stores.scripted import ACKNOWLEDGED, SETTINGS, sent
 
-OLD_PROBE = '{"persistent": {"orchestrate.settings-probe": "1"}}'
 ES, OS = dialect_for("elasticsearch", "9.1.0"), dialect_for("opensearch", "2.19.0")
 
 
@@ -61,210 +67,155 @@ LOADED = SetIndexSettings(
     found={"index.refresh_interval": "-1", "index.translog.durability": "async"},
     wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
 )
+LIMITED, NONE = "master_timeout=30s&timeout=30s", "expand_wildcards=none"
+WRITTEN = '{"persistent": {"b": null, "c": ["x", "y"]}, "transient": {"a": "1"}}'
+UPDATE = '{"index.refresh_interval": "5s", "index.translog.durability": null}'
+CALLS: tuple[tuple[Any, str], ...] = (
+    (
+        ProbeSettings(),
+        f'PUT /_cluster/settings?{LIMITED} {{"persistent": {{"logger.orchestrate.settings-probe": null}}}}',
+    ),
+    (
+        WRITE,
+        f"PUT /_cluster/settings?{LIMITED} {WRITTEN}",
+    ),
+    (Flush(), "POST /_flush?wait_if_ongoing=true&ignore_unavailable=true&expand_wildcards=open,hidden"),
+    (RetryFailed(), f"POST /_cluster/reroute?retry_failed=true&metric=none&{LIMITED}"),
+    (
+        REPLICAS,
+        f'PUT /a%2Fb%20%3Cc%3E/_settings?{NONE}&{LIMITED} {{"index": {{"number_of_replicas": 1}}}}',
+    ),
+    (MERGE, "POST /a%2Fb/_forcemerge?max_num_segments=5&expand_wildcards=none&wait_for_completion=false"),
+    (REFRESH, "POST /a%2Fb/_refresh?expand_wildcards=none"),
+    (
+        LOADED,
+        f"PUT /a%2Fb/_settings?{NONE}&{LIMITED} {UPDATE}",
+    ),
+    (
+        ExcludeFromVoting(node=NodeName("es 1&x")),
+        "POST /_cluster/voting_config_exclusions?node_names=es%201%26x&timeout=30s",
+    ),
+    (ClearVotingExclusions(), "DELETE /_cluster/voting_config_exclusions?wait_for_removal=false"),
+)
 
 
-def test_calls(subtests: pytest.Subtests) -> None:
-    for action, call in [
-        (
-            ProbeSettings(),
-            (
-                "PUT /_cluster/settings?master_timeout=30s&timeout=30s "
-                '{"persistent": {"logger.orchestrate.settings-probe": null}}'
-            ),
-        ),
-        (
-            WRITE,
-            (
-                "PUT /_cluster/settings?master_timeout=30s&timeout=30s "
-                '{"persistent": {"b": null, "c": ["x", "y"]}, "transient": {"a": "1"}}'
-            ),
-        ),
-        (Flush(), "POST /_flush?wait_if_ongoing=true&ignore_unavailable=true&expand_wildcards=open,hidden"),
-        (
-            RetryFailed(),
-            "POST /_cluster/reroute?retry_failed=true&metric=none&master_timeout=30s&timeout=30s",
-        ),
-        (
-            REPLICAS,
-            (
-                "PUT /a%2Fb%20%3Cc%3E/_settings?expand_wildcards=none&master_timeout=30s&timeout=30s "
-                '{"index": {"number_of_replicas": 1}}'
-            ),
-        ),
-        (
-            MERGE,
-            "POST /a%2Fb/_forcemerge?max_num_segments=5&expand_wildcards=none&wait_for_completion=false",
-        ),
-        (REFRESH, "POST /a%2Fb/_refresh?expand_wildcards=none"),
-        (
-            LOADED,
-            (
-                "PUT /a%2Fb/_settings?expand_wildcards=none&master_timeout=30s&timeout=30s "
-                '{"index.refresh_interval": "5s", "index.translog.durability": null}'
-            ),
-        ),
-        (
-            ExcludeFromVoting(node=NodeName("es 1&x")),
-            "POST /_cluster/voting_config_exclusions?node_names=es%201%26x&timeout=30s",
-        ),
-        (ClearVotingExclusions(), "DELETE /_cluster/voting_config_exclusions?wait_for_removal=false"),
-    ]:
-        with subtests.test(action=action, call=call):
+def test_request_for_each_verb(subtests: pytest.Subtests) -> None:
+    for action, call in CALLS:
+        with subtests.test(action=action):
             assert str(request_for(action, ES)) == call
             assert str(request_for(action, OS)) == call.replace("master_timeout", "cluster_manager_timeout")
-            assert "\n" not in call
-
-
-def answer(body: Any, status: int = 200) -> Answer:
-    return Answer(status=status, body=body)
 
 
 def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:
     return Fault(reason="why", nothing_done=nothing_done, error_type=error_type)
 
 
-def test_results(subtests: pytest.Subtests) -> None:
-    for action, outcome, result in [
-        (WRITE, answer({"acknowledged": True, "persistent": {}}), Done),
-        (WRITE, answer({"acknowledged": False}), InDoubt),
-        (WRITE, answer({}), InDoubt),
-        (WRITE, answer("ok"), InDoubt),
-        (WRITE, answer({"acknowledged": "true"}), InDoubt),
-        (WRITE, fault(nothing_done=True), Refused),
-        (WRITE, fault(nothing_done=False), InDoubt),
-        (Flush(), answer({"_shards": {"total": 4, "successful": 2, "failed": 1}}), Done),
-        (Flush(), answer({}), InDoubt),
-        (ClearVotingExclusions(), answer(""), Done),
-        (LOADED, answer({"acknowledged": True}), Done),
-        (LOADED, answer({"acknowledged": False}), InDoubt),
-        (LOADED, fault(nothing_done=True), Refused),
-        (LOADED, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
-        (REFRESH, answer({"_shards": {"total": 4, "successful": 4, "failed": 0}}), Done),
-        (REFRESH, answer({}), InDoubt),
-        (REFRESH, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
-        (MERGE, answer({"task": "n:1"}), Done),
-        (MERGE, answer({"_shards": {"total": 4, "successful": 4, "failed": 0}}), Done),
-        (MERGE, answer({"task": ""}), InDoubt),
-        (MERGE, answer({}), InDoubt),
-        (MERGE, fault(nothing_done=False), InDoubt),
-        (REPLICAS, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
-        (WRITE, fault(nothing_done=True, error_type="index_not_found_exception"), Refused),
-    ]:
-        with subtests.test(action=action, outcome=outcome, result=result):
+GONE = fault(nothing_done=True, error_type="index_not_found_exception")
+SHARDS = {"_shards": {"total": 4, "successful": 4, "failed": 0}}
+OUTCOMES: tuple[tuple[Any, Any, type], ...] = (
+    (WRITE, {"acknowledged": True, "persistent": {}}, Done),
+    (WRITE, {"acknowledged": False}, InDoubt),
+    (WRITE, {}, InDoubt),
+    (WRITE, "ok", InDoubt),
+    (WRITE, {"acknowledged": "true"}, InDoubt),
+    (WRITE, fault(nothing_done=True), Refused),
+    (WRITE, fault(nothing_done=False), InDoubt),
+    (WRITE, GONE, Refused),
+    (Flush(), {}, InDoubt),
+    (ClearVotingExclusions(), "", Done),
+    (LOADED, {"acknowledged": True}, Done),
+    (LOADED, {"acknowledged": False}, InDoubt),
+    (LOADED, fault(nothing_done=True), Refused),
+    (LOADED, GONE, Done),
+    (REFRESH, SHARDS, Done),
+    (REFRESH, {}, InDoubt),
+    (REFRESH, GONE, Done),
+    (MERGE, {"task": "n:1"}, Done),
+    (MERGE, SHARDS, Done),
+    (MERGE, {"task": ""}, InDoubt),
+    (MERGE, {}, InDoubt),
+    (MERGE, fault(nothing_done=False), InDoubt),
+    (REPLICAS, GONE, Done),
+)
+
+
+def test_outcome_of_each_answer(subtests: pytest.Subtests) -> None:
+    for action, answer, result in OUTCOMES:
+        with subtests.test(action=action, answer=answer):
+            outcome = answer if isinstance(answer, Fault) else Answer(status=200, body=answer)
             assert isinstance(outcome_of(action, outcome), result)
+    for status, failed in ((200, 1), (409, 2)):  # a synced flush that missed copies is done too
+        answer = Answer(status=status, body={"_shards": {"total": 4, "successful": 2, "failed": failed}})
+        said = f"2 of 4 copies flushed, {failed} failed"
+        assert outcome_of(Flush(), answer) == Done(output=said)
 
 
-def test_a_flush_says_what_it_missed() -> None:
-    done = outcome_of(Flush(), answer({"_shards": {"total": 4, "successful": 2, "failed": 1}}))
-    assert done == Done(output="2 of 4 copies flushed, 1 failed")
-
-
-def test_long_polls() -> None:
+def test_watch_request_ends_before_the_client_gives_up() -> None:
     assert str(watch_request(NodesJoined(count=3), 1.5, ES)) == (
         "GET /_cluster/health?wait_for_nodes=ge%283%29"
         "&wait_for_events=languid&timeout=1500ms&master_timeout=1500ms"
     )
     assert "wait_for_active_shards=7&" in str(watch_request(CopiesActive(count=7), 5, ES))
     assert "cluster_manager_timeout=5s" in str(watch_request(MasterElected(), 5, OS))
-    silence = watch_request(MasterElected(), 5, ES).silence
-    assert silence is not None
-    assert silence > 5, "the server's own time-out comes first"
+    assert (watch_request(MasterElected(), 5, ES).silence or 0) > 5
 
 
-def test_every_column_of_the_table_is_read() -> None:
-    folder = Path(dialect_module.__file__).parent
-    read = {
-        node.attr
-        for path in folder.glob("*.py")
-        if path.name != "dialect.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "dialect"
-    }
-    # The table itself decides on these two.
-    unread = {field.name for field in fields(Dialect)} - read - {"family", "accepted"}
-    assert not unread, "a column that changes nothing is a claim that nobody checks"
+# The upgrade mode of machine learning ----------------------------------------------------------------------
+
+MODE = SettingChange(level=Level.PERSISTENT, key=ML_UPGRADE_MODE, found="false", wanted="true")
+ALLOCATION = change(Level.PERSISTENT, "cluster.routing.allocation.enable", "primaries")
+BOTH = WriteSettings(changes=(ALLOCATION, MODE), purpose=Purpose.WITHHOLD)
+SET, INFO = "/_ml/set_upgrade_mode", "/_ml/info"
+FORBIDDEN = reply({"error": {"type": "x", "reason": "no"}, "status": 403}, status=403)
 
 
-def test_old_versions_are_asked_in_their_own_words(subtests: pytest.Subtests) -> None:
-    old = {version: family_of("elasticsearch", version) for version in ("2.4.6", "5.6.16", "6.8.23", "7.5.2")}
-    for version, action, said in [
-        (
-            "7.5.2",
-            ExcludeFromVoting(node=NodeName("es1")),
-            "POST /_cluster/voting_config_exclusions/es1?timeout=30s",
-        ),
-        ("7.5.2", Flush(), "POST /_flush/synced?ignore_unavailable=true&expand_wildcards=open"),
-        ("6.8.23", Flush(), "POST /_flush/synced?ignore_unavailable=true&expand_wildcards=open"),
-        (
-            "2.4.6",
-            ProbeSettings(),
-            f"PUT /_cluster/settings?master_timeout=30s&timeout=30s {OLD_PROBE}",
-        ),
+def test_a_mode_has_a_request_of_its_own_and_goes_first() -> None:
+    mode, settings = (str(request) for request in requests_for(BOTH, ES))
+    assert mode == "POST /_ml/set_upgrade_mode?enabled=true&timeout=30s"
+    assert settings.startswith("PUT /_cluster/settings?")
+    assert ML_UPGRADE_MODE not in settings
+    assert "primaries" in settings
+
+
+def test_a_half_written_update_is_in_doubt(
+    server: ScriptedServer, client: Callable[..., ElasticsearchClient]
+) -> None:
+    for mode, settings, result, paths in [
+        (ACKNOWLEDGED, ACKNOWLEDGED, Done, [SET, SETTINGS]),
+        (FORBIDDEN, ACKNOWLEDGED, Refused, [SET]),  # nothing is written
+        (ACKNOWLEDGED, FORBIDDEN, InDoubt, [SET, SETTINGS]),  # a reading shows which half
     ]:
-        with subtests.test(version=version, action=action):
-            dialect = old[version]
-            assert dialect is not None
-            assert str(request_for(action, dialect)) == said
-    six = old["6.8.23"]
-    assert six is not None
-    assert 409 in request_for(Flush(), six).accept
+        server.asked.clear()
+        server.on(SET, mode)
+        server.on(SETTINGS, settings)
+        assert isinstance(perform(client(server.url), BOTH), result)
+        assert [target.partition("?")[0] for target in sent(server, "POST", "PUT")] == paths
 
 
-def test_how_each_family_merges(subtests: pytest.Subtests) -> None:
-    for distribution, version, merge_call, merge_task, task_list, sequence_numbers in [
-        ("elasticsearch", "2.0.2", "_optimize", False, False, False),
-        ("elasticsearch", "2.2.0", "_forcemerge", False, False, False),
-        ("elasticsearch", "2.4.6", "_forcemerge", False, True, False),
-        ("elasticsearch", "5.6.16", "_forcemerge", False, True, False),
-        ("elasticsearch", "6.8.23", "_forcemerge", False, True, True),
-        ("elasticsearch", "7.17.28", "_forcemerge", False, True, True),
-        ("elasticsearch", "8.0.1", "_forcemerge", False, True, True),
-        ("elasticsearch", "8.1.0", "_forcemerge", True, True, True),
-        ("elasticsearch", "9.1.0", "_forcemerge", True, True, True),
-        ("opensearch", "1.3.20", "_forcemerge", False, True, True),
-        ("opensearch", "2.6.0", "_forcemerge", False, True, True),
-        ("opensearch", "2.7.0", "_forcemerge", True, True, True),
-        ("opensearch", "3.3.0", "_forcemerge", True, True, True),
-    ]:
-        with subtests.test(distribution=distribution, version=version):
-            dialect = family_of(distribution, version)
-            assert dialect is not None
-            assert (dialect.merge_call, dialect.merge_task) == (merge_call, merge_task)
-            assert (dialect.task_list, dialect.sequence_numbers) == (task_list, sequence_numbers)
-            request = request_for(MERGE, dialect)
-            assert ("wait_for_completion" in request.params) is merge_task
-            assert (request.silence is None) is merge_task, "a call that waits for the end is hung up on"
+def test_the_mode_is_read_beside_the_settings(
+    server: ScriptedServer, client: Callable[..., ElasticsearchClient]
+) -> None:
+    def mode(status: int = 200, version: str = "9.1.0", **said: Any) -> Any:
+        error = {"error": {"type": "security_exception", "reason": said.get("why")}}
+        server.on(INFO, reply(error if "why" in said else said, status=status))
+        settings = SettingsView(persistent={"a": "b"})
+        read = with_modes(client(server.url), dialect_for("elasticsearch", version), settings)
+        return read if isinstance(read, Unknown) else dict(read.persistent)
 
-
-def test_what_is_accepted(subtests: pytest.Subtests) -> None:
-    for distribution, version, accepted in [
-        ("elasticsearch", "9.1.0", True),
-        ("elasticsearch", "9.0.0-SNAPSHOT", True),
-        ("elasticsearch", "8.0.0", True),
-        ("elasticsearch", "8.19.0", True),
-        ("opensearch", "2.19.0", True),
-        ("elasticsearch", "7.17.28", True),
-        ("elasticsearch", "7.8.0", True),
-        ("elasticsearch", "7.0.0", True),
-        ("elasticsearch", "6.8.23", True),
-        ("elasticsearch", "5.6.16", True),
-        ("elasticsearch", "2.4.6", True),
-        ("elasticsearch", "2.2.0", False),
-        ("elasticsearch", "1.7.6", True),
-        ("elasticsearch", "1.5.2", True),
-        ("elasticsearch", "1.1.0", True),
-        ("elasticsearch", "1.0.3", False),
-        ("elasticsearch", "0.90.13", True),
-        ("elasticsearch", "10.0.0", False),
-        ("opensearch", "2.0.0", True),
-        ("opensearch", "1.3.20", True),
-        ("opensearch", "3.1.0", True),
-        ("opensearch", "4.0.0", False),
-        ("couchbase", "7.0.0", False),
-    ]:
-        with subtests.test(distribution=distribution, version=version, accepted=accepted):
-            if accepted:
-                assert dialect_for(distribution, version).accepted
-            else:
-                with pytest.raises(NotInThisVersion, match="not in this version"):
-                    dialect_for(distribution, version)
+    for on in (True, False):
+        assert mode(upgrade_mode=on) == {"a": "b", ML_UPGRADE_MODE: str(on).lower()}
+    for status, reason in (
+        (400, "no handler found for uri [/_ml/info] and method [GET]"),
+        (404, "not found"),
+        (403, "current license is non-compliant for [ml]"),
+    ):
+        assert mode(status, why=reason) == {"a": "b"}, "a cluster without machine learning has none"
+    reason = "action [cluster:monitor/xpack/ml/info/get] is unauthorized for user [ops]"
+    refused = why(mode(403, why=reason))
+    assert reason in refused
+    assert "docs/reference/elasticsearch-role.yml" in refused
+    assert isinstance(mode(defaults={}), Unknown), "an answer without it says nothing"
+    server.asked.clear()
+    assert mode(version="6.6.2", upgrade_mode=True) == {"a": "b"}
+    assert server.asked == [], "before 6.7 it is not asked for"
+    assert mode(version="6.7.0", upgrade_mode=True) != {"a": "b"}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from orchestrator.model.action import Done, InDoubt, Refused
+from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Level
 from orchestrator.model.reading import Garbled, Unknown
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import (
     COMPONENT_TEMPLATE,
     LEGACY_TEMPLATE,
@@ -20,9 +22,13 @@ from orchestrator.stores.elasticsearch.dialect import (
     dialect_for,
 )
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
-from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
+from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, _records, lease_body
 from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.stores.lease_record import encode
+from tests.cli.small_cluster import SmallCluster
 from tests.fakes.template_cluster import TemplateClient, TemplateCluster
+from tests.unit.stores.recordings import OLD as OLD_VERSIONS
+from tests.unit.stores.recordings import dialect_of
 
 NEW, OLD, OLDEST = (dialect_for("elasticsearch", version) for version in ("9.1.0", "7.5.2", "5.6.16"))
 LEGACY, COMPONENT = LEGACY_TEMPLATE, COMPONENT_TEMPLATE
@@ -54,9 +60,29 @@ def test_the_version_alone_decides_on_the_form(cluster: TemplateCluster) -> None
         assert cluster.kept == TemplateCluster().kept
 
 
-def test_a_component_template_has_no_pattern() -> None:
+def test_lease_body_can_match_no_index() -> None:
     assert lease_body(FIRST).keys() == {"template", "_meta"}
     assert lease_body(FIRST)["template"] == {}
+    body = lease_body(FIRST, form=LEGACY)
+    (pattern,) = body["index_patterns"]
+    assert pattern.startswith("-"), "no index may be called so"
+    assert "*" not in pattern
+    assert set(body) == {"index_patterns", "order", "aliases"}, "no settings or mappings"
+
+
+def test_a_lease_comes_back_from_every_old_version(subtests: pytest.Subtests) -> None:
+    change = SettingChange(level=Level.PERSISTENT, key="a", found=None, wanted='pri"maries')
+    record = replace(FIRST, epoch=3, debts=(change,))
+    for version in OLD_VERSIONS:
+        with subtests.test(version):
+            sent = lease_body(record, dialect_of(version), LEGACY)
+            # What a node answers: the template by its name, with the alias as it was sent (seen on each).
+            flat = {f"index.{key}": value for key, value in sent.get("settings", {}).items()}
+            kept = {f"{PREFIX}3": {**sent, "settings": flat, "mappings": {}}}
+            (found,) = _records(Answer(status=200, body=kept), LEGACY)
+            assert (found.epoch, found.content) == (3, encode(record))
+            assert ("index_patterns" in sent) is (version[0] in "67o")
+    assert list(_records(Answer(status=404, body={}), LEGACY)) == []
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(LEGACY, NEW), (COMPONENT, OLD)])
@@ -109,6 +135,13 @@ def test_a_server_without_component_templates_has_none(
 def test_before_six_no_other_form_is_asked_for(cluster: TemplateCluster) -> None:
     assert lease(cluster, OLDEST).create(FIRST) == Done()
     assert {request.path.split("/")[1] for request in cluster.sent} == {LEGACY}
+
+
+def test_the_lease_is_read_in_every_form(client: Callable[..., ElasticsearchClient]) -> None:
+    with SmallCluster(version="2.19.0") as running:
+        ElasticsearchLease(client(running.url)).read()
+        paths = [path for path in running.paths() if "orchestrate-lease" in path]
+    assert paths == [f"/{form}/orchestrate-lease-*" for form in (COMPONENT, LEGACY)]
 
 
 def test_what_a_killed_run_left_beside_the_holder_does_not_count(cluster: TemplateCluster) -> None:

@@ -23,7 +23,8 @@ from orchestrator.stores.elasticsearch.recovery_rates import (
     with_largest_rate,
 )
 from tests.fakes.clock import ManualClock
-from tests.fakes.scripted_http import ScriptedServer, node, reply
+from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.unit.stores.scripted import SETTINGS, STATE, be
 
 MB, GB = 1 << 20, 1 << 30
 NOW = (9, 1, 0)
@@ -139,14 +140,12 @@ def server() -> Iterator[ScriptedServer]:
         for key, each in members.items()
     }
     with ScriptedServer() as running:
-        running.on("/_nodes/_local/http", reply(node("hot1")))
-        running.on("/_nodes/http", reply(node("hot1")))
-        running.on("/_cluster/state/master_node,nodes,metadata,routing_table,version", reply(state))
+        be(running, "hot1").on(STATE, reply(state))
         same = {"state_uuid": "seven", "master_node": "id-hot1"}
         running.on("/_cluster/state/version,master_node", reply(same))
         running.on("/_nodes/id-hot1,id-cold1/jvm,http,settings,plugins", reply({"nodes": lives}))
         defaults = {BANDWIDTH: "40mb"}
-        running.on("/_cluster/settings", reply({"persistent": {}, "transient": {}, "defaults": defaults}))
+        running.on(SETTINGS, reply({"persistent": {}, "transient": {}, "defaults": defaults}))
         yield running
 
 

@@ -1,7 +1,8 @@
-"""What is said of an endpoint whose TLS fails, by real handshakes, and whether a request may have come in."""
+"""TLS by real handshakes: what is trusted, and what a failure is said to be and may have done."""
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -20,11 +21,12 @@ from cryptography.x509.oid import NameOID
 from elastic_transport import ConnectionError as LostConnection
 from elastic_transport import TlsError, TransportError
 
-from orchestrator.runtime.clock import SystemClock
-from orchestrator.stores.elasticsearch.access import Access, Limits
+from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.faults import Fault, transport_fault
 from tests.fakes.scripted_http import ScriptedServer
+from tests.unit.stores.cases import why
+from tests.unit.stores.scripted import be
 
 ONCE = Limits(connect=5.0, silence=5.0, answer=10.0, attempts=1)
 HERE = x509.IPAddress(IPv4Address("127.0.0.1"))
@@ -124,31 +126,44 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_failure_of_tls_has_its_words(tmp_path: Path, case: Case) -> None:
-    file = _certificate(tmp_path, case.name, days=case.days)
-    with ScriptedServer(tls=case.serve(file)) as server:
-        url = f"https://127.0.0.1:{server.port}"
-        ca = str(file) if case.trusted else None
-        access = Access(endpoints=(url,), ca=ca, fingerprint=case.fingerprint)
-        client = ElasticsearchClient(access, clock=SystemClock(), limits=ONCE)
-        try:
-            outcome = client.server()
-        finally:
-            client.close()
-    assert isinstance(outcome, Fault)
-    assert outcome.reason.startswith(case.reason.format(url=url))
-    assert (outcome.nothing_done, outcome.untrusted) == (case.nothing_done, case.untrusted)
-    assert not server.asked
+def test_each_failure_of_tls_has_its_words(
+    subtests: pytest.Subtests, tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    for name, case in CASES.items():
+        file = _certificate(tmp_path, case.name, days=case.days)
+        with subtests.test(name), ScriptedServer(tls=case.serve(file)) as server:
+            url = f"https://127.0.0.1:{server.port}"
+            ca = str(file) if case.trusted else None
+            outcome = client(url, ca=ca, fingerprint=case.fingerprint, limits=ONCE).server()
+            assert isinstance(outcome, Fault)
+            assert outcome.reason.startswith(case.reason.format(url=url))
+            assert (outcome.nothing_done, outcome.untrusted) == (case.nothing_done, case.untrusted)
+            assert not server.asked
+            if case.untrusted:
+                assert "set `tls.ca`" in outcome.reason
 
 
-def test_closing_the_cluster_ends_its_connections() -> None:
-    with ScriptedServer() as server:
-        client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=SystemClock(), limits=ONCE)
-        client.server()
-        assert not server.ended(0.2), "kept for the next request"
-        client.close()
-        assert server.ended(10)
+def test_a_server_is_trusted_by_ca_fingerprint_or_unchecked(
+    tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    file = _certificate(tmp_path, HERE)
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(file.read_text().partition("-----BEGIN PRIV")[0]))
+    with ScriptedServer(tls=_serving(file)) as server:
+        be(server)
+        for trust in ({"ca": str(file)}, {"fingerprint": digest.hexdigest()}, {"verify": False}):
+            assert not isinstance(client(server.url, **trust).server(), Fault)
+        plain = why(client(server.url.replace("https:", "http:"), limits=ONCE).server())
+        assert server.url.removeprefix("https://") in plain, "TLS where plain HTTP was expected"
+
+
+def test_closing_the_cluster_ends_its_connections(
+    server: ScriptedServer, client: Callable[..., ElasticsearchClient]
+) -> None:
+    opened = client(server.url, limits=ONCE)
+    opened.server()
+    assert not server.ended(0.2), "kept for the next request"
+    opened.close()
+    assert server.ended(10)
 
 
 ASKS = ssl.SSLError("sslv3 alert bad certificate")
@@ -156,38 +171,27 @@ ENDS = ssl.SSLEOFError("EOF occurred in violation of protocol")
 NO_TRUST = ssl.SSLError("certificate verify failed: unable to get local issuer certificate")
 
 
-@pytest.mark.parametrize(
-    ("url", "error", "begins"),
-    [
-        ("https://es2:9300", TlsError("x", errors=(ASKS,)), "https://es2:9300: 9300 is the transport port"),
-        ("https://es2:9300", TlsError("x", errors=(ENDS,)), "https://es2:9300: 9300 is the transport port"),
-        (
-            "https://es2:9301",
-            TlsError("x", errors=(NO_TRUST,)),
-            "https://es2:9301: 9301 is the transport port",
-        ),
-        (
-            "http://es2:9300",
-            LostConnection("Remote end closed"),
-            "http://es2:9300: 9300 is the transport port",
-        ),
-        ("https://es2:9200", TlsError("x", errors=(ASKS,)), "https://es2:9200 refused our certificate"),
-        (
-            "http://es2:9200",
-            LostConnection("Remote end closed"),
-            "the connection to http://es2:9200 was lost",
-        ),
-    ],
+LOST = LostConnection("Remote end closed")
+TRANSPORT: tuple[tuple[str, TransportError, str], ...] = (
+    ("https://es2:9300", TlsError("x", errors=(ASKS,)), "https://es2:9300: 9300 is the transport port"),
+    ("https://es2:9300", TlsError("x", errors=(ENDS,)), "https://es2:9300: 9300 is the transport port"),
+    ("https://es2:9301", TlsError("x", errors=(NO_TRUST,)), "https://es2:9301: 9301 is the transport port"),
+    ("http://es2:9300", LOST, "http://es2:9300: 9300 is the transport port"),
+    ("https://es2:9200", TlsError("x", errors=(ASKS,)), "https://es2:9200 refused our certificate"),
+    ("http://es2:9200", LOST, "the connection to http://es2:9200 was lost"),
 )
-def test_a_transport_port_is_named(url: str, error: TransportError, begins: str) -> None:
+
+
+def test_a_transport_port_is_named() -> None:
     """The failures of a real node's transport port, with and without TLS (recorded on 8.19)."""
-    if isinstance(error, TlsError):
-        error.__cause__ = error.errors[0]
-    fault = transport_fault(error, url=url)
-    assert fault.reason.startswith(begins)
-    if "transport port of most nodes" in fault.reason:
-        number = int(url.rpartition(":")[2])
-        assert f"is it {number - 100}? If not: " in fault.reason
+    for url, error, begins in TRANSPORT:
+        if isinstance(error, TlsError):
+            error.__cause__ = error.errors[0]
+        fault = transport_fault(error, url=url)
+        assert fault.reason.startswith(begins)
+        if "transport port of most nodes" in fault.reason:
+            number = int(url.rpartition(":")[2])
+            assert f"is it {number - 100}? If not: " in fault.reason
 
 
 def test_a_host_that_takes_no_connection_is_no_transport_port() -> None:

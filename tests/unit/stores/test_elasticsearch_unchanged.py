@@ -18,13 +18,13 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.fakes.clock import ManualClock
-from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, node, reply
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
+from tests.unit.stores.cases import known
+from tests.unit.stores.scripted import SETTINGS, STATE, be
 
 VERSION = "/_cluster/state/version,master_node"
-STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 WITH_SNAPSHOTS = f"{STATE},customs"
 VERSION_AND_SNAPSHOTS = f"{VERSION},customs"
-SETTINGS = "/_cluster/settings"
 LIVES = "/_nodes/id-es1/jvm,http,settings,plugins"
 BOTH = (Look.CLUSTER, Look.SETTINGS)
 LAGS = 120.5
@@ -72,9 +72,7 @@ def server() -> Iterator[ScriptedServer]:
         "settings": {},
     }
     with ScriptedServer() as running:
-        running.on("/_nodes/_local/http", reply(node("es1")))
-        running.on("/_nodes/http", reply(node("es1")))
-        running.on(LIVES, reply({"nodes": {"id-es1": life}}))
+        be(running).on(LIVES, reply({"nodes": {"id-es1": life}}))
         for path in (STATE, WITH_SNAPSHOTS):
             running.on(path, reply(_state(7, "seven")))
         running.on(VERSION, reply({"state_uuid": "seven", "master_node": "id-es1"}))
@@ -88,17 +86,16 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def port(server: ScriptedServer, clock: ManualClock) -> Iterator[ElasticsearchCluster]:
-    made = ElasticsearchCluster(ElasticsearchClient(Access(endpoints=(server.url,)), clock=clock))
-    yield made
-    made.close()
-
-
 def _version_and_limit(read: ClusterReadings) -> tuple[int, object]:
-    assert not isinstance(read.cluster, Unknown), read.cluster
-    assert not isinstance(read.settings, Unknown), read.settings
-    return read.cluster.state_version, read.settings.effective("indices.recovery.max_bytes_per_sec")
+    limit = known(read.settings).effective("indices.recovery.max_bytes_per_sec")
+    return known(read.cluster).state_version, limit
+
+
+def _becomes(server: ScriptedServer, version: int, uuid: str, limit: str = "40mb") -> None:
+    """The cluster has another state."""
+    server.on(VERSION, reply({"state_uuid": uuid, "master_node": "id-es1"}))
+    server.on(STATE, reply(_state(version, uuid)))
+    server.on(SETTINGS, reply(_settings(limit)))
 
 
 def _counted(server: ScriptedServer) -> tuple[int, int, int]:
@@ -147,8 +144,7 @@ def test_two_minutes_count_for_each_state(
 ) -> None:
     port.observe(BOTH)
     clock.wait(2 * LAGS)
-    server.on(VERSION, reply({"state_uuid": "eight", "master_node": "id-es1"}))
-    server.on(STATE, reply(_state(8, "eight")))
+    _becomes(server, 8, "eight")
     port.observe(BOTH)
     server.on(SETTINGS, reply(_settings("80mb")))
     assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
@@ -160,9 +156,7 @@ def test_another_state_is_read_whole_with_its_settings(
     port.observe(BOTH)
     clock.wait(LAGS)
     port.observe(BOTH)
-    server.on(VERSION, reply({"state_uuid": "eight", "master_node": "id-es1"}))
-    server.on(STATE, reply(_state(8, "eight")))
-    server.on(SETTINGS, reply(_settings("80mb")))
+    _becomes(server, 8, "eight", "80mb")
     for _ in range(2):
         assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
     assert _counted(server) == (3, 2, 4)
@@ -205,8 +199,7 @@ def test_settings_alone_are_always_read(
     clock.wait(LAGS)
     port.observe(BOTH)
     server.on(SETTINGS, reply(_settings("80mb")))
-    read = port.observe([Look.SETTINGS]).settings
-    assert not isinstance(read, Unknown)
+    read = known(port.observe([Look.SETTINGS]).settings)
     assert read.effective("indices.recovery.max_bytes_per_sec") == "80mb"
 
 
@@ -228,8 +221,7 @@ def _with_snapshot(uuid: str, *names: str) -> dict[str, Any]:
 
 
 def _snapshots(read: ClusterReadings) -> tuple[str, ...]:
-    assert not isinstance(read.activity, Unknown), read.activity
-    return read.activity.snapshots
+    return known(read.activity).snapshots
 
 
 def test_a_state_read_without_snapshots_does_not_tell_them(
@@ -281,8 +273,7 @@ def test_a_state_with_facts_that_are_missing_is_read_again(
     server.on(LIVES, reply({"error": "x"}, status=403))
     port.observe(BOTH)
     server.on(LIVES, life)
-    read = port.observe(BOTH).cluster
-    assert not isinstance(read, Unknown)
+    read = known(port.observe(BOTH).cluster)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
 
 
@@ -315,9 +306,9 @@ class _Leased:
 
     def moves(self, by: int = 1) -> None:
         self.version += by
-        told = {"state_uuid": f"v{self.version}", "version": self.version, "master_node": "id-es1"}
-        self.server.on(VERSION, reply(told))
-        self.server.on(STATE, reply(_state(self.version, f"v{self.version}")))
+        uuid = f"v{self.version}"
+        _becomes(self.server, self.version, uuid)
+        self.server.on(VERSION, reply({"state_uuid": uuid, "version": self.version, "master_node": "id-es1"}))
 
     def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
         record = replace(RECORD, heartbeat=self.beats)
@@ -332,7 +323,7 @@ class _Leased:
     def whole(self) -> int:
         """How many whole states were read for one more reading."""
         before = self.server.paths().count(STATE)
-        assert not isinstance(self.port.observe(BOTH).cluster, Unknown)
+        known(self.port.observe(BOTH).cluster)
         return self.server.paths().count(STATE) - before
 
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import pytest
-
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import LimitSet, NodeStats, ServiceWait, TransferLimits
+from orchestrator.model.riak import LimitSet, ServiceWait, TransferLimits
 from orchestrator.stores.riak.admin import (
     READ_SECONDS,
     Command,
@@ -22,12 +20,11 @@ from orchestrator.stores.riak.admin import (
 )
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
-from orchestrator.stores.riak.parse_ring import ring_of
 from tests.fakes.riak_meanings import DIALECT
-from tests.fakes.riak_rings import claimed, names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.stores.riak_outputs import V20, V29, V30, owned, partitions_text
+from tests.unit.stores.cases import all_cases, known
+
+V20, V29, V30 = (dialect_of(version) or DIALECT for version in ("2.0.0", "2.9.10", "3.0.16"))
 
 DEV1 = NodeName("dev1@127.0.0.1")
 DEV2 = NodeName("dev2@127.0.0.1")
@@ -53,45 +50,30 @@ def admin(runner: Answers, dialect: Dialect = DIALECT) -> RiakAdmin:
     return RiakAdmin(runner=runner, commands=lambda _: commands_for(dialect), dialect=dialect)
 
 
-def test_a_settled_cluster_is_read() -> None:
+def test_each_question_is_asked_and_read() -> None:
     asked = admin(of("settled"))
-    status = asked.ring_status(DEV1)
-    assert not isinstance(status, Unknown)
+    status = known(asked.ring_status(DEV1))
     assert (status.claimant, status.ring_ready, status.pending) == (DEV1, True, ())
-    cluster, members = asked.cluster_status(DEV1), asked.members(DEV1)
-    assert not isinstance(cluster, Unknown)
-    assert not isinstance(members, Unknown)
-    assert [each.node for each in cluster.members] == [each.node for each in members]
-
-
-def test_a_node_down_is_read_from_its_peer() -> None:
+    members = [each.node for each in known(asked.cluster_status(DEV1)).members]
+    assert members == [each.node for each in known(asked.members(DEV1))]
     asked = admin(of("dev2down"))
-    ready, transfers = asked.ring_ready(DEV1), asked.transfers(DEV1)
-    assert not isinstance(ready, Unknown)
-    assert not isinstance(transfers, Unknown)
-    assert (ready.agreed, ready.down, transfers.clean) == (False, (DEV2,), False)
+    ready = known(asked.ring_ready(DEV1))
+    assert (ready.agreed, ready.down, known(asked.transfers(DEV1)).clean) == (False, (DEV2,), False)
     assert asked.transfer_limits(DEV1) == TransferLimits(
         limits={DEV1: 3, NodeName("dev3@127.0.0.1"): 2}, offline=(DEV2,)
     )
+    dev9 = NodeName("dev9@127.0.0.1")
+    not_set = LimitSet(limit=None, node=dev9, failed=(dev9,))
+    assert admin(of("misc")).set_transfer_limit(DEV1, dev9, 4) == not_set, "beside the term ok"
 
 
 def test_a_wait_that_our_limit_ends_is_not_up() -> None:
-    runner = of("dev2down")
-    assert admin(runner).wait_for_service(DEV1, DEV2, 8.0) == ServiceWait(
-        service="riak_kv", up=False, last="[]"
-    )
-    ((node, command),) = runner.asked
-    assert (node, command.timeout) == (DEV1, 8.0)
-    assert admin(of("restarted")).wait_for_service(DEV1, DEV2, 8.0) == ServiceWait(
-        service="riak_kv", up=True, last="riak_kv is up"
-    )
-
-
-def test_a_limit_that_was_not_set_is_found_beside_the_term_ok() -> None:
-    dev9 = NodeName("dev9@127.0.0.1")
-    assert admin(of("misc")).set_transfer_limit(DEV1, dev9, 4) == LimitSet(
-        limit=None, node=dev9, failed=(dev9,)
-    )
+    for state, up, last in (("dev2down", False, "[]"), ("restarted", True, "riak_kv is up")):
+        runner = of(state)
+        found = admin(runner).wait_for_service(DEV1, DEV2, 8.0)
+        assert found == ServiceWait(service="riak_kv", up=up, last=last)
+        ((node, command),) = runner.asked
+        assert (node, command.timeout) == (DEV1, 8.0)
 
 
 def test_what_was_not_run_or_not_read_is_unknown_with_the_node() -> None:
@@ -101,28 +83,25 @@ def test_what_was_not_run_or_not_read_is_unknown_with_the_node() -> None:
 
 
 def test_the_words_of_each_version() -> None:
-    assert commands_for(V20).asking("ringready").argv == ("riak-admin", "ringready")
-    assert commands_for(V29).pid.argv == ("riak", "getpid")
-    assert commands_for(V30).asking("ringready").argv == ("riak", "admin", "ringready")
-    assert commands_for(V30).pid.argv == ("riak", "pid")
-    where = ("/usr/sbin/riak",)
-    assert commands_for(V20, riak=where).asking("ringready").argv == ("/usr/sbin/riak-admin", "ringready")
-    assert commands_for(V20, riak=where).pid.argv == ("/usr/sbin/riak", "getpid")
-    assert commands_for(V30, riak=where).asking("ringready").argv == ("/usr/sbin/riak", "admin", "ringready")
-    inside = ("docker", "exec", "riak", "riak")
-    assert commands_for(V20, riak=inside).admin == ("docker", "exec", "riak", "riak-admin")
-    assert commands_for(V30, riak=inside).admin == (*inside, "admin")
-    assert commands_for(V30, riak=("/opt/ring.sh",)).admin == ("/opt/ring.sh", "admin")
-    assert commands_for(V20, riak=("/opt/ring.sh",)).admin == ("riak-admin",)
+    where, inside = ("/usr/sbin/riak",), ("docker", "exec", "riak", "riak")
+    for dialect, riak, admin_words, pid in [
+        (V20, None, ("riak-admin",), ("riak", "getpid")),
+        (V29, None, ("riak-admin",), ("riak", "getpid")),
+        (V30, None, ("riak", "admin"), ("riak", "pid")),
+        (V20, where, ("/usr/sbin/riak-admin",), ("/usr/sbin/riak", "getpid")),
+        (V30, where, ("/usr/sbin/riak", "admin"), ("/usr/sbin/riak", "pid")),
+        (V20, inside, ("docker", "exec", "riak", "riak-admin"), (*inside, "getpid")),
+        (V30, inside, (*inside, "admin"), (*inside, "pid")),
+        (V30, ("/opt/ring.sh",), ("/opt/ring.sh", "admin"), ("/opt/ring.sh", "pid")),
+        (V20, ("/opt/ring.sh",), ("riak-admin",), ("/opt/ring.sh", "getpid")),
+    ]:
+        commands = commands_for(dialect) if riak is None else commands_for(dialect, riak=riak)
+        assert commands.asking("ringready").argv == (*admin_words, "ringready")
+        assert commands.pid.argv == pid
     assert commands_for(V30, admin=("riak-admin",)).pid.argv == ("riak", "pid")
-    own = commands_for(V30, riak=("/opt/riak/bin/riak",), admin=("/opt/riak/bin/riak", "admin"))
-    assert own.set_transfer_limit(DEV1, 8).argv == (
-        "/opt/riak/bin/riak",
-        "admin",
-        "transfer-limit",
-        DEV1,
-        "8",
-    )
+    program = "/opt/riak/bin/riak"
+    own = commands_for(V30, riak=(program,), admin=(program, "admin"))
+    assert own.set_transfer_limit(DEV1, 8).argv == (program, "admin", "transfer-limit", DEV1, "8")
 
 
 def test_the_shipped_sudoers_allow_the_commands_and_no_others() -> None:
@@ -199,91 +178,27 @@ def test_every_command_has_a_limit_and_no_word_for_a_shell() -> None:
     )
 
 
-RING = claimed(3, 16)
-ONE, TWO, THREE = names(3)
-STATS = NodeStats(
-    node=ONE,
-    kv_vnodes=6,
-    connected=frozenset({TWO, THREE}),
-    members=frozenset(names(3)),
-    ring_size=16,
-    ownership=RING.ownership,
-)
-
-
-def told_partitions(end: str = "ok\n") -> dict[str, CommandOutput | Unknown]:
-    return {
-        f"riak admin cluster partitions -n {node}": CommandOutput(
-            exit=0, stdout=partitions_text(node, indices, end)
-        )
-        for node, indices in owned(RING).items()
+def test_an_answer_about_another_node_is_unknown() -> None:
+    """Of partitions by name; of bucket types each, none of which may be left out."""
+    case = next(
+        each
+        for each in all_cases()
+        if each.parser.endswith("parse_partitions") and each.name == "owned and stopped"
+    )
+    (one, _), two = case.keys["value"], NodeName("riak2@10.0.0.2")
+    output = CommandOutput(exit=0, stdout=case.text)
+    told = {f"riak admin cluster partitions -n {node}": output for node in (one, two)}
+    reader = admin(Answers(told))
+    assert not isinstance(reader.partitions(DEV1, one), Unknown)
+    assert isinstance(reader.partitions(DEV1, two), Unknown)
+    assert isinstance(reader.partitions(DEV1, DEV2), Unknown), "not run"
+    status = "{name} is active\n\nyoung_vclock: 20\nn_val: {n_val}\nallow_mult: true\nok\n"
+    listed = "default (active)\nwide (not active)\nok\n"
+    of_types: dict[str, CommandOutput | Unknown] = {
+        "riak admin bucket-type list": CommandOutput(exit=0, stdout=listed)
     }
-
-
-def test_the_ring_is_read_node_by_node() -> None:
-    reader = admin(Answers(told_partitions()))
-    told = {node: reader.partitions(ONE, node) for node in (ONE, TWO, THREE)}
-    known = {node: each for node, each in told.items() if not isinstance(each, Unknown)}
-    assert ring_of(known, STATS) == RING
-
-
-def test_partitions_of_another_node_and_none_at_all_are_unknown() -> None:
-    known = told_partitions()
-    known.pop(f"riak admin cluster partitions -n {TWO}")
-    assert isinstance(admin(Answers(known)).partitions(ONE, TWO), Unknown)
-    known = told_partitions()
-    known[f"riak admin cluster partitions -n {TWO}"] = known[f"riak admin cluster partitions -n {ONE}"]
-    assert isinstance(admin(Answers(known)).partitions(ONE, TWO), Unknown), "another node's answer"
-
-
-STATUS = "{name} is active\n\nyoung_vclock: 20\nn_val: {n_val}\nallow_mult: true\nok\n"
-
-
-def test_every_bucket_type_tells_its_n_val() -> None:
-    known: dict[str, CommandOutput | Unknown] = {
-        "riak admin bucket-type list": CommandOutput(
-            exit=0, stdout="default (active)\nwide (not active)\nok\n"
-        ),
-        "riak admin bucket-type status default": CommandOutput(
-            exit=0, stdout=STATUS.format(name="default", n_val=3)
-        ),
-        "riak admin bucket-type status wide": CommandOutput(
-            exit=0, stdout=STATUS.format(name="wide", n_val=5)
-        ),
-    }
-    assert admin(Answers(known)).n_vals(DEV1) == {"default": 3, "wide": 5}
-    known.pop("riak admin bucket-type status wide")
-    assert isinstance(admin(Answers(known)).n_vals(DEV1), Unknown)
-
-
-def test_a_list_of_bucket_types_that_is_cut_or_odd_is_unknown(subtests: pytest.Subtests) -> None:
-    for text in [
-        "",
-        "ok\n",
-        "default (active)\nwide (not active)\n",
-        "wide (active)\nok\n",
-        "default (active)\nrm;reboot (active)\nok\n",
-        "default (active)\nwide\nok\n",
-        "default (active)\nwide (active)\nwide (active)\nok\n",
-    ]:
-        with subtests.test(text=text):
-            assert isinstance(parse_bucket_types(CommandOutput(exit=0, stdout=text), DIALECT), Unknown)
-
-
-def test_an_n_val_that_is_cut_is_unknown() -> None:
-    """`n_val: 1` is no less a number than `n_val: 12`: a line must follow."""
-    text = STATUS.format(name="wide", n_val=12)
-    found = {
-        value
-        for end in range(len(text))
-        if not isinstance(value := parse_n_val(CommandOutput(exit=0, stdout=text[:end]), "wide"), Unknown)
-    }
-    assert found == {12}
-    assert isinstance(parse_n_val(CommandOutput(exit=0, stdout=text), "default"), Unknown)
-
-
-def test_names_that_mean_something_to_a_shell_are_no_node_names() -> None:
-    text = "FALSE ['dev2@host;reboot'] down.  All nodes need to be up to check.\nerror\n"
-    known = {"riak admin ringready": CommandOutput(exit=0, stdout=text)}
-    assert isinstance(admin(Answers(known)).ring_ready(DEV1), Unknown)
-    assert dialect_of("3.2.1") == DIALECT
+    for name, n_val in (("default", 3), ("wide", 5)):
+        assert isinstance(admin(Answers(of_types)).n_vals(DEV1), Unknown)
+        text = status.format(name=name, n_val=n_val)
+        of_types[f"riak admin bucket-type status {name}"] = CommandOutput(exit=0, stdout=text)
+    assert admin(Answers(of_types)).n_vals(DEV1) == {"default": 3, "wide": 5}

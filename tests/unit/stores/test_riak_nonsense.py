@@ -29,7 +29,8 @@ from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.scripted_http import reply
-from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
+from tests.riak_nodes import RiakCommand
+from tests.unit.stores.cases import known, why
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})
@@ -81,24 +82,18 @@ LOST_FROM_A_NUMBER = {("pid", "half")}
 """A number that lost its end is another number: nobody can tell."""
 
 
-@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
-def riak(request: pytest.FixtureRequest) -> RiakCommand:
-    command: RiakCommand = request.param
-    return command
-
-
 @pytest.fixture(scope="module")
-def whole(riak: RiakCommand) -> Iterator[Staged]:
+def whole() -> Iterator[Staged]:
     """All nodes up, and a peer was asked after DEV3."""
-    with staged(riak) as each:
+    with staged(RiakCommand.RELEASE) as each:
         each.cluster.avoid({DEV3})
         yield each
 
 
 @pytest.fixture(scope="module")
-def broken(riak: RiakCommand) -> Iterator[Staged]:
-    """DEV2 is down and DEV3 has just come up."""
-    with staged(riak) as each:
+def broken() -> Iterator[Staged]:
+    """DEV2 is down and DEV3 has just come up; whatever fails, the packaged command exits 0."""
+    with staged(RiakCommand.PACKAGED) as each:
         each.cluster.observe(EVERYTHING)
         each.cluster.avoid({DEV3})
         each.world.stop(DEV2)
@@ -160,9 +155,8 @@ def spoiling(
 
 @pytest.mark.parametrize("state", ["whole", "broken"])
 def test_what_is_spoilt_on_its_way_is_no_other_news(
-    subtests: pytest.Subtests, state: str, riak: RiakCommand, request: pytest.FixtureRequest
+    subtests: pytest.Subtests, state: str, request: pytest.FixtureRequest
 ) -> None:
-    del riak
     stage: Staged = request.getfixturevalue(state)
     for command, part in COMMANDS.items():
         stage.runner.refused = ("rpc",) if "wait-for" in command else ()
@@ -219,79 +213,71 @@ PAGES: Mapping[str, Callable[[Staged], bytes]] = {
 }
 
 
+@contextmanager
+def paged(stage: Staged, node: NodeName, body: bytes) -> Iterator[None]:
+    """The node's `/stats` is another page."""
+    before = stage.ports[node].answers["/stats"][-1]
+    stage.ports[node].on("/stats", reply(body, headers={"Connection": "close"}))
+    try:
+        yield
+    finally:
+        stage.ports[node].on("/stats", before)
+
+
+def riak_of(readings: ClusterReadings) -> RiakView:
+    view = known(readings.cluster).riak
+    assert view is not None
+    return view
+
+
 def test_a_stats_page_of_another_shape_is_unknown(subtests: pytest.Subtests, whole: Staged) -> None:
-    for page in PAGES:
-        with subtests.test(page=page):
-            before = whole.ports[DEV3].answers["/stats"][-1]
-            whole.ports[DEV3].on("/stats", reply(PAGES[page](whole), headers={"Connection": "close"}))
-            try:
-                view = whole.cluster.observe({Look.HEALTH}).cluster
-            finally:
-                whole.ports[DEV3].on("/stats", before)
-            assert isinstance(view, ClusterView)
-            assert view.riak is not None
-            assert isinstance(view.riak.signs[DEV3].stats, Unknown)
-            assert not isinstance(view.riak.signs[DEV1].stats, Unknown)
+    for name, page in PAGES.items():
+        with subtests.test(name), paged(whole, DEV3, page(whole)):
+            signs = riak_of(whole.cluster.observe({Look.HEALTH})).signs
+            assert isinstance(signs[DEV3].stats, Unknown)
+            assert not isinstance(signs[DEV1].stats, Unknown)
 
 
 def test_the_ring_is_not_held_against_the_page_of_another_node(whole: Staged) -> None:
-    before = whole.ports[DEV1].answers["/stats"][-1]
-    whole.ports[DEV1].on("/stats", reply(_other(DEV2)(whole), headers={"Connection": "close"}))
-    try:
-        view = whole.cluster.observe({Look.ACTIVITY}).cluster
-    finally:
-        whole.ports[DEV1].on("/stats", before)
-    assert isinstance(view, ClusterView)
-    assert view.riak is not None
-    assert isinstance(view.riak.ring, Unknown)
-    assert DEV2 in view.riak.ring.reason
+    with paged(whole, DEV1, _other(DEV2)(whole)):
+        assert DEV2 in why(riak_of(whole.cluster.observe({Look.ACTIVITY})).ring)
 
 
 # Too much --------------------------------------------------------------------------------------------
 
+MANY = 10**5
 DIGITS = "1" * 5000
 """More than Python turns into a number."""
-WAITING = f"'a@b' waiting to handoff {DIGITS} partitions\n\nActive Transfers:\n\n\nok\n"
 BORDER = f"+{'-' * 20_000}+------+-------+-----+-------+"
-CELL = f"|{' ' * 20_000}|valid |  up   |100.0|  --   |"
-HEADINGS = f"|{'node'.ljust(20_000)}|status| avail |ring |pending|"
-LONG: Mapping[str, Callable[[], Any]] = {
-    "a list of a hundred thousand lines": lambda: parse_ringready(
-        CommandOutput(exit=0, stdout=f"TRUE All nodes agree on the ring [{chr(10).join(['x@y,'] * 10**5)}"),
-        DIALECT,
-    ),
-    "a bracket that is never closed": lambda: parse_ringready(
-        CommandOutput(exit=0, stdout="[\n" + "a,\n" * 10**5 + "ok\n"), DIALECT
-    ),
-    "a cell of nothing but blanks": lambda: parse_cluster_status(
-        CommandOutput(
-            exit=0,
-            stdout="---- Cluster Status ----\nRing ready: true\n"
-            f"{BORDER}\n{HEADINGS}\n{BORDER}\n{CELL}\n{BORDER}"
-            "\nKey: (C) = Claimant; availability marked with '!' is unexpected\nok\n",
-        ),
-        DIALECT,
-    ),
-    "a heading that goes on and on": lambda: parse_ring_status(
-        CommandOutput(exit=0, stdout="= " * 10**5 + "\nok\n"), DIALECT
-    ),
-    "a number of five thousand digits": lambda: parse_transfers(
-        CommandOutput(exit=0, stdout=WAITING),
-        DIALECT,
-    ),
-    "another one": lambda: parse_stats(f'{{"ring_num_partitions": {DIGITS}}}'),
-    "a text where a number should be": lambda: parse_stats(
-        json.dumps({"ring_num_partitions": "x" * 3_000_000})
-    ),
-    "brackets in brackets": lambda: parse_timer(CommandOutput(exit=0, stdout="[" * 10**5)),
+STATUS = (
+    f"---- Cluster Status ----\nRing ready: true\n{BORDER}\n"
+    f"|{'node'.ljust(20_000)}|status| avail |ring |pending|\n{BORDER}\n"
+    f"|{' ' * 20_000}|valid |  up   |100.0|  --   |\n{BORDER}"
+    "\nKey: (C) = Claimant; availability marked with '!' is unexpected\nok\n"
+)
+AGREED = f"TRUE All nodes agree on the ring [{chr(10).join(['x@y,'] * MANY)}"
+WAITING = f"'a@b' waiting to handoff {DIGITS} partitions\n\nActive Transfers:\n\n\nok\n"
+LONG: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "a list of a hundred thousand lines": (parse_ringready, AGREED),
+    "a bracket that is never closed": (parse_ringready, "[\n" + "a,\n" * MANY + "ok\n"),
+    "a cell of nothing but blanks": (parse_cluster_status, STATUS),
+    "a heading that goes on and on": (parse_ring_status, "= " * MANY + "\nok\n"),
+    "a number of five thousand digits": (parse_transfers, WAITING),
+    "another one": (parse_stats, f'{{"ring_num_partitions": {DIGITS}}}'),
+    "a text where a number should be": (parse_stats, json.dumps({"ring_num_partitions": "x" * 3_000_000})),
+    "brackets in brackets": (parse_timer, "[" * MANY),
 }
 
 
 def test_too_much_is_unknown_soon_and_in_few_words(subtests: pytest.Subtests) -> None:
-    for what in LONG:
-        with subtests.test(what=what):
+    for what, (parse, text) in LONG.items():
+        with subtests.test(what):
             began = time.process_time()
-            found = LONG[what]()
+            output = CommandOutput(exit=0, stdout=text)
+            given = (
+                (text,) if parse is parse_stats else (output,) if parse is parse_timer else (output, DIALECT)
+            )
+            found = parse(*given)
             assert isinstance(found, Unknown)
             assert len(found.reason) < 1000
             assert time.process_time() - began < 20, "where it took time by the square, it took minutes"

@@ -1,11 +1,12 @@
 """Handoff that is hastened, as the nodes are asked for it: timers, the call to all, what is left to start.
 
-The answers are those of the product's source; none was recorded.
+The answers are those of the product's source; none was recorded. How they are read is in
+`tests/data/parsers/stores.riak.parse_pace.*`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -27,8 +28,9 @@ from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_pace import parse_done, parse_forced, parse_timer, parse_unstarted
+from orchestrator.stores.riak.parse_pace import parse_unstarted
 from orchestrator.stores.riak.reading import Memory
+from tests.unit.stores.cases import known
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, VERSIONS, Staged, staged
 
 MODULES = "[riak_kv_vnode,riak_pipe_vnode]"
@@ -41,78 +43,6 @@ TIMER = ("rpc", "application", "get_env", "[riak_core,vnode_management_timer]")
 
 def out(text: str, code: int | None = 0) -> CommandOutput:
     return CommandOutput(exit=code, stdout=text)
-
-
-# What they print -------------------------------------------------------------
-
-
-def test_a_timer_is_its_milliseconds() -> None:
-    assert parse_timer(out("{ok,10000}\n")) == 10_000
-
-
-def test_a_timer_that_is_no_time_is_unknown(subtests: pytest.Subtests) -> None:
-    for said in [
-        *("undefined\n", "{ok,soon}\n", "{ok,1.5}\n", "{ok,1}{ok,2}\n", "", "{badrpc,nodedown}\n"),
-        *("{ok,0}\n", "{ok,-1}\n", "{ok,true}\n"),
-    ]:
-        with subtests.test(said=said):
-            assert isinstance(parse_timer(out(said)), Unknown)
-
-
-def test_only_ok_is_done() -> None:
-    assert parse_done(out("ok\n")) is True
-    assert isinstance(parse_done(out("{badrpc,nodedown}\n")), Unknown)
-    assert isinstance(parse_done(out("ok\n", None)), Unknown)
-    assert isinstance(parse_done(out("ok\n", 1)), Unknown)
-
-
-def test_forced_are_those_that_took_it() -> None:
-    assert parse_forced(out("{[ok,ok,ok],[]}\n")) == 3
-
-
-def test_a_call_that_some_node_did_not_take_is_unknown(subtests: pytest.Subtests) -> None:
-    for said in [
-        "{[ok,{badrpc,{'EXIT',undef}}],[]}\n",
-        "{[ok],['dev2@127.0.0.1']}\n",
-        "{[],[]}\n",
-        "ok\n",
-        "{[ok],[]",
-        "",
-    ]:
-        with subtests.test(said=said):
-            assert isinstance(parse_forced(out(said)), Unknown)
-
-
-@pytest.mark.parametrize(
-    ("never_started", "count"),
-    [("[]", 0), ("[{0,riak_kv_vnode}]", 1), ("[{0,riak_kv_vnode},\n {1,riak_pipe_vnode}]", 2)],
-)
-def test_what_was_never_started_is_counted_in_the_managers_state(never_started: str, count: int) -> None:
-    assert parse_unstarted(out(STATE % never_started)) == count
-
-
-@pytest.mark.parametrize("modules", ["[]", "[riak_pipe_vnode]"])
-def test_an_empty_list_proves_nothing_before_the_manager_listed(modules: str) -> None:
-    found = parse_unstarted(out((STATE % "[]").replace(MODULES, modules)))
-    assert isinstance(found, Unknown)
-    assert found.passes
-
-
-def test_another_record_or_a_cut_one_is_unknown(subtests: pytest.Subtests) -> None:
-    for said in [
-        STATE.replace(",16,", ",") % "[]",
-        STATE.replace(",16,", ",16,[],") % "[]",
-        (STATE % "[]").replace("{state,", "{other,"),
-        (STATE % "[]")[:-1],
-        STATE % "undefined",
-        "",
-        "Node 'dev1@127.0.0.1' not responding to pings.\n",
-    ]:
-        with subtests.test(said=said):
-            assert isinstance(parse_unstarted(out(said)), Unknown)
-
-
-# What is asked of whom ------------------------------------------------------------
 
 
 @pytest.fixture
@@ -148,43 +78,38 @@ def test_a_node_whose_manager_has_no_list_is_asked_again(stage: Staged) -> None:
 
 
 def unstarted_of(stage: Staged, node: NodeName) -> Reading[int]:
-    view = stage.cluster.observe(paced(Phase.REASSIGNED)).cluster
-    assert isinstance(view, ClusterView)
+    view = known(stage.cluster.observe(paced(Phase.REASSIGNED)).cluster)
     assert view.riak is not None
     return view.riak.unstarted[node]
+
+
+def timers(stage: Staged, look: Collection[Look]) -> set[str]:
+    return {key for key in known(stage.cluster.observe(look).settings).transient if "timer" in key}
 
 
 def test_every_node_is_asked_until_it_has_nothing_to_start(stage: Staged) -> None:
     restarted(stage)
     found = stage.cluster.observe(paced(Phase.REASSIGNED))
-    assert isinstance(found.cluster, ClusterView)
-    assert found.cluster.riak is not None
+    view = known(found.cluster).riak
+    assert view is not None
     machine = stage.world.machines[DEV3]
     missing = machine.ring.size - len(machine.vnodes | machine.ring.owned(DEV3))
-    assert found.cluster.riak.unstarted == {DEV1: 0, DEV2: 0, DEV3: 2 * missing}, (
-        "two modules of each partition"
-    )
+    assert view.unstarted == {DEV1: 0, DEV2: 0, DEV3: 2 * missing}, "two modules of each partition"
     assert sorted(stage.runner.on(*MANAGER)) == [DEV1, DEV2, DEV3]
-    assert isinstance(found.settings, SettingsView)
-    assert found.settings.transient[timer_key(DEV3)] == "10000"
+    assert known(found.settings).transient[timer_key(DEV3)] == "10000"
     stage.runner.asked.clear()
     stage.cluster.observe(paced(Phase.REASSIGNED))
     assert stage.runner.on(*MANAGER) == [DEV3]
     assert stage.runner.on(*TIMER) == [], "read a moment ago"
 
 
-def test_at_the_end_every_timer_is_read(stage: Staged) -> None:
-    found = stage.cluster.observe(paced(Phase.FINISHING))
-    assert isinstance(found.settings, SettingsView)
-    assert {key for key in found.settings.transient if "timer" in key} == {timer_key(name) for name in NAMES}
-
-
-def test_a_plan_reads_every_timer_and_no_state_of_a_manager(stage: Staged) -> None:
+def test_a_plan_and_the_end_read_every_timer(stage: Staged) -> None:
+    every = {timer_key(name) for name in NAMES}
+    assert timers(stage, paced(Phase.FINISHING)) == every
+    stage.runner.asked.clear()
     wanted = Policy(kind=Kind.RIAK, cluster="ring", hasten_handoff=True)
-    found = stage.cluster.observe(READS[Phase.WITHHELD].look | planned_too(wanted)).settings
-    assert isinstance(found, SettingsView)
-    assert {key for key in found.transient if "timer" in key} == {timer_key(name) for name in NAMES}
-    assert stage.runner.on(*MANAGER) == []
+    assert timers(stage, READS[Phase.WITHHELD].look | planned_too(wanted)) == every
+    assert stage.runner.on(*MANAGER) == [], "a plan reads no state of a manager"
 
 
 def test_without_it_nothing_of_the_kind_is_asked(stage: Staged) -> None:
@@ -199,13 +124,8 @@ def test_a_timer_is_set_on_its_own_node_and_read_again(stage: Staged) -> None:
     write = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
     stage.cluster.observe(paced(Phase.REASSIGNED))
     assert stage.cluster.perform(write) == Done()
-    assert {name: machine.timer for name, machine in stage.world.machines.items()} == {
-        DEV1: 10_000,
-        DEV2: 10_000,
-        DEV3: 1_000,
-    }
-    found = stage.cluster.observe(paced(Phase.REASSIGNED)).settings
-    assert isinstance(found, SettingsView)
+    assert [stage.world.machines[name].timer for name in NAMES] == [10_000, 10_000, 1_000]
+    found = known(stage.cluster.observe(paced(Phase.REASSIGNED)).settings)
     assert found.transient[timer_key(DEV3)] == "1000"
     assert "set_env [riak_core,vnode_management_timer,1000] (on dev3" in stage.cluster.describe(write)
 

@@ -1,14 +1,13 @@
-"""Stops, starts and readings of the host port, put to two nodes of the double on this machine.
+"""Stops, starts and readings of the host port, put to two nodes of the double as processes on this machine.
 
-The cluster file names both with one `riak.command`, and both commands are tried: the release's own and the
-packaged one, whose exit codes are all 0.
+The cluster file names both with one `riak.command`: the packaged one, whose exit codes are all 0. With the
+release's own, `tests/integration/test_riak_hastened.py` restarts whole clusters of processes.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,13 @@ from orchestrator.model.action import ActionResult, Done, Refused, StartNode, St
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import ServiceWait
 from orchestrator.runs.file_hosts import host_settings
-from tests.riak_nodes import RIAK_COMMANDS, RiakNode, name_of, riak_nodes
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_node import parse_start, parse_stop, parse_wait_for_service
+from tests.riak_nodes import RiakCommand, RiakNode, riak_nodes, wait_until
+from tests.riak_transcripts import CUT_OFF
+from tests.unit.stores.cases import known
 
 PACE = 0.02
 SECONDS = 60.0
@@ -36,14 +40,8 @@ class Machine:
     nodes: tuple[RiakNode, ...]
     hosts: Hosts
 
-    @property
-    def names(self) -> list[NodeName]:
-        return [NodeName(node.name) for node in self.nodes]
-
     def view(self, node: RiakNode) -> HostView:
-        found = self.hosts.observe([NodeName(node.name)], rights=False)[NodeName(node.name)]
-        assert not isinstance(found, Unknown), found
-        return found
+        return known(self.hosts.observe([NodeName(node.name)], rights=False)[NodeName(node.name)])
 
     def stop(self, node: RiakNode) -> ActionResult:
         return self.hosts.perform(StopNode(node=NodeName(node.name)))
@@ -53,17 +51,11 @@ class Machine:
 
     def ended(self, node: RiakNode) -> None:
         """Return when no command of the node is at work any more."""
-        limit = time.monotonic() + SECONDS
-        while "at work on it" in self.view(node).detail:
-            assert time.monotonic() < limit
-            time.sleep(0.05)
+        wait_until(lambda: "at work on it" not in self.view(node).detail, "a command goes on")
 
     def wait(self, node: RiakNode, state: ServiceState) -> HostView:
-        limit = time.monotonic() + SECONDS
-        while (view := self.view(node)).service is not state:
-            assert time.monotonic() < limit, view
-            time.sleep(0.05)
-        return view
+        wait_until(lambda: self.view(node).service is state, f"it is not {state}")
+        return self.view(node)
 
 
 def hosts_of(folder: Path, command: str) -> Hosts:
@@ -85,10 +77,10 @@ def hosts_of(folder: Path, command: str) -> Hosts:
     )
 
 
-@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
-def _machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+@pytest.fixture(scope="module")
+def _machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("machine")
-    with riak_nodes(folder / "nodes", 2, pace=PACE, command=request.param) as nodes:
+    with riak_nodes(folder / "nodes", 2, pace=PACE, command=RiakCommand.PACKAGED) as nodes:
         hosts = hosts_of(folder, f"{folder}/nodes/{{name}}/bin/riak")
         yield Machine(nodes=nodes, hosts=hosts)
         hosts.close()
@@ -165,3 +157,41 @@ def test_a_program_that_is_not_there_is_refused_and_unknown(tmp_path: Path) -> N
         assert "the status command cannot be run" in found.reason
     finally:
         hosts.close()
+
+
+# Commands that do not end ----------------------------------------------------------------------------------
+
+LIMITS_SECONDS = (1.2, 6.0, 30.0)
+"""Of our own, for what never ends: the next one where a slow machine had not come to it before the last."""
+
+
+def run(node: RiakNode, *words: str, seconds: float) -> CommandOutput:
+    done = node.riak(*words, seconds=seconds)
+    code = None if done.returncode == CUT_OFF else done.returncode
+    return CommandOutput(exit=code, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.mark.parametrize("fault", ["loops", "loops-down"])
+def test_a_start_that_never_ends_is_ended_and_proves_nothing(machine: Machine, fault: str) -> None:
+    _, node = machine.nodes
+    node.riak("stop")
+    node.faults(start=fault)
+    for seconds in LIMITS_SECONDS:
+        output = run(node, "start", seconds=seconds)
+        assert output.exit is None
+        assert isinstance(parse_start(output), Unknown)
+        if node.alive or fault == "loops-down":
+            break
+    assert node.alive is (fault == "loops")
+    machine.wait(node, ServiceState.RUNNING if node.alive else ServiceState.STOPPED)
+
+
+def test_a_wait_or_stop_that_never_ends_is_ended(machine: Machine) -> None:
+    one, two = machine.nodes
+    one.faults(wait_for_service="never", stop="hangs")
+    words = ("admin", "wait-for-service", "riak_kv", two.name)
+    asked = (parse_wait_for_service(run(one, *words, seconds=each), "riak_kv") for each in LIMITS_SECONDS)
+    found = next(each for each in asked if not isinstance(each, Unknown))  # the first that said something
+    assert found == ServiceWait(service="riak_kv", up=False, last="[]")
+    assert isinstance(parse_stop(run(one, "stop", seconds=LIMITS_SECONDS[0])), Unknown)
+    assert machine.view(one).service is ServiceState.RUNNING

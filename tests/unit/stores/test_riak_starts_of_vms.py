@@ -14,15 +14,17 @@ from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
 from orchestrator.engine.phases import READS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Done, Purpose, SettingChange, WriteSettings
-from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.phase import Phase
 from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.riak import RiakView
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.admin import commands_for
 from orchestrator.stores.riak.dialect import dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
+from tests.unit.stores.cases import known
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged, stat_line
 
 RUN = RunState(run="run-1")
@@ -50,8 +52,13 @@ def read(stage: Staged, phase: Phase) -> ClusterReadings:
 
 
 def view(readings: ClusterReadings) -> ClusterView:
-    assert isinstance(readings.cluster, ClusterView), readings.cluster
-    return readings.cluster
+    return known(readings.cluster)
+
+
+def riak(readings: ClusterReadings) -> RiakView:
+    found = view(readings).riak
+    assert found is not None
+    return found
 
 
 def restart(stage: Staged) -> None:
@@ -83,10 +90,9 @@ def test_handoff_is_followed_over_http_without_a_start_of_a_vm(stage: Staged) ->
     found = read(stage, Phase.REASSIGNED)
     assert stage.runner.starts_of_vms() == dict.fromkeys(NAMES, 0)
     assert beyond(stage) > 0
-    assert sum(view(found).riak.beyond.values()) == beyond(stage)  # type: ignore[union-attr]
-    assert (
-        unsettled(RUN, view(found)) == f"{beyond(stage)} vnodes to be handed off to their owners, by /stats"
-    )
+    assert sum(riak(found).beyond.values()) == beyond(stage)
+    said = f"{beyond(stage)} vnodes to be handed off to their owners, by /stats"
+    assert unsettled(RUN, view(found)) == said
     assert [node.name for node in view(found).nodes] == list(NAMES)
     assert view(found).members[DEV3].incarnation.ephemeral_id is not None
     assert not isinstance(found.settings, Unknown)
@@ -97,21 +103,18 @@ def test_where_handoff_is_hastened_stats_alone_are_no_reading(stage: Staged) -> 
     """The next node waits until every vnode was started, and /stats does not count those that were not."""
     restart(stage)
     read(stage, Phase.REASSIGNED)
-    assert view(read(stage, Phase.REASSIGNED)).riak.beyond, "now /stats would do"  # type: ignore[union-attr]
-    found = view(stage.cluster.observe(READS[Phase.REASSIGNED].look | {Look.PACE}))
-    assert found.riak is not None
-    assert set(found.riak.unstarted) == set(NAMES)
+    assert riak(read(stage, Phase.REASSIGNED)).beyond, "now /stats would do"
+    found = riak(stage.cluster.observe(READS[Phase.REASSIGNED].look | {Look.PACE}))
+    assert set(found.unstarted) == set(NAMES)
 
 
 def test_the_end_of_handoff_is_what_two_nodes_call_clean(stage: Staged) -> None:
     restart(stage)
     stage.world.clean(within=600)
-    found = view(read(stage, Phase.REASSIGNED))
-    assert found.riak is not None
-    assert not found.riak.beyond
-    assert not isinstance(found.riak.transfers, Unknown)
-    assert len(found.riak.transfers) == 2
-    assert unsettled(RUN, found) is None
+    found = read(stage, Phase.REASSIGNED)
+    assert not riak(found).beyond
+    assert len(known(riak(found).transfers)) == 2
+    assert unsettled(RUN, view(found)) is None
     assert max(stage.runner.starts_of_vms().values()) <= 2
 
 
@@ -135,29 +138,26 @@ def test_stats_that_count_too_much_delay_a_minute_at_most(stage: Staged) -> None
     assert unsettled(RUN, view(read(stage, Phase.REASSIGNED))) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("a peer that is not connected", {"connected_nodes": [DEV1]}),
-        ("a ring with another owner", {"ring_ownership": f"[{{'{DEV1}',7}},{{'{DEV2}',4}},{{'{DEV3}',5}}]"}),
-        (
-            "a member less",
-            {"ring_members": [DEV1, DEV2], "ring_ownership": f"[{{'{DEV1}',8}},{{'{DEV2}',8}}]"},
-        ),
-        ("no count of vnodes", {"riak_kv_vnodes_running": None}),
-        ("another node's page", {"nodename": DEV1}),
-    ],
-)
-def test_stats_that_do_not_agree_leave_it_to_the_commands(
-    stage: Staged, name: str, fields: dict[str, object]
-) -> None:
+UNEQUAL = f"[{{'{DEV1}',7}},{{'{DEV2}',4}},{{'{DEV3}',5}}]"
+TWO_OWNERS = f"[{{'{DEV1}',8}},{{'{DEV2}',8}}]"
+DISAGREEING: dict[str, dict[str, object]] = {
+    "a peer that is not connected": {"connected_nodes": [DEV1]},
+    "a ring with another owner": {"ring_ownership": UNEQUAL},
+    "a member less": {"ring_members": [DEV1, DEV2], "ring_ownership": TWO_OWNERS},
+    "no count of vnodes": {"riak_kv_vnodes_running": None},
+    "another node's page": {"nodename": DEV1},
+}
+
+
+def test_stats_that_do_not_agree_leave_it_to_the_commands(subtests: pytest.Subtests, stage: Staged) -> None:
     restart(stage)
     read(stage, Phase.REASSIGNED)
-    spoil_stats(stage, DEV2, **fields)
-    found = view(read(stage, Phase.REASSIGNED))
-    assert found.riak is not None
-    assert not found.riak.beyond, name
-    assert not isinstance(found.riak.transfers, Unknown)
+    for name, fields in DISAGREEING.items():
+        with subtests.test(name):
+            spoil_stats(stage, DEV2, **fields)
+            found = riak(read(stage, Phase.REASSIGNED))
+            assert not found.beyond
+            known(found.transfers)
 
 
 def test_a_member_that_goes_down_meanwhile_is_missed(stage: Staged) -> None:
@@ -178,9 +178,7 @@ def test_limits_are_read_again_after_a_restart_or_a_write(stage: Staged) -> None
     change = SettingChange(level=Level.TRANSIENT, key=f"transfer_limit.{DEV3}", found="2", wanted="8")
     written = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
     assert stage.cluster.perform(written) == Done()
-    found = read(stage, Phase.REASSIGNED).settings
-    assert isinstance(found, SettingsView)
-    assert found.transient[change.key] == "8"
+    assert known(read(stage, Phase.REASSIGNED).settings).transient[change.key] == "8"
     stage.runner.starts[DEV1] += 1
     read(stage, Phase.REASSIGNED)
     assert len(stage.runner.on(*limits)) == 1
@@ -225,10 +223,9 @@ def test_a_process_that_has_ended_is_no_life(stage: Staged) -> None:
     line = "/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat"
     ended = f"{BOOT}\n{stat_line(101, 1000).replace(') S ', ') Z ')}"
     stage.runner.instead[DEV2, line] = CommandOutput(exit=0, stdout=ended)
-    found = view(read(stage, Phase.DOWN))
+    found = riak(read(stage, Phase.DOWN))
     assert stage.runner.on("pid") == [DEV2]
-    assert found.riak is not None
-    assert found.riak.unidentified == {DEV2: "process 101 has ended"}
+    assert found.unidentified == {DEV2: "process 101 has ended"}
 
 
 # While a node comes back ------------------------------------
@@ -286,9 +283,8 @@ def test_without_rpc_a_service_is_waited_for_once_a_minute(
 
 @pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.GATED, Phase.WITHHELD])
 def test_before_a_stop_the_commands_themselves_are_asked(stage: Staged, phase: Phase) -> None:
-    found = view(read(stage, phase)).riak
+    found = riak(read(stage, phase))
     lines = [line for _, line in stage.runner.asked]
-    assert found is not None
     for part in (found.members, found.cluster, found.ring_ready, found.ring_status, found.ring, found.n_vals):
         assert not isinstance(part, Unknown)
     assert lines.count("admin transfers") == 2
@@ -301,17 +297,13 @@ def test_before_a_stop_the_commands_themselves_are_asked(stage: Staged, phase: P
 def test_no_transfers_is_not_met_where_only_stats_were_read(stage: Staged) -> None:
     restart(stage)
     read(stage, Phase.REASSIGNED)
-    found = view(read(stage, Phase.REASSIGNED)).riak
-    assert found is not None
-    assert found.transfers is NOT_READ
+    assert riak(read(stage, Phase.REASSIGNED)).transfers is NOT_READ
 
 
 def test_a_member_on_an_unreachable_host_is_sent_nothing_else(stage: Staged) -> None:
     for line in ("/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat", "pid"):
         stage.runner.instead[DEV2, line] = Unknown(reason="no route to host")
-    found = view(read(stage, Phase.GATED)).riak
-    assert found is not None
-    assert not isinstance(found.ring, Unknown), "a peer tells of its partitions"
+    known(riak(read(stage, Phase.GATED)).ring)  # a peer tells of its partitions
     assert {line for node, line in stage.runner.asked if node == DEV2} <= {
         "/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat",
         "pid",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -17,8 +18,6 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput, node_down
 from orchestrator.stores.riak.wording import RiakWording
-from tests.fakes.riak_meanings import parser_of, value_of
-from tests.fakes.riak_transcripts import recorded
 
 PROGRAM = "/usr/sbin/riak"
 DOWN = "Node riak@riak1 is not responding to pings"
@@ -61,93 +60,77 @@ def result(settings: HostSettings, verb: Verb, code: int, text: str) -> ActionRe
     return outcomes.result_of(settings, verb, services.command(settings, verb), code, text)
 
 
-def test_a_node_that_is_down_is_stopped_whatever_the_exit_code(subtests: pytest.Subtests) -> None:
-    """The packaged `riak` exits 0 then: the service counted as running, and was never started again."""
-    for text in [
-        DOWN,
-        "Node 'riak@riak1' not responding to pings.",
-        "Node did not respond to ping!",
-        f"{ULIMIT}\n{DOWN}",
-    ]:
-        for code in CODES:
-            with subtests.test(text=text, code=code):
-                assert state_of(host(), code, text) is STOPPED
-                assert state_of(host(status="my-status {node}"), code, text) is STOPPED
-                assert state_of(init_script(), code, text) is STOPPED
-
-
-def test_the_text_is_the_detail_of_a_reading() -> None:
-    found = services.read_state(host(), Section(exit=0, text=DOWN))
-    assert found == ServiceReading(state=STOPPED, detail=DOWN)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "pong",
-        f"{ULIMIT}\npong",
-        "sudo: unable to resolve host riak1: Name or service not known\npong",
-        "bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)\npong\r",
-    ],
+NOT_RUNNING = (
+    DOWN,
+    "Node 'riak@riak1' not responding to pings.",
+    "Node did not respond to ping!",
+    "Node is not running!",
 )
-def test_pong_is_a_service_that_runs(text: str) -> None:
-    assert state_of(host(), 0, text) is RUNNING
-
-
-def test_any_other_text_of_a_ping_is_unknown(subtests: pytest.Subtests) -> None:
-    for text in ["", "pang", "pon", "pong pong", "hello\npong", "{badrpc,nodedown}", USAGE, f"pong\n{DOWN}"]:
-        for code in CODES:
-            with subtests.test(text=text, code=code):
-                assert state_of(host(), code, text) is None
-
-
-def test_pong_with_a_bad_exit_code_is_unknown() -> None:
-    assert state_of(host(), 1, "pong") is None
-    assert state_of(host(status="my-status"), 1, "pong") is None
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "state"), [(0, "up", RUNNING), (0, "", RUNNING), (1, "", STOPPED), (3, "down", STOPPED)]
+PONG = (
+    "pong",
+    f"{ULIMIT}\npong",
+    "sudo: unable to resolve host riak1: Name or service not known\npong",
+    "bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)\npong\r",
 )
-def test_a_status_line_of_the_operator_keeps_its_exit_code(code: int, text: str, state: ServiceState) -> None:
-    assert state_of(host(status="my-status {node}"), code, text) is state
+OTHER = ("", "pang", "pon", "pong pong", "hello\npong", "{badrpc,nodedown}", USAGE, f"pong\n{DOWN}")
+
+
+def test_the_state_of_a_service_by_its_text(subtests: pytest.Subtests) -> None:
+    """The packaged `riak` exits 0 for a node that is down: it counted as running, and was never started."""
+    own = host(status="my-status {node}")
+    for text in (*NOT_RUNNING, f"{ULIMIT}\n{DOWN}"):
+        for code, settings in product(CODES, (host(), own, init_script())):
+            with subtests.test(text, code=code):
+                assert state_of(settings, code, text) is STOPPED
+    for text, state in ((text, state) for texts, state in ((PONG, RUNNING), (OTHER, None)) for text in texts):
+        with subtests.test(text):
+            assert state_of(host(), 0, text) is state
+            assert state_of(host(), 1, text) is None
+    assert state_of(own, 1, "pong") is None
+    for code, text, found in ((0, "up", RUNNING), (0, "", RUNNING), (1, "", STOPPED), (3, "down", STOPPED)):
+        assert state_of(own, code, text) is found, "a line of the operator keeps its exit code"
+    reading = services.read_state(host(), Section(exit=0, text=DOWN))
+    assert reading == ServiceReading(state=STOPPED, detail=DOWN)
+    for text in NOT_RUNNING:
+        assert re.search(RiakWording(program=(PROGRAM,)).stopped, text)
+        assert node_down(CommandOutput(exit=0, stdout=text)), "the pattern for the host is the parsers'"
+
+
+OWN = (
+    f"{PROGRAM} ping",
+    "riak stop",
+    "sudo -n /usr/sbin/riak daemon",
+    "sudo -H -u riak /opt/riak/bin/riak start",
+    "sudo -uriak riak stop",
+    "sudo -nHu riak riak stop",
+    "sudo -n -p pass riak stop",
+    "sudo --user riak riak stop",
+    "sudo --user=riak --non-interactive riak stop",
+    "sudo --non-interactive --group riak riak ping",
+    "sudo -u riak -- riak stop",
+    "/usr/bin/sudo -n -u riak riak stop",
+)
+OF_OTHERS = (
+    *("sudo --user riak", "sudo -n -u riak stop", "sudo --user riak my-riak.sh stop", "/opt/ring.sh ping"),
+    *("service riak stop", "/etc/init.d/riak-kv stop", "riak stop && riak stop", "pkill riak"),
+    *("riak", "", "sudo"),
+)
 
 
 def test_which_lines_are_commands_of_riak(subtests: pytest.Subtests) -> None:
-    for line, own in [
-        (f"{PROGRAM} ping", True),
-        ("riak stop", True),
-        ("sudo -n /usr/sbin/riak daemon", True),
-        ("sudo -H -u riak /opt/riak/bin/riak start", True),
-        ("sudo -uriak riak stop", True),
-        ("sudo -nHu riak riak stop", True),
-        ("sudo -n -p pass riak stop", True),
-        ("sudo --user riak riak stop", True),
-        ("sudo --user=riak --non-interactive riak stop", True),
-        ("sudo --non-interactive --group riak riak ping", True),
-        ("sudo -u riak -- riak stop", True),
-        ("/usr/bin/sudo -n -u riak riak stop", True),
-        ("sudo --user riak", False),
-        ("sudo -n -u riak stop", False),
-        ("sudo --user riak my-riak.sh stop", False),
-        ("/opt/ring.sh ping", False),
-        ("service riak stop", False),
-        ("/etc/init.d/riak-kv stop", False),
-        ("riak stop && riak stop", False),
-        ("pkill riak", False),
-        ("riak", False),
-        ("", False),
-        ("sudo", False),
-    ]:
-        with subtests.test(line=line, own=own):
-            assert RiakWording(program=(PROGRAM,)).decides(line) is own
-
-
-def test_the_words_of_the_file_are_a_command_of_riak() -> None:
-    words = ("docker", "exec", "ring", "riak")
-    assert RiakWording(program=words).decides("docker exec ring riak ping")
-    assert not RiakWording(program=words).decides("docker exec other riak ping")
-    assert RiakWording(program=("/opt/ring.sh",)).decides("/opt/ring.sh ping")
+    inside = RiakWording(program=("docker", "exec", "ring", "riak"))
+    script = RiakWording(program=("/opt/ring.sh",))
+    usual = RiakWording(program=(PROGRAM,))
+    for wording, lines, own in (
+        (usual, OWN, True),
+        (usual, OF_OTHERS, False),
+        (inside, ["docker exec ring riak ping"], True),
+        (inside, ["docker exec other riak ping"], False),
+        (script, ["/opt/ring.sh ping"], True),
+    ):
+        for line in lines:
+            with subtests.test(line):
+                assert wording.decides(line) is own
 
 
 def test_what_came_of_a_stop_and_a_start(subtests: pytest.Subtests) -> None:
@@ -187,25 +170,21 @@ def test_what_came_of_a_stop_and_a_start(subtests: pytest.Subtests) -> None:
                 assert text.splitlines()[0][:40] in found.reason
 
 
-def test_an_operators_start_keeps_its_exit_code(
-    subtests: pytest.Subtests,
-) -> None:
-    for code, text, kind in [
-        (0, "started", Done),
-        (1, "half done", Refused),
-        (0, "Error reading /etc/riak/app.config", Refused),
-        (0, LATE, InDoubt),
-        (1, "Node is already running!", Done),
+def test_a_line_of_the_operator_keeps_its_exit_code(subtests: pytest.Subtests) -> None:
+    stops, starts = host(stop="riak stop && riak stop"), host(start="depool {node}; riak start")
+    for verb, code, text, kind in [
+        (Verb.START, 0, "started", Done),
+        (Verb.START, 1, "half done", Refused),
+        (Verb.START, 0, "Error reading /etc/riak/app.config", Refused),
+        (Verb.START, 0, LATE, InDoubt),
+        (Verb.START, 1, "Node is already running!", Done),
+        (Verb.STOP, 0, "", Done),
+        (Verb.STOP, 0, DOWN, Done),
+        (Verb.STOP, 0, USAGE, Refused),
     ]:
-        with subtests.test(code=code, text=text, kind=kind):
-            for settings in (host(start="depool {node}; riak start"), init_script()):
-                assert isinstance(result(settings, Verb.START, code, text), kind)
-
-
-@pytest.mark.parametrize(("code", "text", "kind"), [(0, "", Done), (0, DOWN, Done), (0, USAGE, Refused)])
-def test_a_stop_of_the_operator_keeps_its_exit_code(code: int, text: str, kind: type[ActionResult]) -> None:
-    for settings in (host(stop="riak stop && riak stop"), init_script()):
-        assert isinstance(result(settings, Verb.STOP, code, text), kind)
+        with subtests.test(verb, code=code, text=text):
+            for settings in (starts if verb is Verb.START else stops, init_script()):
+                assert isinstance(result(settings, verb, code, text), kind)
 
 
 def test_a_refusal_of_sudo_is_said_as_such() -> None:
@@ -252,18 +231,11 @@ def test_a_start_is_left_out_only_where_the_node_answers(
                 line = services.running_command(program)
                 done = run(f"if {line}\nthen exit 0; fi; exit 1")
                 assert (done.returncode == 0, done.stdout, done.stderr) == (answers, "", "")
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "runs"), [(0, "up", True), (1, "up", False), (0, DOWN, False), (1, DOWN, False)]
-)
-def test_so_it_is_with_a_status_line_of_the_operator(
-    program: HostSettings, code: int, text: str, *, runs: bool
-) -> None:
-    say(program, text, code)
-    own = replace(program.service, status=f"{program.service.status}; exit {code}")
-    done = run(services.running_command(replace(program, service=own)))
-    assert (done.returncode == 0, done.stdout, done.stderr) == (runs, "", "")
+    for code, text, runs in ((0, "up", True), (1, "up", False), (0, DOWN, False), (1, DOWN, False)):
+        say(program, text, code)
+        own = replace(program.service, status=f"{program.service.status}; exit {code}")
+        done = run(services.running_command(replace(program, service=own)))
+        assert (done.returncode == 0, done.stdout, done.stderr) == (runs, "", "")
 
 
 def test_the_mark_on_the_host_is_that_of_the_reading(
@@ -280,31 +252,3 @@ def test_the_mark_on_the_host_is_that_of_the_reading(
                 assert run(f'printf %s "$({services.mark_command(program)})"').stdout == known
                 say(program, DOWN if answers else "pong", code)
                 assert run(f'printf %s "$({services.mark_command(program)})"').stdout != known
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        DOWN,
-        "Node 'riak@riak1' not responding to pings.",
-        "Node did not respond to ping!",
-        "Node is not running!",
-    ],
-)
-def test_the_pattern_for_the_host_is_that_of_the_parsers(text: str) -> None:
-    assert re.search(RiakWording(program=(PROGRAM,)).stopped, text)
-    assert node_down(CommandOutput(exit=0, stdout=text))
-
-
-# Every command ------------------------------------------------------------------------------------------
-
-READ = [each for each in recorded() if parser_of(each.command) is not None and each.exit]
-
-
-def test_a_recorded_failure_is_one_with_exit_code_0_too(subtests: pytest.Subtests) -> None:
-    """As the packaged `riak` has it; what was recorded with 0 stays what it is."""
-    for record in READ:
-        with subtests.test(str(record)):
-            packaged, meant = value_of(replace(record, exit=0)), value_of(record)
-            assert isinstance(packaged, Unknown) == isinstance(meant, Unknown)
-            assert isinstance(meant, Unknown) or packaged == meant

@@ -1,0 +1,48 @@
+"""A scripted server of Elasticsearch, and clients of it that are closed after the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator.stores.elasticsearch.access import Access, Limits
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from tests.fakes.scripted_http import ScriptedServer
+from tests.unit.stores.scripted import RealClock, be
+
+PATIENT = Limits(connect=10.0, silence=20.0, answer=30.0)
+"""For servers that answer, however loaded this machine is."""
+
+
+@pytest.fixture
+def clock() -> RealClock:
+    return RealClock()
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        yield be(running)
+
+
+@pytest.fixture
+def client(clock: Any) -> Iterator[Callable[..., ElasticsearchClient]]:
+    """Opens a client of these URLs; the fields of its `Access` by name."""
+    opened: list[ElasticsearchClient] = []
+
+    def open_client(*urls: str, limits: Limits = PATIENT, redact: Any = None, **access: Any) -> Any:
+        reached = Access(endpoints=urls, **access)
+        opened.append(ElasticsearchClient(reached, clock=clock, limits=limits, redact=redact))
+        return opened[-1]
+
+    yield open_client
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def port(server: ScriptedServer, client: Callable[..., ElasticsearchClient]) -> ElasticsearchCluster:
+    return ElasticsearchCluster(client(server.url))

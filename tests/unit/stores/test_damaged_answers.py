@@ -1,0 +1,396 @@
+"""Recorded answers with anything in them lost, moved or replaced: no exception, and no good news from bad.
+
+What no reader of one text can see is a forgery: a text from which exactly the lines with the bad news
+are gone, several of them apart from each other, is the clean text itself. So the damage of a text is what
+happens: one end or one piece is lost, lines change places, a line is wrapped, a line comes twice.
+
+`make check` draws from the damage of each answer, `make test-long` does all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from orchestrator.model.observation import SettingsView
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import (
+    Availability,
+    ClusterStatus,
+    Membership,
+    RiakMember,
+    RingReady,
+    RingStatus,
+    ServiceWait,
+    TransferLimits,
+    Transfers,
+)
+from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.parse import (
+    parse_health,
+    parse_recoveries,
+    parse_settings,
+    parse_snapshots,
+    parse_tasks,
+)
+from orchestrator.stores.elasticsearch.parse_bulk import parse_bulk_state
+from orchestrator.stores.elasticsearch.parse_cluster import parse_index_uuids
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks
+from orchestrator.stores.elasticsearch.parse_merges import parse_merges
+from orchestrator.stores.elasticsearch.parse_nodes import parse_lives
+from orchestrator.stores.elasticsearch.resolve import parse_names
+from orchestrator.stores.riak import parse_members, parse_ring, parse_transfers
+from orchestrator.stores.riak.dialect import dialect_of
+from orchestrator.stores.riak.output import CommandOutput
+from tests.fakes.riak_meanings import parser_of
+from tests.fakes.riak_transcripts import Recorded, recorded
+from tests.unit.stores.cases import ABSENT, all_cases, damaged
+from tests.unit.stores.recordings import NEW, Moment, body
+
+long = pytest.mark.part(name="long")
+
+# JSON of Elasticsearch -------------------------------------------------------------------------------------
+
+Reader = Callable[[str, Any], object]
+READERS: dict[str, Reader] = {
+    "recovering.state": lambda version, value: _view(version, "recovering", value),
+    "busy.state": lambda _, value: parse_snapshots(value),
+    "settled.state": lambda _, value: parse_index_uuids(value),
+    "settled.settings": lambda _, value: parse_settings(value),
+    "recovering.health": lambda _, value: parse_health(value),
+    "recovering.recoveries": lambda _, value: parse_recoveries(
+        value, uuids=dict.fromkeys(["posts", "single", "expanding", "shut"], "u"), finished_on=NODES
+    ),
+    "busy.tasks": lambda _, value: parse_tasks(value, snapshots=()),
+    "busy.snapshots": lambda _, value: parse_snapshots(value),
+    "empty.disks": lambda version, value: parse_disks(value, _settings(version)),
+    "recovering.lives": lambda _, value: reading("lives", lambda: parse_lives(value)),
+    "loaded.indices": lambda _, value: parse_bulk_state(value),
+    "merging.merges": lambda _, value: parse_merges(value),
+    "names": lambda _, value: parse_names(value),
+}
+NODES: Any = ("es1", "es2", "es3")
+INSTEAD = (ABSENT, None, 7, "?", [], {}, [None], {"x": None}, -3, "9" * 5000)
+Place = tuple[str | int, ...]
+
+
+@cache
+def _settings(version: str) -> SettingsView:
+    return Moment(version, "empty").settings()
+
+
+@cache
+def _lives(version: str, moment: str) -> Any:
+    return Moment(version, moment).lives()
+
+
+def _view(version: str, moment: str, state: Any) -> Any:
+    return Moment(version, moment).parsed(state, _lives(version, moment))
+
+
+def places(value: Any, way: Place = ()) -> Iterator[Place]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in inner:
+        yield (*way, key)
+        yield from places(below, (*way, key))
+
+
+def kinds(found: Iterable[Place]) -> list[Place]:
+    """One place of those whose last three steps are alike."""
+    each = {tuple("*" if isinstance(step, int) else step for step in place[-3:]): place for place in found}
+    return list(each.values())
+
+
+def assert_no_damage_raises(subtests: pytest.Subtests, versions: Iterable[str], *, every: bool) -> None:
+    for version, (name, read) in product(versions, READERS.items()):
+        if version == "7.17.28" and name in {"loaded.indices", "merging.merges", "names"}:
+            continue  # not recorded of it
+        whole = body(version, name)
+        with subtests.test(version, name=name):
+            assert not isinstance(read(version, whole), Unknown)
+            found = list(places(whole)) if every else kinds(places(whole))
+            for place, by in product(found, INSTEAD):
+                read(version, damaged(whole, place, by))
+            for instead in (None, 7, "text", [], [[]]):
+                assert isinstance(read(version, instead), Unknown), instead
+
+
+def test_no_damage_of_a_recorded_answer_raises(subtests: pytest.Subtests) -> None:
+    assert_no_damage_raises(subtests, ["9.1.0"], every=False)
+
+
+@long
+def test_no_damage_of_any_recorded_answer_raises(subtests: pytest.Subtests) -> None:
+    assert_no_damage_raises(subtests, NEW, every=True)
+
+
+INDEX = ("metadata", "indices", "posts")
+NEEDED: tuple[Place, ...] = (
+    *((part,) for part in ("cluster_name", "cluster_uuid", "version", "nodes", "metadata", "routing_table")),
+    ("routing_table", "indices", "posts"),
+    ("metadata", "indices"),
+    INDEX,
+    (*INDEX, "settings"),
+    (*INDEX, "state"),
+    (*INDEX, "in_sync_allocations"),
+    (*INDEX, "settings", "index", "number_of_replicas"),
+    ("metadata", "cluster_coordination", "last_committed_config"),
+    ("metadata", "cluster_coordination", "voting_config_exclusions"),
+)
+
+
+def test_a_part_of_the_state_that_is_gone_is_unknown(subtests: pytest.Subtests) -> None:
+    for moment, place in product(("recovering", "settled"), NEEDED):
+        with subtests.test(moment, place=place):
+            whole = body("9.1.0", f"{moment}.state")
+            gone = _view("9.1.0", moment, damaged(whole, place))
+            assert isinstance(gone, Unknown)
+            assert gone.reason.startswith("cluster state: the answer is not what it should be: ")
+            if len(place) == 1 and place != ("routing_table",):
+                for by in (None, {}):
+                    assert isinstance(_view("9.1.0", moment, damaged(whole, place, by)), Unknown)
+
+
+# Texts of Riak ---------------------------------------------------------------------------------------------
+
+
+def good(command: str, value: Any) -> bool:
+    """Whether it could be taken for leave to go on."""
+    match value:
+        case Unknown():
+            return False
+        case RingReady(agreed=agreed):
+            return agreed
+        case RingStatus(claimant_up=up, ring_ready=ready, pending=pending, unreachable=unreachable):
+            return up and ready is True and not pending and not unreachable
+        case ClusterStatus(ring_ready=ready, members=members):
+            return ready is True and all(each.availability is Availability.UP for each in members)
+        case Transfers():
+            return value.clean
+        case ServiceWait(up=up):
+            return up
+        case bool():
+            return value and command == "riak ping"
+        case tuple() if value and isinstance(value[0], RiakMember):
+            return all(each.membership is Membership.VALID and each.pending_share is None for each in value)
+    return False
+
+
+JUDGED = (
+    "riak ping",
+    "riak admin ringready",
+    "riak admin ring-status",
+    "riak admin member-status",
+    "riak admin cluster status",
+    "riak admin transfers",
+    "riak admin wait-for-service riak_kv",
+)
+"""Commands whose reading can be good or bad news."""
+
+
+@cache
+def judged() -> tuple[Recorded, ...]:
+    """Each different text once."""
+    found = (each for each in recorded() if each.command.startswith(JUDGED))
+    return tuple({(each.command, each.exit, each.text): each for each in found}.values())
+
+
+def read(record: Recorded, text: str) -> Any:
+    parse = parser_of(record.command)
+    assert parse is not None
+    return parse(replace(record, text=text).output)
+
+
+def is_good(record: Recorded, text: str) -> bool:
+    return good(record.command, read(record, text))
+
+
+BAD = tuple(each for each in judged() if not is_good(each, each.text))
+GOOD = tuple(each for each in judged() if is_good(each, each.text))
+SHAPES = tuple({re.sub(r"\d+", "0", f"{each.command} {each.text}"): each for each in BAD}.values())
+"""One of those that differ in their numbers alone."""
+
+
+def damage(text: str) -> Iterator[str]:
+    """Each end lost, each run of lines lost, a line twice, two lines changed, the text wrapped anywhere."""
+    lines = text.splitlines(keepends=True)
+    yield from (text[:end] for end in range(len(text)))
+    for start in range(len(lines)):
+        yield "".join(lines[: start + 1] + lines[start:])
+        yield "".join([*lines[:start], *reversed(lines[start : start + 2]), *lines[start + 2 :]])
+        yield from ("".join(lines[:start] + lines[end:]) for end in range(start + 1, len(lines) + 1))
+    yield from wrapped(text)
+
+
+def wrapped(text: str) -> Iterator[str]:
+    for at, indent in product(range(len(text) + 1), (0, 1, 34)):
+        yield f"{text[:at]}\n{' ' * indent}{text[at:]}"
+
+
+def several(text: str, random: Random) -> str:
+    """Up to three pieces are damaged, each by a gap of any characters or by one of `damage`."""
+    for _ in range(random.randint(1, 3)):
+        start = random.randint(0, len(text))
+        gap = text[:start] + text[random.randint(start, len(text)) :]
+        lines = text.splitlines(keepends=True)[:12]
+        shuffled = "".join(random.sample(lines, len(lines)))
+        at = random.randint(0, len(text))
+        text = random.choice(
+            (gap, shuffled, f"{text[:at]}\n{text[at:]}", f"{text}{lines[-1] if lines else ''}")
+        )
+    return text
+
+
+def drawn(texts: Iterator[str], random: Random, count: int | None) -> Iterable[str]:
+    """So many of them; None: all."""
+    every = list(texts)
+    return every if count is None or count >= len(every) else random.sample(every, count)
+
+
+def assert_bad_news_stays_bad(
+    subtests: pytest.Subtests, records: Iterable[Recorded], count: int | None
+) -> None:
+    random = Random(1)  # noqa: S311  (a sample that is the same each time)
+    for record in records:
+        with subtests.test(str(record)):
+            texts = [*drawn(damage(record.text), random, count)]
+            texts += [several(record.text, random) for _ in range(count or 200)]
+            assert [text for text in texts if is_good(record, text)] == []
+            assert not is_good(replace(record, exit=None), record.text)
+
+
+def test_there_are_both_kinds() -> None:
+    assert (len(BAD), len(GOOD)) == (105, 17)
+    assert {each.command for each in BAD if each.exit == 0} > {"riak admin ringready", "riak admin transfers"}
+
+
+def test_damaged_bad_news_is_no_good_news(subtests: pytest.Subtests) -> None:
+    assert_bad_news_stays_bad(subtests, SHAPES, 30)
+
+
+@long
+def test_bad_news_with_any_damage_is_no_good_news(subtests: pytest.Subtests) -> None:
+    assert_bad_news_stays_bad(subtests, BAD, None)
+
+
+def assert_wrapped_is_the_same(subtests: pytest.Subtests, count: int | None) -> None:
+    random = Random(2)  # noqa: S311  (a sample that is the same each time)
+    for record in judged():
+        with subtests.test(str(record)):
+            whole = read(record, record.text)
+            for text in drawn(wrapped(record.text), random, count):
+                found = read(record, text)
+                assert isinstance(found, Unknown) or found == whole, text
+
+
+def test_a_wrapped_text_reads_as_the_same_or_unknown(subtests: pytest.Subtests) -> None:
+    assert_wrapped_is_the_same(subtests, 10)
+
+
+@long
+def test_a_text_wrapped_anywhere_reads_as_the_same_or_unknown(subtests: pytest.Subtests) -> None:
+    assert_wrapped_is_the_same(subtests, None)
+
+
+def test_good_news_that_is_cut_or_denied_is_unknown(subtests: pytest.Subtests) -> None:
+    """By its exit code, its return term, or a line that the node is down."""
+    for record in GOOD:
+        text = record.text
+        with subtests.test(str(record)):
+            whole = read(record, text)
+            cuts = {end: read(record, text[:end]) for end in range(len(text))}
+            assert cuts.pop(len(text) - 1) == whole, "nothing but a line end is lost"
+            assert [end for end, value in cuts.items() if not isinstance(value, Unknown)] == []
+            for code in (None, 1):
+                assert not is_good(replace(record, exit=code), text)
+            if record.command.startswith("riak admin wait"):
+                continue  # that the node is down is printed while it is not up yet
+            said = "Node dev1@127.0.0.1 is not responding to pings\n"
+            assert not is_good(record, said + text)
+            assert not is_good(record, text + said)
+            for term in ("error", "{error,1}") if record.command.startswith("riak admin") else ():
+                assert not is_good(record, text.replace("\nok\n", f"\n{term}\n"))
+                assert not is_good(record, f"{term}\n{text}")
+
+
+def test_transfer_limits_that_lack_lines_are_fewer_and_the_same() -> None:
+    """Nothing says how many there should be, so each node's limit is read as that node's alone."""
+    (record,) = (
+        each for each in recorded() if each.state == "dev2down" and each.command.endswith("transfer-limit")
+    )
+    whole = read(record, record.text)
+    assert whole.limits == {"dev1@127.0.0.1": 3, "dev3@127.0.0.1": 2}
+    lines = record.text.splitlines(keepends=True)
+    pieces = ("".join(lines[:a] + lines[b:]) for a in range(len(lines)) for b in range(a + 1, len(lines) + 1))
+    for text in (*pieces, *(record.text[:end] for end in range(len(record.text) - 1))):
+        found = read(record, text)
+        if isinstance(found, TransferLimits):
+            assert found.limits.items() <= whole.limits.items()
+            assert set(found.offline) <= set(whole.offline)
+
+
+PARSERS = {
+    "riak admin ring-status": parse_ring.parse_ring_status,
+    "riak admin member-status": parse_members.parse_member_status,
+    "riak admin cluster status": parse_members.parse_cluster_status,
+    "riak admin transfers": parse_transfers.parse_transfers,
+}
+
+
+def assert_a_cut_is_seen_without_a_term(subtests: pytest.Subtests, step: int) -> None:
+    """Before 3.2 there is no return term: the last line of each form shows whether it is whole."""
+    records = [
+        each for each in judged() if each.exit == 0 and each.command in PARSERS and "\nok\n" in each.text
+    ]
+    for record, version in product(records, ["2.9.10", "3.0.16"]):
+        with subtests.test(str(record), version=version):
+            dialect = dialect_of(version)
+            assert dialect is not None
+            whole = record.text.removesuffix("ok\n").removesuffix("error\n")
+            kept = 0 if "Nodes [" in whole or "unreachable: [" in whole else len(whole.rstrip())
+            ends = sorted({*range(0, kept, step), *range(max(0, kept - 40), len(whole)), len(whole)})
+            news = {}
+            for end in ends:
+                output = CommandOutput(exit=0, stdout=whole[:end])
+                value = PARSERS[record.command](output, dialect)
+                news[end] = good(record.command, value)
+            assert value == read(record, record.text)
+            assert not any(news[end] for end in ends if end < kept)
+            assert news[len(whole)] or not any(news.values())
+
+
+def test_before_the_return_term_the_last_line_shows_a_cut(subtests: pytest.Subtests) -> None:
+    assert_a_cut_is_seen_without_a_term(subtests, 61)
+
+
+@long
+def test_before_the_return_term_every_cut_is_seen(subtests: pytest.Subtests) -> None:
+    assert_a_cut_is_seen_without_a_term(subtests, 1)
+
+
+RAISES = {"a member without its tasks is unread"}
+"""`parse_tasks` ends with a TypeError where a failure's `node_id` is a list or an object (`in members`)."""
+
+# Every parser ----------------------------------------------------------------------------------------------
+
+
+def test_no_damage_of_a_case_raises(subtests: pytest.Subtests) -> None:
+    """Of every answer in `tests/data/parsers/` that has a value, whatever kind of answer it is."""
+    random = Random(3)  # noqa: S311  (a sample that is the same each time)
+    for case in all_cases():
+        if case.name in RAISES or "value" not in case.keys or not isinstance(case.answer, str | dict | list):
+            continue
+        with subtests.test(case.parser, name=case.name):
+            if case.is_text:
+                for text in drawn(damage(case.text), random, 8):
+                    replace(case, answer=text).read()
+            elif case.is_json:
+                for place, by in product(kinds(places(case.answer))[:20], INSTEAD):
+                    replace(case, answer=damaged(case.answer, place, by)).read()

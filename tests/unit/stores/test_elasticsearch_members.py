@@ -1,0 +1,227 @@
+"""Nodes of different versions, and nodes without a name: what the program calls them, and how it asks them.
+
+In the middle of an upgrade the lowest version decides, by whichever endpoint it is read. Before 5.0 a node
+without `node.name` has another name and id at each start: its address is its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from orchestrator.model.action import Done, ExcludeFromVoting, ProbeSettings, Refused
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView, Look
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, family_of
+from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.stores.elasticsearch.naming import parse_names
+from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
+from orchestrator.stores.elasticsearch.parse_nodes import parse_lives
+from orchestrator.stores.elasticsearch.request import get
+from tests.cli.small_cluster import SmallCluster
+from tests.fakes.scripted_http import ELASTIC, ScriptedServer, node, reply
+from tests.unit.stores.cases import known, why
+from tests.unit.stores.scripted import HEALTH, MEMBERS, PROBE
+
+Open = Callable[..., ElasticsearchClient]
+Versions = Mapping[str, tuple[str, str | None]]
+
+
+@pytest.fixture
+def dialect_by(server: ScriptedServer, client: Open) -> Callable[[str, Versions], Dialect | Fault]:
+    """The dialect that a run speaks whose first endpoint is this node."""
+
+    def spoken(first: str, nodes: Versions) -> Dialect | Fault:
+        listed: dict[str, Any] = {"cluster_name": "c", "nodes": {}}
+        for name, (version, build) in nodes.items():
+            listed["nodes"] |= node(name, version=version, build=build)["nodes"]
+        version, build = nodes[first]
+        said = ELASTIC if version in ("7.17.28", "9.1.0", "10.0.0") else {}
+        server.on(PROBE, reply(node(first, version=version, build=build), headers=said))
+        server.on(MEMBERS, reply(listed, headers={}))
+        own = {
+            key: {**value, "settings": {"node.name": value["name"]}} for key, value in listed["nodes"].items()
+        }
+        server.on("/_nodes/settings", reply({"nodes": own}, headers={}))
+        return client(server.url).dialect()
+
+    return spoken
+
+
+def test_the_lowest_version_decides_by_every_endpoint(dialect_by: Any) -> None:
+    nodes = {"es1": ("7.17.28", "zip"), "es2": ("7.5.2", "zip"), "es3": ("7.17.28", "zip")}
+    assert {dialect_by(first, nodes).voting for first in nodes} == {VotingExclusions.PATH}
+    five = dialect_by("es1", {"es1": ("6.8.23", "zip"), "es2": ("5.6.16", "unknown")})
+    assert five.family == "Elasticsearch 5", "a node of 5 is no OpenSearch to one of 6"
+
+
+def test_a_strange_node_is_refused_by_name(subtests: pytest.Subtests, dialect_by: Any) -> None:
+    mixed = "different products (Elasticsearch 7.10.2 on es1, OpenSearch 1.3.20 on os1)"
+    for nodes, reason in [
+        ({"es1": ("9.1.0", "zip"), "es2": ("10.0.0", "zip")}, "Elasticsearch 10.0.0 on es2 ("),
+        ({"es1": ("2.3.0", None), "es2": ("2.2.0", None)}, "Elasticsearch 2.2.0 on es2 ("),
+        ({"es1": ("7.10.2", "zip"), "os1": ("1.3.20", "zip")}, mixed),
+    ]:
+        for first in nodes:
+            with subtests.test(reason, first=first):
+                refused = why(dialect_by(first, nodes))
+                assert reason in refused
+                assert "not in this version" in refused
+
+
+def test_nodes_that_are_not_listed_leave_the_version_unknown(server: ScriptedServer, client: Open) -> None:
+    server.on(MEMBERS, reply({"error": {"type": "boom", "reason": "full"}}, status=500))
+    asked = client(server.url)
+    assert isinstance(asked.server(), Fault)
+    assert isinstance(asked.dialect(), Fault), "it is known of the first endpoint only"
+
+
+def test_a_node_that_hides_its_product_from_the_others(server: ScriptedServer, client: Open) -> None:
+    """OpenSearch 1 in a cluster of Elasticsearch 7.10 is listed as 7.10.2."""
+    listed = node("es1", version="7.10.2")
+    listed["nodes"] |= node("os1", version="7.10.2")["nodes"]
+    server.on(PROBE, reply(node("os1", version="1.3.20"), headers={}))
+    server.on(MEMBERS, reply(listed, headers={}))
+    assert "OpenSearch 1.3.20 on os1" in why(client(server.url).dialect())
+
+
+def test_a_hidden_product_must_be_named(
+    subtests: pytest.Subtests, server: ScriptedServer, client: Open
+) -> None:
+    """A proxy removes the header: only the cluster file says whether it is Elasticsearch."""
+    for stated, product, version, expected in (
+        ("8.19.0", None, None, "write `product` and `version` in the cluster file"),
+        ("8.19.0", "elasticsearch", "8.19.0", "Elasticsearch 8"),
+        ("8.19.1", "elasticsearch", "8.19", "Elasticsearch 8"),
+        ("8.18.0", "elasticsearch", "8.19.0", "below that of the cluster file: Elasticsearch 8.19.0"),
+        ("8.19.0", "opensearch", "3.1.0", "OpenSearch 8.19.0"),
+        ("7.13.4", None, None, "Elasticsearch 7"),
+        ("7.13.4", "opensearch", "1.3.0", "is Elasticsearch 7.13.4, and the cluster file names OpenSearch"),
+        ("2.19.0", None, None, "OpenSearch 2"),
+        ("12.0.0", None, None, "Elasticsearch 12.0.0 on es1 (this version restarts "),
+    ):
+        with subtests.test(stated=stated, product=product, version=version):
+            for path in (PROBE, MEMBERS):
+                server.on(path, reply(node("es1", version=stated), headers={}))
+            found = client(server.url, product=product, version=version).dialect()
+            assert expected in (found.reason if isinstance(found, Fault) else found.family), found
+
+
+# Versions that change while a run goes on ------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster(version="9.1.0") as running:
+        yield running
+
+
+def test_a_node_of_an_unknown_version_that_joins_later(cluster: SmallCluster, client: Open) -> None:
+    """No further stop: nothing can be read. What the run changed is still restored, under its lease."""
+    asked = client(cluster.url)
+    port = ElasticsearchCluster(asked)
+    known(port.observe([Look.CLUSTER]).cluster)
+    cluster.upgrade("es3", "10.0.0")
+    assert "Elasticsearch 10.0.0 on es3" in why(port.observe([Look.CLUSTER]).cluster)
+    assert isinstance(port.observe([Look.SETTINGS]).settings, Unknown)
+    assert port.perform(ProbeSettings()) == Done()
+    assert ElasticsearchLease(asked).read() is None, "the lease can still be read"
+    cluster.upgrade("es3", "9.2.0")
+    known(port.observe([Look.CLUSTER]).cluster)
+
+
+def test_a_refused_cluster_is_sent_no_write(cluster: SmallCluster, client: Open) -> None:
+    cluster.upgrade("es2", "10.0.0")
+    asked = client(cluster.url)
+    assert isinstance(ElasticsearchCluster(asked).perform(ProbeSettings()), Refused)
+    assert isinstance(ElasticsearchLease(asked).read(), Unknown)
+    assert {each.method for each in cluster.asked} == {"GET"}
+
+
+def test_a_run_sees_nodes_become_newer(cluster: SmallCluster, client: Open) -> None:
+    """The older form is used while one node needs it, also while that node is down."""
+    exclusion = ExcludeFromVoting(node=NodeName("es1"))
+    cluster.upgrade("es3", "7.17.28")
+    for name in ("es1", "es2"):
+        cluster.upgrade(name, "7.5.2")
+    asked = client(cluster.url)
+    port = ElasticsearchCluster(asked)
+    forms = []
+    for name in ("es1", "es2"):
+        port.observe([Look.CLUSTER])
+        asked.avoid([NodeName(name)])
+        asked.only([NodeName(each) for each in ("es1", "es2", "es3") if each != name])
+        forms.append("/es1?" in port.describe(exclusion))
+        cluster.upgrade(name, "7.17.28")
+        asked.avoid([])
+    port.observe([Look.CLUSTER])
+    forms.append("/es1?" in port.describe(exclusion))
+    assert forms == [True, True, False]
+
+
+# Nodes without a name --------------------------------------------------------------------------------------
+
+
+def _node(name: str, address: str, port: str = "", own: str = "") -> dict[str, Any]:
+    """A node of 1.7 as `_nodes` lists it."""
+    settings = {"transport.tcp.port": port} if port else {}
+    return {
+        "name": name,
+        "version": "1.7.6",
+        "transport_address": f"inet[/{address}]",
+        "http": {"publish_address": f"inet[/{address}]"},
+        "jvm": {"start_time_in_millis": 5},
+        "settings": settings | ({"node.name": own} if own else {}),
+    }
+
+
+def _view(**nodes: dict[str, Any]) -> Reading[ClusterView]:
+    dialect = family_of("elasticsearch", "1.7.6")
+    assert dialect is not None
+    lives: Any = parse_lives({"nodes": nodes}, roles_listed=False)
+    state = {"cluster_name": "c", "version": 1, "nodes": nodes, "metadata": {}}
+    return parse_cluster(state, lives, distribution="elasticsearch", dialect=dialect)
+
+
+def test_the_same_node_is_another_process_with_the_same_name() -> None:
+    named = _node("es2", "10.1.0.2:9300", own="es2")
+    before = known(_view(a=_node("Thor", "10.1.0.1:9300"), b=named)).nodes
+    after = known(_view(c=_node("Loki", "10.1.0.1:9301"), b=named)).nodes
+    assert [node.name for node in before] == [node.name for node in after] == ["10.1.0.1", "es2"]
+    assert [node.own_name for node in (*before, *after)] == ["Thor", "", "Loki", ""]
+    assert after[0].incarnation.differs_from(before[0].incarnation)
+
+
+def test_nodes_that_share_an_address_hold() -> None:
+    fixed = _view(a=_node("Thor", "10.1.0.1:9300", "9300"), b=_node("Loki", "10.1.0.1:9301", "9301"))
+    assert [node.name for node in known(fixed).nodes] == ["10.1.0.1:9300", "10.1.0.1:9301"]
+    for name in ("Loki", "Thor"):
+        shared = _view(a=_node("Thor", "10.1.0.1:9300"), b=_node(name, "10.1.0.1:9301"))
+        assert "share the address 10.1.0.1: set `node.name`" in why(shared)
+
+
+def test_nothing_is_sent_to_a_node_that_goes_down_by_its_address(
+    server: ScriptedServer, client: Open
+) -> None:
+    one = {"cluster_name": "c", "nodes": {"a": _node("Thor", "10.1.0.1:9300")}}
+    for path in (PROBE, MEMBERS, "/_nodes/settings"):
+        server.on(path, reply(one, headers={}))
+    server.on(HEALTH, reply({"status": "green"}, headers={}))
+    asked = client(server.url)
+    assert not isinstance(asked.dialect(), Fault)
+    found = asked.server()
+    assert not isinstance(found, Fault)
+    assert found.name == "10.1.0.1"
+    assert isinstance(asked.read(get(HEALTH)), Answer)
+    answer = asked.read(get(MEMBERS))
+    assert isinstance(answer, Answer)
+    assert answer.body["nodes"]["a"]["name"] == "10.1.0.1"
+    asked.avoid([NodeName("10.1.0.1")])
+    assert isinstance(asked.read(get(HEALTH)), Fault)
+    assert parse_names(one) == {"a": "10.1.0.1"}
