@@ -67,16 +67,6 @@ def _joining(ring: Ring, recording: Recording) -> Ring:
         waiting = {change.partition for change in changes}
         owners = tuple(DEV1 if number in waiting else TO_BE[number] for number in range(SIZE))
         return replace(ring, owners=owners, changes=changes)
-    if "Ownership|" in text:
-        half = {
-            name: int(count or 0) for name, count in re.findall(r"(dev\d@\S+).*?(?:0 \((\d+)\)  \| )", text)
-        }
-        some = [
-            Change(partition=number, owner=name, complete=("riak_pipe_vnode",))
-            for name in (DEV2, DEV3)
-            for number in _of(name)[: half.get(name, 0)]
-        ]
-        return replace(ring, owners=(DEV1,) * SIZE, changes=tuple(some))
     shares = {name: share for share, name in re.findall(r"valid +([\d.]+)%.*?(dev\d@\S+)", text)}
     shares |= dict(re.findall(r"(dev\d@\S+) \|valid \|  up   \| *([\d.]+)", text))
     owners = list((DEV1,) * SIZE)
@@ -121,7 +111,6 @@ def _report(recording: Recording, ring: Ring, name: str) -> Report:
     others = [number for number in range(SIZE) if number not in own]
     vnodes = own - set(sorted(own)[: int(missing[1])]) if missing else own
     vnodes |= set(others[: int(waiting[1])]) if waiting else set()
-    known = re.search(rf"  {name}  .*\|\d \((\d+)\) *\|      \|", text)
     limit = re.search(rf"^\|? *{name}\| +(\d+) ", text, re.MULTILINE) or re.search(
         rf"  (\d+)  +'{name}'", text
     )
@@ -132,14 +121,11 @@ def _report(recording: Recording, ring: Ring, name: str) -> Report:
         services=SERVICES,
         transfer_limit=int(limit[1]) if limit else 2,
         transfers=tuple(each for each in _transfers(text) if each.source == name),
-        # The recorded numbers do not follow from one another: each node's is staged by itself.
-        known_out={"elsewhere": int(known[1])} if known else {},
-        outbound="|      off       |" not in text,
     )
 
 
 def _transfers(text: str) -> list[Transfer]:
-    """The one that `transfers` tells of, or one for the counts that `handoff summary` has."""
+    """The one that `transfers` tells of."""
     pattern = r"partition: (\d+)\nstarted: (\S+ \S+) \[([\d.]+) (m?s) ago\]\nlast update: (.*)\n"
     if found := re.search(pattern, text):
         source, target = re.findall(r"^ +(\S+) +=======> +(\S+)", text, re.MULTILINE)[0]
@@ -161,15 +147,7 @@ def _transfers(text: str) -> list[Transfer]:
                 rate=int(rate[1]) if rate else 0,
             )
         ]
-    busy = re.findall(r"\|  (dev\d@\S+)  \|  1  \|", text)
-    if not busy:
-        return []
-    source, target = sorted(busy, key=lambda name: name == DEV2)
-    return [
-        Transfer(
-            partition=1, source=source, target=target, started=0, age=0, update_age=None, total=0, sent=0
-        )
-    ]
+    return []
 
 
 def _seconds(number: str, unit: str) -> float:
@@ -177,14 +155,5 @@ def _seconds(number: str, unit: str) -> float:
 
 
 def _numbers(recording: Recording) -> dict[str, int | float]:
-    """The process's own facts: its number, its schedulers, its age."""
-    text = recording.output
-    numbers: dict[str, int | float] = {"handoff_port": 10019}
-    if recording.command == "riak pid":
-        numbers["pid"] = int(text)
-    if schedulers := re.search(r"^\{?(\d+)(?:,(\d+))?", text):
-        numbers["schedulers"] = int(schedulers[1])
-        numbers["schedulers_online"] = int(schedulers[2] or schedulers[1])
-    if built := re.search(r"^0 +([\d.]+) s$", text, re.MULTILINE):
-        numbers["age"] = float(built[1])
-    return numbers
+    """The process's own number."""
+    return {"pid": int(recording.output)} if recording.command == "riak pid" else {}

@@ -8,8 +8,8 @@ ring.py       who owns which partition, and where fallbacks go
 report.py     what one node tells of itself, and what a node knows of all
 machine.py    one node's life: vnodes that start, fallbacks, hinted handoff, ownership handoff
 texts.py      what `riak admin` prints: ring, members, transfers
-tables.py     what the table-drawing commands print: handoff, transfer_limit
-rarely.py     what is printed by commands that a restart does not use
+tables.py     what the table-drawing commands print: `cluster status`, `show`
+usage.py      what `riak` prints of itself
 commands.py   from words to a text and an exit code
 versions.py   how 1.4, 2.x and 3.0 differ
 stats.py      `/stats`

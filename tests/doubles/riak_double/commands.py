@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import published, rarely, tables, texts
+from . import published, tables, texts
 from .report import View
 from .texts import Said
 from .versions import UnrecordedError
@@ -29,10 +29,9 @@ class Effect:
     """What a command changes, to be done by the node's process.
 
     Attributes:
-        verb: `limit`, `timer`, `force` (hand off now), `outbound`, `inbound`, `join`, `commit` or
-            `mark_down`.
+        verb: `limit`, `timer`, `force` (hand off now), `join`, `commit` or `mark_down`.
         node: whose.
-        value: a limit, or 1 and 0 for on and off.
+        value: a limit or a time.
     """
 
     verb: str
@@ -69,8 +68,9 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
             return Answer(Said("", None))
         case ["rpc", "application" | "rpc" | "sys", *_]:
             return _paced(words[1:], view)
-        case ["rpc" | "eval", *rest]:
-            return Answer(Said(f"{_term(words[0], rest, view)}\n", None))
+        case ["rpc", "riak_core_node_watcher", "nodes", service]:
+            up = [f"'{each.name}'" for each in view.reports if service.strip("[]") in each.services]
+            return Answer(Said(f"[{','.join(up)}]\n", None))
         case ["admin", "services"]:
             listed = f"[{','.join(view.me.services)}]" if services else "[]"
             return Answer(Said(f"{listed}\n", None))
@@ -80,8 +80,6 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
             return _cluster(rest, view)
         case ["admin", "transfer-limit" | "transfer_limit", *rest]:
             return _transfer_limit(rest, view)
-        case ["admin", "handoff", *rest]:
-            return _handoff(rest, view)
         case ["admin", "show", *keys] if keys:
             return Answer(tables.show(view, keys))
         case ["admin", "set", setting] if re.fullmatch(r"transfer_limit=\d+", setting):
@@ -100,18 +98,12 @@ def _admin(words: Sequence[str], view: View) -> Answer:
         "ring-status": texts.ring_status,
         "ring_status": texts.ring_status,
         "transfers": texts.transfers,
-        "vnode-status": rarely.vnode_status,
-        "aae-status": rarely.aae_status,
     }
     match words:
         case ["bucket-type", "list"]:
             return Answer(published.bucket_type_list(view))
         case ["bucket-type", "status", name]:
             return Answer(published.bucket_type_status(view, name))
-        case ["ensemble-status"]:
-            return Answer(Said(rarely.ENSEMBLES))
-        case ["describe", "transfer_limit"]:
-            return Answer(Said(rarely.DESCRIBED))
         case ["down", name]:
             said = Said(f'Success: "{name}" marked as down\n')
             return Answer(said, (Effect("mark_down", name),))
@@ -131,10 +123,6 @@ def _cluster(words: Sequence[str], view: View) -> Answer:
             return Answer(published.partitions(view, name))
         case ["partitions", flag] if flag.startswith("--node="):
             return Answer(published.partitions(view, flag.removeprefix("--node=")))
-        case ["partition-count"]:
-            return Answer(tables.partition_count(view))
-        case ["plan"]:
-            return Answer(rarely.plan(view))
         case ["commit"]:
             return Answer(Said("Cluster changes committed\n"), (Effect("commit"),))
         case ["join", target]:
@@ -163,25 +151,6 @@ def _transfer_limit(words: Sequence[str], view: View) -> Answer:
             raise UnrecordedError(f"admin transfer-limit {' '.join(words)}")
 
 
-def _handoff(words: Sequence[str], view: View) -> Answer:
-    match words:
-        case []:
-            return Answer(Said(tables.HANDOFF_USAGE, "{error,1}"))
-        case ["summary"]:
-            return Answer(tables.handoff_summary(view))
-        case ["summary", "--help"]:
-            return Answer(Said(tables.SUMMARY_USAGE))
-        case ["details"]:
-            return Answer(tables.handoff_details(view))
-        case ["config"]:
-            return Answer(tables.handoff_config(view))
-        case ["enable" | "disable" as verb, "outbound" | "inbound" as way, "-n", name]:
-            effect = Effect(way, name, int(verb == "enable"))
-            return Answer(Said("Handoff setting successfully updated\n"), (effect,))
-        case _:
-            raise UnrecordedError(f"admin handoff {' '.join(words)}")
-
-
 def _paced(words: Sequence[str], view: View) -> Answer:
     """What paces handoff, as the source has it; see `published`."""
     timer = r"\[riak_core,vnode_management_timer(?:,(\d+))?\]"
@@ -197,33 +166,6 @@ def _paced(words: Sequence[str], view: View) -> Answer:
             return Answer(published.vnode_manager(view))
         case _:
             raise UnrecordedError(f"rpc {' '.join(words)}")
-
-
-def _term(word: str, rest: Sequence[str], view: View) -> str:
-    facts = {
-        "schedulers": view.schedulers,
-        "schedulers_online": view.schedulers_online,
-        "logical_processors": view.processors,
-        "logical_processors_available": view.processors,
-        "logical_processors_online": view.processors,
-    }
-    if word == "rpc":
-        match rest:
-            case ["riak_core_node_watcher", "services"]:
-                return f"[{','.join(view.me.services)}]"
-            case ["riak_core_node_watcher", "services", name]:
-                listed = services_of(view, name.strip("[]'"))
-                return f"[{','.join(listed)}]"
-            case ["riak_core_node_watcher", "nodes", service]:
-                up = [f"'{r.name}'" for r in view.reports if service.strip("[]") in r.services]
-                return f"[{','.join(up)}]"
-            case ["erlang", "system_info", fact] if fact.strip("[]") in facts:
-                return str(facts[fact.strip("[]")])
-    asked = re.findall(r"erlang:system_info\((\w+)\)", " ".join(rest))
-    if word == "eval" and asked and all(fact in facts for fact in asked):
-        inner = ",".join(str(facts[fact]) for fact in asked)
-        return f"{{{inner}}}" if " ".join(rest).lstrip().startswith("{") else inner
-    raise UnrecordedError(f"{word} {' '.join(rest)}")
 
 
 def services_of(view: View, name: str) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ class Node:
     def effect(self, effect: Effect) -> None:
         """Change what a command changes, here or at the node that it concerns."""
         machine = self.machine
-        if effect.verb in {"limit", "outbound", "inbound", "force"} and effect.node != machine.name:
+        if effect.verb in {"limit", "force"} and effect.node != machine.name:
             body = {"verb": effect.verb, "node": effect.node, "value": effect.value}
             peers.ask(self.own.address(effect.node), "effect", body)
             return
@@ -185,10 +185,6 @@ class Node:
             match effect.verb:
                 case "limit":
                     machine.limit = effect.value
-                case "outbound":
-                    machine.outbound = bool(effect.value)
-                case "inbound":
-                    machine.inbound = bool(effect.value)
                 case "timer":
                     machine.timer = effect.value
                 case "force":

@@ -33,8 +33,6 @@ RATE = 425
 EMPTY_SECONDS = 0.4
 UPDATE_SECONDS = 2.0
 """A transfer reports so often; younger ones say `no updates seen`."""
-KNOWN_A_PARTITION = 3
-"""Vnode types of a partition, each a transfer that `handoff summary` knows of: 15 for 5 on the time line."""
 SETTLE_SECONDS = 1.5
 """After a change of the ring `Ring Ready` is false for about so long."""
 JOIN_SECONDS = 40.0
@@ -76,8 +74,6 @@ class Machine:
     born: float
     limit: int
     hints: set[int] = field(default_factory=set)
-    outbound: bool = True
-    inbound: bool = True
     vnodes: set[int] = field(default_factory=set)
     due: dict[int, float] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
@@ -203,7 +199,7 @@ class Machine:
                 self.vnodes.discard(partition)
                 self.hints.discard(partition)
                 self.due.pop(partition, None)
-        if faults.get("handoff") == "stalls" or not self.outbound:
+        if faults.get("handoff") == "stalls":
             return
         for partition, due in sorted(self.due.items(), key=lambda item: item[1]):
             if due > now or partition in self.running:
@@ -217,8 +213,6 @@ class Machine:
 
     def _busy(self, target: Report, peers: Mapping[str, Report]) -> int:
         """Transfers to a node, as far as the last readings tell."""
-        if not target.inbound:
-            return target.transfer_limit
         coming = [each for report in peers.values() for each in report.transfers]
         mine = sum(1 for each in self.running.values() if each.target == target.name)
         return mine + sum(1 for each in coming if each.target == target.name)
@@ -228,10 +222,6 @@ class Machine:
         ring = self.ring
         if faults.get("ring") == "differs":
             ring = replace(ring, owners=ring.owners[1:] + ring.owners[:1])
-        known: dict[str, int] = {}
-        for partition in self.due.keys() & self.hints:
-            owner = self.ring.owners[partition]
-            known[owner] = known.get(owner, 0) + KNOWN_A_PARTITION
         return Report(
             name=self.name,
             ring=ring,
@@ -239,14 +229,11 @@ class Machine:
             transfer_limit=self.limit,
             services=self.services(now),
             transfers=tuple(self._shown(now, partition) for partition in sorted(self.running)),
-            known_out=known,
             timer=self.timer,
             unstarted=frozenset()
             if self._fallbacks_started
             else frozenset(range(ring.size)) - ring.owned(self.name) - self.vnodes,
             settled=now - self.changed > SETTLE_SECONDS and faults.get("ring") != "unsettled",
-            outbound=self.outbound,
-            inbound=self.inbound,
         )
 
     def _shown(self, now: float, partition: int) -> Transfer:

@@ -128,12 +128,12 @@ def _run(command: Command, words: list[str]) -> int:
             return 0
         case ["chkconfig"]:
             return _check(command)
-        case ["admin" | "ping" | "pid" | "status" | "restart" | "rpc" | "eval", *_]:
+        case ["admin" | "ping" | "pid" | "status" | "restart" | "rpc", *_]:
             return command.down()  # the short way was tried before this one
         case _:
-            from . import rarely  # noqa: PLC0415  (as below)
+            from . import usage  # noqa: PLC0415  (as below)
 
-            say(rarely.USAGE)
+            say(usage.USAGE)
             return 1
 
 

@@ -50,12 +50,9 @@ class Report:
         transfer_limit: as set now; it starts as configured, whatever it was set to before.
         services: what its node watcher lists.
         transfers: those that it sends.
-        known_out: hinted transfers by target that its handoff manager knows of.
         timer: `vnode_management_timer` in its memory, in milliseconds.
         unstarted: numbers of the partitions of others whose vnodes it has never started.
         settled: whether the ring has converged as far as it can tell.
-        outbound: whether handoff from it is on.
-        inbound: whether handoff to it is on.
     """
 
     name: str
@@ -64,12 +61,9 @@ class Report:
     transfer_limit: int = 2
     services: tuple[str, ...] = ()
     transfers: tuple[Transfer, ...] = ()
-    known_out: Mapping[str, int] = field(default_factory=dict, hash=False)
     timer: int = 10_000
     unstarted: frozenset[int] = frozenset()
     settled: bool = True
-    outbound: bool = True
-    inbound: bool = True
 
     @property
     def missing(self) -> int:
@@ -91,7 +85,6 @@ class View:
         others: the reports of the members that it can reach.
         now: seconds since 1970.
         pid: of the node's process.
-        handoff_port: for `handoff config`.
         schedulers: Erlang's `schedulers`, fixed when the process started.
         schedulers_online: as above.
         processors: of the machine.
@@ -106,7 +99,6 @@ class View:
     others: Mapping[str, Report] = field(default_factory=dict, hash=False)
     now: float = 0.0
     pid: int = 0
-    handoff_port: int = 8099
     schedulers: int = 2
     schedulers_online: int = 2
     processors: int = 2

@@ -22,7 +22,6 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.request import Request, get
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, hang, node, raw, reply
-from tests.lab.security import LabUser, Security, write_security
 from tests.ports import free_port
 from tests.unit.stores.cases import known, why
 from tests.unit.stores.conftest import PATIENT
