@@ -387,11 +387,9 @@ with kept(sys.argv[1], print):
 
 
 @in_tuning
-def test_the_kernel_left_by_a_killed_run_is_restored_by_the_next(
-    fresh_host_cluster: HostClusterFactory,
-) -> None:
+@pytest.mark.usefixtures("fresh_host_cluster")  # no cluster of ours runs
+def test_the_kernel_left_by_a_killed_run_is_restored_by_the_next() -> None:
     """The lab itself: it gives this machine's kernel back as it found it."""
-    assert fresh_host_cluster, "no cluster of ours runs"
     if docker.unwanted():
         pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
     image = build(find_flavour(FLAVOUR), progress=print)
