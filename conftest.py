@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 # A scene that fails shows both sides of what it compares, as a test does.
-pytest.register_assert_rewrite("tests.simulation.ordinary", "tests.simulation.late_stops")
+pytest.register_assert_rewrite("tests.simulation.scene", "tests.simulation.scenes")
 
 pytest_plugins = [
     "tests.budget",

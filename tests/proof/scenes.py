@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator.engine.fold import replay
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import ForceMerge, Moment, RetryFailed, StartNode, StopNode
+from orchestrator.model.action import ForceMerge, RetryFailed, StartNode, StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import ActionSent, NodeRecovered, WaveStarted
 from orchestrator.model.phase import Outcome, Request
@@ -22,19 +22,18 @@ from orchestrator.model.policy import Deadlines, Hook, Hooks, Selection, Strateg
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import guard
 from orchestrator.simulation import allocation, deciders, installs, machines, merges, mishaps, segments
-from orchestrator.simulation.index_mishaps import IndexReopened
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, NodeDies, Trip
 from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
 from tests.proof.deletions import OF_OVERLAP, SCENARIOS
-from tests.simulation import ordinary
 from tests.simulation.chance import chance
 from tests.simulation.loaded import index_of, loaded, merged_policy
 from tests.simulation.old import OF_1_4, OF_1_7, aged
-from tests.simulation.ordinary import ES1, ES2, ES3, ES5, at_stop, ends_well, lived, six
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
+from tests.simulation.scene import ES1, ES2, ES3, Scene, asked
+from tests.simulation.scenes import ordinary
 from tests.simulation.upgrading import TARGET, upgrading
 from tests.simulation.wide import Life
 from tests.simulation.zones import by_zone, zoned
@@ -114,27 +113,36 @@ def a_wave_made_room() -> Lapse:
 
 def an_index_that_the_cluster_cannot_spare() -> None:
     """It has no replicas, and its node would go fifth: nothing is stopped for nothing."""
-    world = six()
-    world.add_index("bare", replicas=0, places=["es6"])
-    simulation, state = lived(world=world)
-    assert state.outcome is Outcome.HELD, state.message
-    stopped = [action.node for action in simulation.hosts.sent if isinstance(action, StopNode)]
-    assert stopped == [], f"{', '.join(stopped)} were stopped by a run that cannot finish"
-
-
-def a_stop_is_refused() -> None:
-    simulation, state = lived(trips=(Trip(verb="stop", how=How.REFUSED),))
-    ends_well(simulation, state, within=290.0)
+    Scene(
+        name="an index that the cluster cannot spare",
+        of=ordinary.six,
+        indices={"bare": {"replicas": 0, "places": ["es6"]}},
+        wanted=ordinary.wanted(),
+        ends=Outcome.HELD,
+        sent={"stop": 0},
+    ).play()
 
 
 def interrupted_while_a_node_is_down() -> None:
     """Whoever interrupts a run does not wait for its hooks: the node is started first of all."""
-    asked = at_stop(mishaps.Asked(request=Request.INTERRUPT), after=1.0)
-    simulation, state = lived(asked)
-    assert state.outcome is Outcome.INTERRUPTED, state.message
-    down = [moment for name, moment, _ in simulation.hosts.hooks if moment == Moment.WHILE_STOPPED.value]
-    assert len(down) == 1, "a hook ran on a node that was to be brought up"
-    assert all(one.process for one in simulation.world.nodes.values())
+    Scene(
+        name="interrupted",
+        of=ordinary.six,
+        wanted=ordinary.wanted(),
+        befalls=[asked(Request.INTERRUPT, "stop", ES3, after=1.0)],
+        ends=Outcome.INTERRUPTED,
+        sent={"hook_while_stopped": 1},
+    ).play()
+
+
+def _row(begins: str) -> Callable[[], object]:
+    """The row of ordinary nights whose name begins so."""
+    (scene,) = (each for each in ordinary.SCENES if each.name.startswith(begins))
+
+    def play() -> None:
+        scene.play()
+
+    return play
 
 
 # Merges, and old versions ------------------------------------
@@ -434,17 +442,18 @@ SCENES: Final[Mapping[str, Callable[[], object]]] = {
     **SCENARIOS,
     **{name: scenario for name, (_, scenario) in OF_OVERLAP.items()},
     **{scene.__name__: scene for scene in _here()},
-    "a_node_is_rescued": ordinary.a_node_is_rescued,
-    "a_disk_is_full": ordinary.a_disk_is_full,
-    "a_snapshot_begins_late": ordinary.a_snapshot_begins_late,
-    "an_index_with_a_copy_too_many": partial(
-        ordinary.a_copy_without_a_place, mishaps.IndexMade(name="crowded", on=ES1, replicas=6), 2.0
+    "a_stop_is_refused": _row("a call that fails once ends no run: stop REFUSED"),
+    "a_node_is_rescued": _row("rescued: an index made between"),
+    "a_disk_is_full": _row("DiskFills"),
+    "a_snapshot_begins_late": _row("SnapshotBegun after before_stop"),
+    "an_index_with_a_copy_too_many": _row(
+        "a copy without a place is not waited for, IndexMade while it is down"
     ),
-    "an_index_is_reopened": partial(
-        ordinary.others_work_on_indices, IndexReopened(index="archive", seconds=20.0)
+    "an_index_is_reopened": _row(
+        "others work on indices beside a node after 5.0 s: IndexReopened(index='archive'"
     ),
-    "a_candidate_is_busy": partial(ordinary.a_candidate_works, reindex=False),
-    "a_node_flaps_for_a_moment": partial(ordinary.a_node_flaps, ES5, 5.0),
+    "a_candidate_is_busy": _row("a candidate that force-merges"),
+    "a_node_flaps_for_a_moment": _row("NodeFlaps: es5 for 5.0 s after start of es2"),
     "a_ring": partial(_sets, _ring, 4),  # no two neighbours go together, and two of eight by the usual budget
     "a_ring_without_a_budget": partial(_sets, _ring, 3, **_FREE),
     "voters_without_data": partial(_sets, _with_voters, 4, **_FREE),

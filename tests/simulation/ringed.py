@@ -103,3 +103,10 @@ def down(world: RiakWorld, name: str) -> RiakWorld:
         if owner == name:
             world.fall_back(number, ONE if name != ONE else TWO)
     return world
+
+
+def rolling(nodes: int = 5, size: int = 64) -> RiakWorld:
+    """Its vnode managers start what others own in steps, as Riak's do."""
+    world = ringed(nodes, size)
+    world.rolling = True
+    return world

@@ -1,4 +1,4 @@
-"""The largest safe sets, in runs left to chance."""
+"""The largest safe sets: a cluster for them, and runs left to chance."""
 
 from __future__ import annotations
 
@@ -6,6 +6,21 @@ from dataclasses import replace
 from random import Random
 
 from orchestrator.model.policy import Policy, Strategy
+from orchestrator.simulation.world import World
+
+NODES = [f"es{number}" for number in range(1, 9)]
+
+
+def neighbours(replicas: int = 1) -> World:
+    """Eight nodes in no zone, and 24 indices of one shard: each with copies on neighbours."""
+    world = World(allowed_down=len(NODES))
+    world.across_zones = True
+    for name in NODES:
+        world.add_node(name)
+    for number in range(24):
+        places = [NODES[(number + step) % len(NODES)] for step in range(replicas + 1)]
+        world.add_index(f"logs-{number}", places=places)
+    return world
 
 
 def by_chance(seed: int, wanted: Policy) -> Policy:

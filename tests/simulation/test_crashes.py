@@ -2,220 +2,185 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from functools import cache
+from collections import Counter
+from dataclasses import replace
+from functools import cache, partial
+from typing import Final
 
 import pytest
 
-from orchestrator.engine.state import RunState
-from orchestrator.model.event import OwedAgain, WaveStarted
+from orchestrator.model.event import OwedAgain
 from orchestrator.model.overlap import Overlapping
-from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation.merges import unmerged
-from orchestrator.simulation.mishaps import How, Trip
+from orchestrator.model.policy import Strategy
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
+from orchestrator.simulation import merges
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
-from tests.simulation.play import killed, lives, play
+from tests.simulation.play import cluster, lives, policy
+from tests.simulation.ringed import by_sets, riak_policy, ringed, rolling, unlocated
+from tests.simulation.safe_sets import neighbours
+from tests.simulation.scene import (
+    EVERY,
+    HOOKS,
+    Attempt,
+    Played,
+    Scene,
+    elsewhere,
+    late,
+    restore,
+    resume,
+)
+from tests.simulation.sharing import rebooting, sharing
+from tests.simulation.upgrading import TARGET, upgrading
 from tests.simulation.ways import WAYS, world_of
 
 
-def _begun(way: str) -> tuple[Simulation, RunState]:
-    simulation = Simulation(world_of(way))
-    return simulation, simulation.begin(WAYS[way][1])
+def _unmerged(world: World) -> list[str]:
+    loads = [uuid for uuid, index in world.indices.items() if index.name != "logs"]
+    return [copy for uuid in loads for copy in merges.unmerged(world, uuid, 5)]
+
+
+def _merged_once(played: Played) -> bool:
+    return not _unmerged(played.world) and max(played.world.forced.asked.values()) == 1
+
+
+def _upgraded_once(played: Played) -> None:
+    """Every step ran once on every node."""
+    world = played.world
+    facts = Counter(fact.what for node in world.nodes.values() for fact in node.facts)
+    assert {node.version for node in world.nodes.values()} == {TARGET}
+    assert (facts["installed 0"], facts["installed 1"]) == (3, 3)
+
+
+def _as_their_files_say(played: Played) -> None:
+    """Every limit is as found, and nothing is at a fallback."""
+    assert isinstance(played.world, RiakWorld)
+    assert played.world.fallbacks == []
+
+
+def _learning() -> World:
+    world = cluster(3)
+    world.persistent[ML_UPGRADE_MODE] = "false"
+    return world
+
+
+def _way(name: str, **more: object) -> Scene:
+    return Scene(**{"name": name, "lives": {}, **more})  # type: ignore[arg-type]  # by keyword
+
+
+_SETS: Final = policy(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
+RUNS: Final = {
+    scene.name: scene
+    for scene in (
+        *(_way(way, of=partial(world_of, way), wanted=wanted) for way, (_, wanted) in WAYS.items()),
+        _way("hooks", wanted=policy(hooks=HOOKS)),
+        _way("rebooted", of=sharing, wanted=rebooting(), boots={}),
+        _way("upgraded", of=_learning, wanted=upgrading(), shows=_upgraded_once),
+        _way("sets", of=neighbours, wanted=_SETS),
+        _way("riak", of=partial(ringed, 4, 16), wanted=riak_policy(), shows=_as_their_files_say),
+        _way("riak in sets", of=unlocated, wanted=by_sets(), shows=_as_their_files_say),
+        _way("hastened", of=partial(rolling, 4, 16), wanted=riak_policy(hasten_handoff=True)),
+    )
+}
+"""How the run goes that is killed."""
+RUNS["merged"] = replace(RUNS["merged"], shows=_merged_once)
 
 
 @cache
-def _points(way: str) -> tuple[str, ...]:
-    simulation, state = _begun(way)
-    play(simulation, state)
-    return tuple(simulation.seams.passed)
+def _points(name: str) -> tuple[str, ...]:
+    """The points that the run passes undisturbed."""
+    return tuple(RUNS[name].play().simulation.seams.passed)
 
 
-_EVERY = int(os.environ.get("ORCHESTRATE_KILLS", "10"))
-"""Every tenth point; in `make test` every third, in `make test-soak` all. Resume and restore begin apart."""
+def _killed(name: str, point: int, *then: Attempt | float, **more: object) -> None:
+    what = _points(name)[point - 1]
+    if "run_finished" in what and what.startswith("after"):
+        then = ()  # what is left is a lease without a pending change, which runs out
+    replace(RUNS[name], name=f"{name}: {what}", killed=point, then=then, **more).play()  # type: ignore[arg-type]  # by keyword
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    """A point at which a run of that way is killed."""
-
-    way: str
-    point: int
-
-    def __str__(self) -> str:
-        return f"{self.way}-{self.point}"
-
-    @property
-    def merges(self) -> bool:
-        """Whether it is between the begin of the merges and the first wave."""
-        points = _points(self.way)
-        return self.way == "merged" and 5 <= self.point <= 1 + points.index("after refresh of index posts-2")
-
-    @property
-    def where(self) -> str:
-        return f"killed at point {self.point}, {_points(self.way)[self.point - 1]}"
+def _once_more(played: Played) -> None:
+    """A node that was brought up before its turn was over has another one."""
+    again = [event.node for event in played.found(OwedAgain)]
+    assert len(again) <= 2
+    assert lives(played.world) == {name: 2 + again.count(name) for name in played.world.nodes}
 
 
-def _kills(way: str, first: int, every: int) -> list[Kill]:
-    """From that point on; none is a mistake of the test."""
-    kills = [Kill(way=way, point=point) for point in range(first, len(_points(way)) + 1, every)]
-    assert kills
-    return kills
+def _restarted_once_at_most(played: Played) -> None:
+    assert max(lives(played.world).values()) <= 2
 
 
-def _killed_at(kill: Kill) -> Simulation:
-    simulation, state = _begun(kill.way)
-    simulation.seams.crash_at = kill.point
-    assert killed(simulation, state), f"point {kill.point} is not passed"
-    return simulation
+def _some(name: str, first: int) -> range:
+    """By turns with the other test; where every point is wanted, both take it."""
+    return range(first, len(_points(name)) + 1, 2 * EVERY if EVERY > 1 else 1)
 
 
-def test_a_zone_goes_down_together() -> None:
-    simulation, state = _begun("zone")
-    play(simulation, state)
-    waves = [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
-    assert waves == [("es2", "es5"), ("es3", "es6"), ("es4", "es1")]
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.proves("killed")
+def test_resume_ends_like_an_undisturbed_run(name: str, subtests: pytest.Subtests) -> None:
+    for point in _some(name, 3):
+        with subtests.test(point=point):
+            _killed(name, point, float(point % 3) * 5.0, resume())
 
 
-def test_the_overlapped_run_that_is_killed_does_overlap() -> None:
-    simulation, state = _begun("overlap")
-    play(simulation, state)
-    assert sum(isinstance(record.event, Overlapping) for record in simulation.journal.records) >= 3
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.proves("killed")
+def test_restore_puts_everything_back(name: str, subtests: pytest.Subtests) -> None:
+    """On the same machine, on another one, which has only the record, and then resumed to the end."""
+    for number, point in enumerate(_some(name, 3 + EVERY)):
+        with subtests.test(point=point):
+            then, shows = _RESTORED[number % 3]
+            _killed(name, point, 60.0, *then, lives=None, boots=None, shows=shows)
 
 
-def _unmerged(world: World) -> list[str]:
-    return [
-        copy
-        for uuid, index in world.indices.items()
-        if index.name != "logs"
-        for copy in unmerged(world, uuid, 5)
-    ]
+_RESTORED: Final = (
+    ((restore(),), _restarted_once_at_most),
+    ((elsewhere(nothing=True),), _restarted_once_at_most),
+    ((restore(), resume()), _once_more),
+)
 
 
-def test_the_merged_run_that_is_killed_does_merge() -> None:
-    simulation, state = _begun("merged")
-    assert _unmerged(simulation.world)
-    assert play(simulation, state).outcome is Outcome.DONE
-    assert not _unmerged(simulation.world)
-    assert len([point for point in _points("merged") if "force_merge" in point]) == 2
+# What each way does -----------------------------------------------------------------------------------
 
 
-def _in_a_merge(first: int, every: int) -> list[Kill]:
-    kills = [kill for kill in _kills("merged", first, every) if kill.merges]
-    assert kills
-    return kills
+def test_the_runs_that_are_killed_do_what_they_are_named_for() -> None:
+    zone, overlap, merged = (RUNS[way].play() for way in ("zone", "overlap", "merged"))
+    assert zone.waves == [("es2", "es5"), ("es3", "es6"), ("es4", "es1")]
+    assert len(overlap.found(Overlapping)) >= 3
+    assert _unmerged(RUNS["merged"].world())
+    assert len([point for point in merged.simulation.seams.passed if "force_merge" in point]) == 2
+    assert len(_points("riak")) > 100
+
+
+# In a merge -------------------------------------------------------------------------------------------
+
+
+def _in_a_merge(first: int, every: int) -> range:
+    """Points between the beginning of the merges and the first wave."""
+    return range(first + 4, 2 + _points("merged").index("after refresh of index posts-2"), every)
 
 
 @pytest.mark.parametrize("after", [0.5, 30.0])
-def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(
-    after: float, subtests: pytest.Subtests
-) -> None:
+def test_killed_in_a_merge_no_index_is_merged_twice(after: float, subtests: pytest.Subtests) -> None:
     """Each is asked for once, whenever somebody takes the run up: it finds what runs, or what was made."""
-    for kill in _in_a_merge(1, 1):
-        with subtests.test(kill=str(kill)):
-            _resumed_in_a_merge(kill, after)
-
-
-def _resumed_in_a_merge(kill: Kill, after: float) -> None:
-    simulation = _killed_at(kill)
-    simulation.world.agenda.advance(after)
-    state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, f"{kill.where}: {state.message}"
-    assert simulation.world.violations == [], kill.where
-    assert not _unmerged(simulation.world), kill.where
-    assert max(simulation.world.forced.asked.values()) == 1, kill.where
-
-
-@pytest.mark.parametrize("late", [12.0, 22.0, 29.0])
-def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(late: float) -> None:
-    """A node that stood still begins with it when another process has looked already, and found nothing."""
-    simulation = Simulation(world_of("merged"), trips=[Trip(verb="force_merge", how=How.LATE, late=late)])
-    state = simulation.begin(WAYS["merged"][1])
-    simulation.seams.crash_at = 1 + _points("merged").index("after force_merge of index posts-1")
-    assert killed(simulation, state)
-    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
-    assert simulation.world.violations == []
-    assert max(simulation.world.forced.asked.values()) == 1
+    for point in _in_a_merge(1, max(1, EVERY // 3)):
+        with subtests.test(point=point):
+            _killed("merged", point, after, resume())
 
 
 def test_killed_in_a_merge_another_machine_begins_anew(subtests: pytest.Subtests) -> None:
-    for kill in _in_a_merge(2, 3):
-        with subtests.test(kill=str(kill)):
-            _begun_elsewhere(kill)
+    def again(played: Played) -> None:
+        played.simulation = played.simulation.elsewhere("run-3")
+
+    begins = Attempt(begins=lambda played: played.simulation.begin(RUNS["merged"].wanted))
+    for point in _in_a_merge(2, max(3, EVERY)):
+        with subtests.test(point=point):
+            then = (95.0, elsewhere(nothing=True), again, begins)
+            replace(RUNS["merged"], killed=point, then=then, shows=lambda p: not _unmerged(p.world)).play()
 
 
-def _begun_elsewhere(kill: Kill) -> None:
-    simulation = _killed_at(kill)
-    simulation.world.agenda.advance(95.0)
-    other, wanted = simulation.elsewhere("run-2"), WAYS[kill.way][1]
-    state = other.take_over(wanted)
-    if state is not None:
-        assert play(other, state).outcome is Outcome.RESTORED, kill.where
-        other = other.elsewhere("run-3")
-    state = play(other, other.begin(wanted))
-    assert state.outcome is Outcome.DONE, f"{kill.where}: {state.message}"
-    assert simulation.world.violations == [], kill.where
-    assert not _unmerged(simulation.world), kill.where
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.proves("killed")
-def test_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
-    for kill in _kills(way, 3, _EVERY):
-        with subtests.test(kill=str(kill)):
-            _resumed(kill)
-
-
-def _resumed(kill: Kill) -> None:
-    simulation = _killed_at(kill)
-    found = world_of(kill.way).settings()
-    if simulation.journal.records[-1].event.event == "run_finished":
-        assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
-        return
-    state = play(simulation, simulation.resume())
-    where = kill.where
-    assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
-    assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
-    assert simulation.world.settings() == found, where
-    assert simulation.world.violations == [], where
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.proves("killed")
-def test_restore_puts_everything_back(way: str, subtests: pytest.Subtests) -> None:
-    for kill in _kills(way, 4, _EVERY):
-        with subtests.test(kill=str(kill)):
-            _restored(kill)
-
-
-def _restored(kill: Kill) -> None:
-    simulation = _killed_at(kill)
-    state = play(simulation, simulation.restore())
-    where = kill.where
-    assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
-    assert simulation.world.settings() == world_of(kill.way).settings(), where
-    assert all(node.joined for node in simulation.world.nodes.values()), where
-    assert simulation.world.violations == [], where
-    assert max(lives(simulation.world).values()) <= 2, where
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_restore_then_resume_ends_like_an_undisturbed_run(way: str, subtests: pytest.Subtests) -> None:
-    for kill in _kills(way, 5, _EVERY * 3):
-        with subtests.test(kill=str(kill)):
-            _restored_and_resumed(kill)
-
-
-def _restored_and_resumed(kill: Kill) -> None:
-    simulation = _killed_at(kill)
-    play(simulation, simulation.restore())
-    state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, state.message
-    again = [r.event.node for r in simulation.journal.records if isinstance(r.event, OwedAgain)]
-    assert len(again) <= 1, "a node that was brought up before its turn was over has another one"
-    for name, life in lives(simulation.world).items():
-        assert life == 2 + again.count(name), name
-    assert {node.phase for node in state.nodes.values()} == {NodePhase.RECOVERED}
-    assert simulation.world.settings() == world_of(kill.way).settings()
-    assert simulation.world.violations == []
+@pytest.mark.parametrize("seconds", [12.0, 22.0, 29.0])
+def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(seconds: float) -> None:
+    """A node that stood still begins with it when another process has looked already, and found nothing."""
+    killed = {"killed": "after force_merge of index posts-1", "then": [resume()]}
+    replace(RUNS["merged"], befalls=[late("force_merge", seconds)], **killed).play()  # type: ignore[arg-type]  # by keyword

@@ -40,6 +40,7 @@ from orchestrator.simulation.mishaps import Crash, How, Trip
 from orchestrator.view.progress import NOTHING_SEEN
 from tests.simulation.gated import SCRIPT
 from tests.simulation.play import cluster, killed, lives, play, policy
+from tests.simulation.scene import EVERY
 from tests.simulation.tuned import profile
 
 
@@ -276,6 +277,8 @@ def _seams() -> list[str]:
 
 
 SEAMS = _seams()
+KILLED = (*range(1, 13), *range(13, len(SEAMS) + 1, EVERY))
+"""All points of its beginning, which `test_crashes.py` does not kill, and some of the rest."""
 HOOK = Hook(run="say {node}")
 HOOKS = Hooks(before_stop=(HOOK,), after_recovery=(HOOK,))
 
@@ -283,7 +286,7 @@ HOOKS = Hooks(before_stop=(HOOK,), after_recovery=(HOOK,))
 def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
     assert len(SEAMS) > 50
     wrong = []
-    for point in range(1, len(SEAMS) + 1):
+    for point in KILLED:
         of = begun()
         before = settings(of.world)
         with pytest.raises(Crash):
@@ -301,7 +304,7 @@ def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
 
 
 def test_killed_anywhere_a_run_is_restored_by_another_machine() -> None:
-    for point in range(1, len(SEAMS) + 1):
+    for point in KILLED:
         of = begun()
         before = settings(of.world)
         with pytest.raises(Crash):
@@ -318,7 +321,7 @@ def test_another_machine_puts_nodes_of_a_killed_run_into_service() -> None:
     wrong = []
     undisturbed = begun(hooks=HOOKS)
     run_on(undisturbed)
-    for point, passed in enumerate(undisturbed.seams.passed, start=1):
+    for point, passed in list(enumerate(undisturbed.seams.passed, start=1))[:: max(1, EVERY // 3)]:
         of = begun(hooks=HOOKS)
         with pytest.raises(Crash):
             run_on(of, seams=point)

@@ -1,25 +1,23 @@
-"""`--strategy shard-safe`, run for run: few waves, every shard served, also when it is killed anywhere."""
+"""`--strategy shard-safe`: what a plan says of it, and that a run does what was planned."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
 
-import pytest
-
 from orchestrator.engine.beginning import COULD_NOT_FINISH
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.cluster import Role
 from orchestrator.model.event import Hold, WaveStarted
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave, ZeroReplicas
+from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.plan import plan_text
-from tests.simulation.play import killed, lives, plan_of, play, policy, run
-from tests.simulation.upgrading import upgrading, wanted
-from tests.simulation.zones import lopsided, zoned
+from tests.simulation.play import plan_of, policy, run
+from tests.simulation.upgrading import wanted
+from tests.simulation.zones import zoned
 
 NODES = [f"es{number}" for number in range(1, 9)]
 
@@ -42,23 +40,6 @@ def _world(replicas: int = 1) -> World:
 
 def _waves(simulation: Simulation) -> list[tuple[str, ...]]:
     return [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
-
-
-def _whole(world: World, outcome: Outcome | None) -> None:
-    assert outcome is Outcome.DONE
-    assert world.violations == []
-    assert lives(world) == dict.fromkeys(world.nodes, 2)
-
-
-@pytest.mark.parametrize(("replicas", "most"), [(1, 4), (2, 4)])
-def test_eight_nodes_need_half_as_many_waves(replicas: int, most: int) -> None:
-    world = _world(replicas)
-    master = world.master
-    simulation, state = run(world, wanted=_wanted())
-    _whole(world, state.outcome)
-    waves = _waves(simulation)
-    assert len(waves) <= most, waves
-    assert master not in {name for wave in waves[:-1] for name in wave}, "mastership moves once"
 
 
 def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
@@ -100,26 +81,6 @@ def test_the_plan_says_when_a_simpler_strategy_needs_as_few() -> None:
     assert "; `--strategy node` needs as few)" in one
 
 
-def test_a_shard_with_one_replica_never_loses_both() -> None:
-    """With a large budget only the shards bound a wave."""
-    world = _world()
-    simulation, state = run(world, wanted=_wanted(max_unavailable=8, min_capacity=0.1))
-    _whole(world, state.outcome)
-    for wave in _waves(simulation):
-        for index in world.indices.values():
-            for shard in index.shards:
-                assert not set(shard.on_disk) <= set(wave)
-
-
-@pytest.mark.parametrize("world", [zoned(6), lopsided()], ids=["even", "lopsided"])
-def test_where_there_are_zones_a_wave_stays_in_one(world: World) -> None:
-    world.allowed_down = 3
-    simulation, state = run(world, wanted=_wanted(zone_attribute="zone"))
-    _whole(world, state.outcome)
-    for wave in _waves(simulation):
-        assert len({world.nodes[name].zone for name in wave}) == 1, wave  # type: ignore[index]  # names
-
-
 def test_zones_go_together_where_the_playbook_lets_them() -> None:
     world = zoned(6)
     world.across_zones, world.allowed_down = True, 6
@@ -152,25 +113,6 @@ def test_each_wave_says_how_many_sets_follow() -> None:
     more = [f"{left} more {'set' if left == 1 else 'sets'}" for left in range(len(plan.waves) - 1, 0, -1)]
     assert [said in wave.why for said, wave in zip(more, plan.waves, strict=False)] == [True] * len(more)
     assert "more set" not in plan.waves[-1].why
-
-
-def test_an_index_without_replicas_leaves_the_others() -> None:
-    world = _world()
-    world.add_index("lone", replicas=0, places=["es1"])
-    simulation = Simulation(world)
-    state = play(simulation, simulation.begin(_wanted(begin_anyway=True, zero_replicas=ZeroReplicas.REFUSE)))
-    assert state.outcome is Outcome.HELD
-    assert world.violations == []
-    assert {name for name, life in lives(world).items() if life == 1} == {"es1"}
-
-
-def test_an_upgrade_takes_only_nodes_of_one_rank_together() -> None:
-    world = _world()
-    policy_of = upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
-    simulation, state = run(world, wanted=policy_of)
-    assert state.outcome is Outcome.DONE, state.message
-    assert world.violations == []
-    assert _waves(simulation)[-1] == (world.master,) or len(_waves(simulation)) < len(NODES)
 
 
 def _with_voters() -> World:
@@ -214,20 +156,6 @@ def test_the_sets_of_each_zone_are_counted_apart() -> None:
     plan = plan_of(world, _wanted(zone_attribute="zone"))
     assert plan.lower_bound_waves == len(plan.waves)
     assert "zones, one after the other" in plan.lower_bound_reason
-
-
-def test_killed_anywhere_it_restarts_every_node_once() -> None:
-    at = 1
-    while True:
-        simulation = Simulation(_world())
-        state = simulation.begin(_wanted())
-        simulation.seams.crash_at = len(simulation.seams.passed) + at
-        if not killed(simulation, state):
-            break
-        simulation.world.agenda.advance(5.0)
-        _whole(simulation.world, play(simulation, simulation.resume()).outcome)
-        at += 3
-    assert at > 50
 
 
 def test_what_is_planned_is_what_is_run() -> None:

@@ -10,8 +10,8 @@ from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, How, Mishap, Trip
-from tests.simulation.late_stops import late_while_it_prepares
 from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.scenes import lost_stops
 from tests.simulation.wide import life_of
 
 _SEEDS: Final = range(60)
@@ -60,8 +60,8 @@ def test_every_legal_step_is_taken_by_some_run() -> None:
     world.add_index("bare", replicas=0, places=["es2"])
     anyway = Simulation(world)
     play(anyway, anyway.begin(policy(begin_anyway=True)))
-    late = late_while_it_prepares()
-    play(late, late.resume())
+    (preparing,) = (each for each in lost_stops.SCENES if "a resume is PREPARING" in each.name)
+    late = preparing.play().simulation
     asked = Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
     undone, _ = run(cluster(3), plan=[asked], trips=[Trip(verb="stop", how=How.LOST)])
     journals = [[record.event for record in each.journal.records] for each in (anyway, late, undone)]

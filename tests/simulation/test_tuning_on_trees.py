@@ -36,6 +36,7 @@ from orchestrator.simulation.mishaps import Crash
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.scene import EVERY
 
 ES2 = NodeName("es2")
 KINDS: Mapping[str, Callable[[Path], HostTree]] = {
@@ -141,7 +142,7 @@ def _points(kind: str, folder: Path) -> list[int]:
 
 @pytest.mark.parametrize(
     ("kind", "every"),
-    [("RHEL 7", 4), *(pytest.param(kind, 1, marks=pytest.mark.part(name="long")) for kind in KINDS)],
+    [("RHEL 7", EVERY), *(pytest.param(kind, 1, marks=pytest.mark.part(name="long")) for kind in KINDS)],
 )
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed and undone", "undone at once"])
 def test_killed_between_any_two_tunables_nothing_is_lost(
