@@ -92,16 +92,12 @@ def _hands_over(played: Played) -> None:
     assert not [what for _, what in world.story if "was the master" in what]
 
 
+# fmt: off
 _EXCLUSIONS: Final = (
     *(
-        Scene(
-            name=f"exclude_from_voting {one('stop').how.name}: the master goes as it is",
-            of=five,
-            wanted=STEPS_DOWN,
-            befalls=[one("exclude_from_voting", times=9)],
-            sent={"clear_voting_exclusions": range(4)},
-            shows=lambda played: _excluded(played) == [],
-        )
+        Scene(name=f"exclude_from_voting {one('stop').how.name}: the master goes as it is",
+            of=five, wanted=STEPS_DOWN, befalls=[one("exclude_from_voting", times=9)],
+            sent={"clear_voting_exclusions": range(4)}, shows=lambda played: _excluded(played) == [])
         for one in (refused, lost, unheard)
     ),
     Scene(name="master_step_down: before its own stop", of=five, wanted=STEPS_DOWN, shows=_hands_over),
@@ -114,26 +110,17 @@ _EXCLUSIONS: Final = (
         )
         for nodes in (3, 4)
     ),
-    Scene(
-        name="clear_voting_exclusions refused for good: one try in five seconds, and NOT_RESTORED",
-        of=five,
-        wanted=STEPS_DOWN,
-        befalls=[refused("clear_voting_exclusions", times=10_000)],
-        marks=[pytest.mark.proves("stand-down")],
-        ends=NOT_RESTORED,
-        sent={"clear_voting_exclusions": range(1, 1500)},
-        shows=lambda played: _excluded(played) != [],
-    ),
-    Scene(
-        name="clear_voting_exclusions refused once: cleared after a long hold",
-        of=five,
-        wanted=STEPS_DOWN,
+    Scene(name="clear_voting_exclusions refused for good: one try in five seconds, and NOT_RESTORED",
+        of=five, wanted=STEPS_DOWN, befalls=[refused("clear_voting_exclusions", times=10_000)],
+        marks=[pytest.mark.proves("stand-down")], ends=NOT_RESTORED,
+        sent={"clear_voting_exclusions": range(1, 1500)}, shows=lambda played: _excluded(played) != []),
+    Scene(name="clear_voting_exclusions refused once: cleared after a long hold",
+        of=five, wanted=STEPS_DOWN,
         befalls=[
             at("restore_allocation", mishaps.SnapshotBegun(name="repo/nightly", seconds=700.0), nth=4),
-            refused("clear_voting_exclusions"),
+            refused("clear_voting_exclusions")
         ],
-        shows=lambda played: _excluded(played) == [],
-    ),
+        shows=lambda played: _excluded(played) == []),
     Scene(
         name="voting_excluded: an exclusion does not outlast the gates",
         of=five,
@@ -146,6 +133,7 @@ _EXCLUSIONS: Final = (
         ),
     ),
 )
+# fmt: on
 
 # Replicas ---------------------------------------------------------------------------------------------
 
@@ -192,6 +180,7 @@ def _removed_while_it_serves() -> Scene:
     )
 
 
+# fmt: off
 _REPLICAS: Final = (
     *(
         Scene(
@@ -206,32 +195,19 @@ _REPLICAS: Final = (
         )
         for one, ends in ((lost, DONE), (unheard, DONE), (refused, None))
     ),
-    Scene(
-        name="set_replicas LOST: removed though unseen, since it may wait in the queue of the master",
-        indices=BARE,
-        wanted=ADDS,
-        befalls=[asked(Request.STOP, "set_replicas"), lost("set_replicas")],
-        marks=[pytest.mark.proves("stand-down")],
-        ends=INTERRUPTED,
-        shows=lambda played: _set_to(played) == [1, 0] and not played.state.unrestored.replicas,
-    ),
-    Scene(
-        name="set_replicas: what somebody else has set meanwhile stays",
-        indices=BARE,
-        wanted=ADDS,
-        killed="after stop of es2",
-        then=[_set_by_others, 100.0, restore()],
-        shows=lambda played: _replicas(played) == 2,
-    ),
-    Scene(
-        name="set_replicas: an added one that never started is taken away",
-        indices={"big": {"replicas": 0, "places": [ES2], "size": 600 << 30}},
-        wanted=ADDS,
-        ends=HELD,
-        shows=lambda played: _replicas(played, "big") == 0,
-    ),
+    Scene(name="set_replicas LOST: removed though unseen, since it may wait in the queue of the master",
+        indices=BARE, wanted=ADDS, befalls=[asked(Request.STOP, "set_replicas"), lost("set_replicas")],
+        marks=[pytest.mark.proves("stand-down")], ends=INTERRUPTED,
+        shows=lambda played: _set_to(played) == [1, 0] and not played.state.unrestored.replicas),
+    Scene(name="set_replicas: what somebody else has set meanwhile stays",
+        indices=BARE, wanted=ADDS, killed="after stop of es2", then=[_set_by_others, 100.0, restore()],
+        shows=lambda played: _replicas(played) == 2),
+    Scene(name="set_replicas: an added one that never started is taken away",
+        indices={"big": {"replicas": 0, "places": [ES2], "size": 600 << 30}}, wanted=ADDS, ends=HELD,
+        shows=lambda played: _replicas(played, "big") == 0),
     _removed_while_it_serves(),
 )
+# fmt: on
 
 # Settings ---------------------------------------------------------------------------------------------
 
@@ -245,29 +221,20 @@ def _refused_from(verb: str, *, until: float | None = None) -> list[Mishap | Tri
 
 
 _LOST_ALWAYS: Final = lost("set_allocation", times=100_000)
+# fmt: off
 _SETTINGS: Final = (
-    Scene(
-        name="StaleReadings: settings that were restored and are not seen yet are read with a pause",
+    Scene(name="StaleReadings: settings that were restored and are not seen yet are read with a pause",
         befalls=[at("restore_allocation", mishaps.StaleReadings(seconds=20.0))],
-        shows=lambda played: len(played.sent(WriteSettings)) < 14,
-    ),
-    Scene(
-        name="called off: every wave for deadlines.hold ends in a hold",
+        shows=lambda played: len(played.sent(WriteSettings)) < 14),
+    Scene(name="called off: every wave for deadlines.hold ends in a hold",
+        wanted=HELD_SOON, befalls=[_LOST_ALWAYS], ends=HELD,
+        says="every wave was called off before its stop for 600 s", lives={ES1: 1, ES2: 1, ES3: 1},
+        shows=lambda played: len(played.sent(WriteSettings)) < 150),
+    Scene(name="called off: the limit counts beside a predicate",
         wanted=HELD_SOON,
-        befalls=[_LOST_ALWAYS],
-        ends=HELD,
-        says="every wave was called off before its stop for 600 s",
-        lives={ES1: 1, ES2: 1, ES3: 1},
-        shows=lambda played: len(played.sent(WriteSettings)) < 150,
-    ),
-    Scene(
-        name="called off: the limit counts beside a predicate",
-        wanted=HELD_SOON,
-        befalls=[first(mishaps.SnapshotBegun(seconds=None), after=400.0), _LOST_ALWAYS],
-        ends=HELD,
+        befalls=[first(mishaps.SnapshotBegun(seconds=None), after=400.0), _LOST_ALWAYS], ends=HELD,
         says=("every wave was called off before its stop for 600 s", "now held by no_running_snapshot"),
-        within=700.0,
-    ),
+        within=700.0),
     Scene(
         name="settings_are_writable: a refused update holds the run, and leaves nothing to restore",
         wanted=policy(deadlines=Deadlines(hold=600.0), **NO_LIMITS),
@@ -277,26 +244,17 @@ _SETTINGS: Final = (
         lives={ES1: 1, ES3: 1},
         shows=lambda played: len(played.sent(WriteSettings)) == 3,  # one wave, and the refused update
     ),
-    Scene(
-        name="settings_are_writable: updates are accepted again after 300 s",
+    Scene(name="settings_are_writable: updates are accepted again after 300 s",
         wanted=policy(deadlines=Deadlines(hold=600.0), **NO_LIMITS),
-        befalls=_refused_from("restore_allocation", until=300.0),
-    ),
-    Scene(
-        name="settings_are_writable: of a refused update only earlier writes are left",
-        wanted=HELD_SOON,
-        befalls=_refused_from("restore_allocation"),
-        ends=NOT_RESTORED,
-        shows=lambda played: ALLOCATION not in {key for _, key in played.state.unrestored.settings},
-    ),
-    Scene(
-        name="set_allocation refused for good: called off, and nothing is left",
-        wanted=HELD_SOON,
-        befalls=[refused("set_allocation", times=10_000)],
-        ends=HELD,
-        says="called off",
-    ),
+        befalls=_refused_from("restore_allocation", until=300.0)),
+    Scene(name="settings_are_writable: of a refused update only earlier writes are left",
+        wanted=HELD_SOON, befalls=_refused_from("restore_allocation"), ends=NOT_RESTORED,
+        shows=lambda played: ALLOCATION not in {key for _, key in played.state.unrestored.settings}),
+    Scene(name="set_allocation refused for good: called off, and nothing is left",
+        wanted=HELD_SOON, befalls=[refused("set_allocation", times=10_000)], ends=HELD,
+        says="called off"),
 )
+# fmt: on
 
 # Hooks ------------------------------------------------------------------------------------------------
 
@@ -345,15 +303,11 @@ def _ran_beside(played: Played) -> None:
 
 _FAILS_AFTER: Final = unheard("hook_after_recovery", times=99)
 _HELD_LONG: Final = first(mishaps.SnapshotBegun(name="repo/first", seconds=700.0))
+# fmt: off
 _HOOKS: Final = (
-    Scene(
-        name="hooks: out of service again after called off, stood down and resumed",
-        wanted=HOOKED,
-        befalls=[asked(Request.STOP, "set_allocation")],
-        ends=INTERRUPTED,
-        then=[lambda played: _ran(played, *IN_SERVICE), resume()],
-        hooks={ES2: IN_SERVICE * 2},
-    ),
+    Scene(name="hooks: out of service again after called off, stood down and resumed",
+        wanted=HOOKED, befalls=[asked(Request.STOP, "set_allocation")], ends=INTERRUPTED,
+        then=[lambda played: _ran(played, *IN_SERVICE), resume()], hooks={ES2: IN_SERVICE * 2}),
     Scene(
         name="hooks: a node that is stopped twice is taken out of service twice",  # no hook puts it back
         wanted=policy(
@@ -363,59 +317,35 @@ _HOOKS: Final = (
         lives={ES2: 3},
         hooks={ES2: ["before_stop", "before_stop", "while_stopped"]},
     ),
-    Scene(
-        name="hooks: a node restarted by hand is in service before the next goes out",
-        of=lambda: cluster(6),
-        wanted=HOOKED,
+    Scene(name="hooks: a node restarted by hand is in service before the next goes out",
+        of=lambda: cluster(6), wanted=HOOKED,
         befalls=[
             at("hook_before_stop", mishaps.Unreadable(seconds=30.0)),
-            at("hook_before_stop", mishaps.NodeDies(node=ES2, back_after=1.0)),
+            at("hook_before_stop", mishaps.NodeDies(node=ES2, back_after=1.0))
         ],
-        within=600.0,
-        lives={},
-        hooks={ES2: IN_SERVICE},
-        shows=_in_service_before_the_next,
-    ),
+        within=600.0, lives={}, hooks={ES2: IN_SERVICE}, shows=_in_service_before_the_next),
     *(
-        Scene(
-            name=f"hooks: one that was {one('stop').how.name} is undone as one that ran",
-            wanted=HOOKED,
-            befalls=[one("hook_before_stop", target=ES2)],
-            ends=FAILED,
-            shows=lambda played: played.hooks(ES2)[-2:] == ["after_recovery", "after_recovery"],
-        )
+        Scene(name=f"hooks: one that was {one('stop').how.name} is undone as one that ran",
+            wanted=HOOKED, befalls=[one("hook_before_stop", target=ES2)], ends=FAILED,
+            shows=lambda played: played.hooks(ES2)[-2:] == ["after_recovery", "after_recovery"])
         for one in (lost, unheard)
     ),
-    Scene(
-        name="hooks: on a host out of reach they are repeated, however long the run holds",
+    Scene(name="hooks: on a host out of reach they are repeated, however long the run holds",
         wanted=HOOKED,
         befalls=[
-            _HELD_LONG,
-            at("hook_before_stop", mishaps.SnapshotBegun(name="repo/next", seconds=300.0)),
-            at("hook_before_stop", mishaps.HostCutOff(node=ES2, seconds=40.0), after=20.0),
+            _HELD_LONG, at("hook_before_stop", mishaps.SnapshotBegun(name="repo/next", seconds=300.0)),
+            at("hook_before_stop", mishaps.HostCutOff(node=ES2, seconds=40.0), after=20.0)
         ],
-        events={"action_failed": range(1, 100)},
-        hooks={ES2: IN_SERVICE * 2},
-    ),
-    Scene(
-        name="hooks: on a host out of reach each is repeated to deadlines.rejoin",
+        events={"action_failed": range(1, 100)}, hooks={ES2: IN_SERVICE * 2}),
+    Scene(name="hooks: on a host out of reach each is repeated to deadlines.rejoin",
         wanted=policy(hooks=TWICE, deadlines=Deadlines(rejoin=120.0)),
         befalls=[
-            _HELD_LONG,
-            at("hook_before_stop", mishaps.SnapshotBegun(name="repo/next", seconds=3000.0)),
-            at("hook_before_stop", mishaps.HostCutOff(node=ES2, seconds=9000.0), after=20.0),
+            _HELD_LONG, at("hook_before_stop", mishaps.SnapshotBegun(name="repo/next", seconds=3000.0)),
+            at("hook_before_stop", mishaps.HostCutOff(node=ES2, seconds=9000.0), after=20.0)
         ],
-        ends=FAILED,
-        says="hook after_recovery on es2",
-        shows=_each_to_its_limit,
-    ),
-    Scene(
-        name="hooks: one that a kill came upon is undone as one that ran",
-        wanted=HOOKED,
-        killed="after hook_before_stop",
-        then=[restore()],
-        hooks={ES2: IN_SERVICE},
-    ),
+        ends=FAILED, says="hook after_recovery on es2", shows=_each_to_its_limit),
+    Scene(name="hooks: one that a kill came upon is undone as one that ran",
+        wanted=HOOKED, killed="after hook_before_stop", then=[restore()], hooks={ES2: IN_SERVICE}),
     Scene(
         name="hooks: each process takes a node out of service before its stop",
         wanted=HOOKED,  # a load balancer may have put it back since the kill
@@ -423,51 +353,29 @@ _HOOKS: Final = (
         then=[3600.0, resume()],
         hooks={ES2: ["before_stop", *IN_SERVICE]},
     ),
-    Scene(
-        name="HookUnproven: one that ran beside a process that rose runs in another turn",
-        of=zoned,
-        nodes={"es5": {"stop_seconds": 4.2, "start_seconds": 1.0}},
+    Scene(name="HookUnproven: one that ran beside a process that rose runs in another turn",
+        of=zoned, nodes={"es5": {"stop_seconds": 4.2, "start_seconds": 1.0}},
         wanted=by_zone(reboot=True, hooks=Hooks(while_stopped=(Hook(run="install {node}"),))),
         befalls=[
-            first(mishaps.RisesByItself(node=NodeName("es5"), after=2.0)),
-            unheard("reboot", target=ES2),
+            first(mishaps.RisesByItself(node=NodeName("es5"), after=2.0)), unheard("reboot", target=ES2)
         ],
-        shows=_ran_beside,
-    ),
-    Scene(
-        name="hooks: one that fails in a stand down is a failure, and so is that of a restore",
+        shows=_ran_beside),
+    Scene(name="hooks: one that fails in a stand down is a failure, and so is that of a restore",
         wanted=HOOKED,
         befalls=[asked(Request.STOP, "stop", after=1.0), refused("hook_after_recovery", times=99)],
-        marks=[pytest.mark.proves("stand-down")],
-        ends=FAILED,
-        says="hook after_recovery on es2",
-        then=[restore(ends=FAILED)],
-    ),
-    Scene(
-        name="hooks: one that fails after a wave is reported once",
-        wanted=HOOKED,
-        befalls=[_FAILS_AFTER],
-        ends=FAILED,
-        shows=_reported_once,
-    ),
-    Scene(
-        name="hooks: a node that awaits its copies when its hook fails is named so",
-        wanted=HOOKED,
-        befalls=[_FAILS_AFTER, asked(Request.STOP, "restore_allocation")],
-        ends=FAILED,
-        shows=lambda played: "  restarted, their copies not seen to be back yet: es2" in _lines(played),
-    ),
-    Scene(
-        name="hooks: a node that FAILED is named with the hooks that it still needs",
-        wanted=policy(hooks=POOL),
-        befalls=[first(mishaps.StartsFail(node=ES2, times=3))],
-        ends=FAILED,
-        says="after_recovery hooks did not run on es2",
-        away=[ES2],
-        then=[resume(retry_failed=True)],
-        shows=lambda played: played.state.message == "",
-    ),
+        marks=[pytest.mark.proves("stand-down")], ends=FAILED, says="hook after_recovery on es2",
+        then=[restore(ends=FAILED)]),
+    Scene(name="hooks: one that fails after a wave is reported once",
+        wanted=HOOKED, befalls=[_FAILS_AFTER], ends=FAILED, shows=_reported_once),
+    Scene(name="hooks: a node that awaits its copies when its hook fails is named so",
+        wanted=HOOKED, befalls=[_FAILS_AFTER, asked(Request.STOP, "restore_allocation")], ends=FAILED,
+        shows=lambda played: "  restarted, their copies not seen to be back yet: es2" in _lines(played)),
+    Scene(name="hooks: a node that FAILED is named with the hooks that it still needs",
+        wanted=policy(hooks=POOL), befalls=[first(mishaps.StartsFail(node=ES2, times=3))], ends=FAILED,
+        says="after_recovery hooks did not run on es2", away=[ES2], then=[resume(retry_failed=True)],
+        shows=lambda played: played.state.message == ""),
 )
+# fmt: on
 
 
 # Copies that the cluster gives up on ------------------------------------------------------------------
@@ -480,13 +388,11 @@ def _all_back(played: Played) -> None:
 
 _RECOVER_SOON: Final = policy(deadlines=Deadlines(recover=900.0))
 _LAST_WAVE: Final = {"verb": "restore_allocation", "nth": 5}
+# fmt: off
 _COPIES: Final = (
-    Scene(
-        name="retry_failed: copies that the cluster gave up on are tried again",
-        wanted=_RECOVER_SOON,
-        befalls=[at("start", mishaps.AllocationsFail(index="logs", times=5))],
-        sent={"retry_failed": range(1, 3)},
-    ),
+    Scene(name="retry_failed: copies that the cluster gave up on are tried again",
+        wanted=_RECOVER_SOON, befalls=[at("start", mishaps.AllocationsFail(index="logs", times=5))],
+        sent={"retry_failed": range(1, 3)}),
     Scene(
         name="retry_failed: copies that fail for good are tried again three times in a wave",
         wanted=_RECOVER_SOON,
@@ -495,86 +401,59 @@ _COPIES: Final = (
         sent={"retry_failed": range(1, 4)},
         shows=lambda played: _most_failed(played) == 5 * (1 + 3),  # five in a row, after each new try
     ),
-    Scene(
-        name="retry_failed: copies that were given up later are tried again before the next wave",
+    Scene(name="retry_failed: copies that were given up later are tried again before the next wave",
         of=five,
         indices={
             "slow": {"places": [ES1, ES4], "size": 8 << 30, "keeps": 0.0},
-            "apart": {"places": [ES3, ES2]},
+            "apart": {"places": [ES3, ES2]}
         },
         befalls=[
             at("restore_allocation", mishaps.NodeDies(node=ES2, back_after=5.0), nth=5),
-            at("restore_allocation", mishaps.AllocationsFail(index="apart", times=5), nth=5),
+            at("restore_allocation", mishaps.AllocationsFail(index="apart", times=5), nth=5)
         ],
-        sent={"retry_failed": range(1, 100)},
-        shows=_all_back,
-    ),
-    Scene(
-        name="retry_failed: at the gates too, after a stand down and a restore",
+        sent={"retry_failed": range(1, 100)}, shows=_all_back),
+    Scene(name="retry_failed: at the gates too, after a stand down and a restore",
         befalls=[
             at("start", mishaps.AllocationsFail(index="logs", times=5)),
-            asked(Request.STOP, "restore_allocation", after=3.0),
+            asked(Request.STOP, "restore_allocation", after=3.0)
         ],
-        ends=INTERRUPTED,
-        then=[restore(ends=None), resume()],
-        sent={"retry_failed": range(1, 100)},
-    ),
+        ends=INTERRUPTED, then=[restore(ends=None), resume()], sent={"retry_failed": range(1, 100)}),
 )
+# fmt: on
 
 
 # Nodes that FAILED, and nodes that are skipped --------------------------------------------------------
 
 _FAILS: Final = first(mishaps.StartsFail(node=ES2, times=99))
+# fmt: off
 _FAILED: Final = (
     *(
-        Scene(
-            name=f"--skip: goes on without a node that is down, {expected=}, {budget=}",
-            of=five,
-            wanted=policy(max_unavailable=budget, expect_nodes=expected),
-            befalls=[_FAILS],
-            ends=FAILED,
-            away=[ES2],
+        Scene(name=f"--skip: goes on without a node that is down, {expected=}, {budget=}",
+            of=five, wanted=policy(max_unavailable=budget, expect_nodes=expected), befalls=[_FAILS],
+            ends=FAILED, away=[ES2],
             then=[7200.0, resume(skip=[ES2], says="skipped: es2", within=600.0, away=[ES2])],
-            lives={ES2: 1},
-        )
+            lives={ES2: 1})
         for expected in (None, 5)
         for budget in (None, 1)
     ),
     *(
-        Scene(
-            name=f"--skip: a node whose stop was {unclear.how.name} is not started",
-            of=five,
-            befalls=[_FAILS, unclear],
-            ends=FAILED,
-            away=[ES2],
-            then=[30.0, resume(skip=[ES2], says="skipped: es2", away=[ES2])],
-            lives={ES2: 1},
-        )
+        Scene(name=f"--skip: a node whose stop was {unclear.how.name} is not started",
+            of=five, befalls=[_FAILS, unclear], ends=FAILED, away=[ES2],
+            then=[30.0, resume(skip=[ES2], says="skipped: es2", away=[ES2])], lives={ES2: 1})
         for unclear in (unheard("stop", target=ES2), late("stop", 10.0, ES2))
     ),
-    Scene(
-        name="--skip: another node that is down holds the run",
-        of=five,
-        wanted=HELD_SOON,
-        befalls=[_FAILS],
-        ends=FAILED,
-        away=[ES2],
+    Scene(name="--skip: another node that is down holds the run",
+        of=five, wanted=HELD_SOON, befalls=[_FAILS], ends=FAILED, away=[ES2],
         then=[
-            7200.0,
-            mishaps.NodeDies(node=ES3),
-            resume(skip=[ES2], ends=HELD, says="node es3", away=[ES2, ES3]),
+            7200.0, mishaps.NodeDies(node=ES3),
+            resume(skip=[ES2], ends=HELD, says="node es3", away=[ES2, ES3])
         ],
-        sent={"stop": 1},
-    ),
-    Scene(
-        name="--retry-failed: a resume without it ends at once, and says why",
-        befalls=[_FAILS],
-        ends=FAILED,
-        says="it was started 3 times",
-        away=[ES2],
+        sent={"stop": 1}),
+    Scene(name="--retry-failed: a resume without it ends at once, and says why",
+        befalls=[_FAILS], ends=FAILED, says="it was started 3 times", away=[ES2],
         then=[resume(ends=FAILED, says="--retry-failed", within=60.0, away=[ES2])],
-        shows=lambda played: [s.message.count("it was started 3 times") for s in played.states] == [1, 1],
-    ),
+        shows=lambda played: [s.message.count("it was started 3 times") for s in played.states] == [1, 1]),
 )
+# fmt: on
 
 SCENES: Final = (*_EXCLUSIONS, *_REPLICAS, *_SETTINGS, *_HOOKS, *_COPIES, *_FAILED)

@@ -97,24 +97,16 @@ _BY = {"restore": restore(), "resume": resume()}
 _STOOD_STILL = (LONG_AFTER, gone(ES2), ProgramStandsStill(seconds=600.0), HostCutOff(node=ES2, seconds=700.0))
 """The stop was done while no process watched; the next one is suspended in its first reading."""
 
+# fmt: off
 SCENES: Final = (
     *(
-        Scene(
-            name=f"a run that is asked to {request.name} does not end while its lost stop may be done",
-            wanted=WANTED,
-            befalls=[asked(request, "stop", after=50.0), late("stop", 110.0, ES2)],
-            ends=ends,
-            then=[LONG_AFTER],
-            marks=[pytest.mark.proves("lost-stop")],
-        )
+        Scene(name=f"a run that is asked to {request.name} does not end while its lost stop may be done",
+            wanted=WANTED, befalls=[asked(request, "stop", after=50.0), late("stop", 110.0, ES2)],
+            ends=ends, then=[LONG_AFTER], marks=[pytest.mark.proves("lost-stop")])
         for request, ends in ((Request.PAUSE, PAUSED), (Request.INTERRUPT, INTERRUPTED))
     ),
-    Scene(
-        name="a run that is DONE does not end while its lost stop may be done",
-        wanted=WANTED,
-        befalls=[late("stop", 110.0, ES3)],
-        then=[LONG_AFTER],
-    ),
+    Scene(name="a run that is DONE does not end while its lost stop may be done",
+        wanted=WANTED, befalls=[late("stop", 110.0, ES3)], then=[LONG_AFTER]),
     *(
         Scene(
             name=f"ProgramStandsStill while a lost stop is awaited: read again, {reads.name}, {silent:.0f} s",
@@ -132,23 +124,17 @@ SCENES: Final = (
         for reads, silent in product(Order, (0.0, 640.0))
     ),
     *(
-        Scene(
-            name=f"ProgramStandsStill with an old reading: a late stop is not ruled out, {reads.name}",
+        Scene(name=f"ProgramStandsStill with an old reading: a late stop is not ruled out, {reads.name}",
             befalls=[at("stop", ProgramStandsStill(seconds=500.0), after=5.0), late("stop", 20.0)],
-            reads=reads,
-            shows=lambda played: played.phases(ES2)[:2] == ["stopping", "stopped"],
-        )
+            reads=reads, shows=lambda played: played.phases(ES2)[:2] == ["stopping", "stopped"])
         for reads in Order
     ),
-    Scene(
-        name="a late stop of the elected master is repaired without a majority",
+    Scene(name="a late stop of the elected master is repaired without a majority",
         wanted=WANTED,
-        befalls=[at("stop", NodeDies(node=ES3, back_after=600.0), ES1, after=15.0), late("stop", 70.0, ES1)],
-        ends=FAILED,
-        says="a second failure: node es3 left the cluster",
-        away=[ES3],
-        then=[LONG_AFTER],
-    ),
+        befalls=[
+            at("stop", NodeDies(node=ES3, back_after=600.0), ES1, after=15.0), late("stop", 70.0, ES1)
+        ],
+        ends=FAILED, says="a second failure: node es3 left the cluster", away=[ES3], then=[LONG_AFTER]),
     *(
         Scene(
             name=f"copies that a late stop took down are waited for, {why}",
@@ -166,51 +152,30 @@ SCENES: Final = (
         )
     ),
     *(
-        Scene(
-            name=f"{by} starts a node that a lost stop took after a kill",
-            wanted=WANTED,
-            befalls=[late("stop", 70.0, ES2)],
-            killed=TAKEN_AS_LOST,
-            then=[LONG_AFTER, gone(ES2), attempt],
-        )
+        Scene(name=f"{by} starts a node that a lost stop took after a kill",
+            wanted=WANTED, befalls=[late("stop", 70.0, ES2)], killed=TAKEN_AS_LOST,
+            then=[LONG_AFTER, gone(ES2), attempt])
         for by, attempt in _BY.items()
     ),
-    Scene(
-        name="a lost stop is awaited on a host that rebooted before it",
+    Scene(name="a lost stop is awaited on a host that rebooted before it",
         nodes={ES3: {"reboot_seconds": 10.0}},
         wanted=policy(deadlines=SHORT, hooks=Hooks(while_stopped=(Hook(run="patch {node}"),))),
         befalls=[at("start", ProgramStandsStill(seconds=100.0), ES2), late("stop", 5.0, ES3)],
-        prepares=_reboot_while_asleep,
-        then=[LONG_AFTER],
-        boots={ES1: 1, ES2: 1},
-    ),
-    Scene(
-        name="a lost stop that is done while a resume is PREPARING is repaired",
-        wanted=WANTED,
-        befalls=[late("stop", 70.0, ES2)],
-        killed=TAKEN_AS_LOST,
-        then=[Unreadable(seconds=150.0), resume()],
-        shows=lambda played: played.happened("es2 left"),
-    ),
+        prepares=_reboot_while_asleep, then=[LONG_AFTER], boots={ES1: 1, ES2: 1}),
+    Scene(name="a lost stop that is done while a resume is PREPARING is repaired",
+        wanted=WANTED, befalls=[late("stop", 70.0, ES2)], killed=TAKEN_AS_LOST,
+        then=[Unreadable(seconds=150.0), resume()], shows=lambda played: played.happened("es2 left")),
     *(
-        Scene(
-            name=f"a resume that StoodStill at first starts the node, deadlines.stop {stop:.0f} s",
-            wanted=policy(deadlines=replace(SHORT, stop=stop)),
-            befalls=[late("stop", 70.0, ES2)],
-            killed=TAKEN_AS_LOST,
-            then=[*_STOOD_STILL, resume()],
-            shows=lambda played: played.found(StoodStill) != [],
-        )
+        Scene(name=f"a resume that StoodStill at first starts the node, deadlines.stop {stop:.0f} s",
+            wanted=policy(deadlines=replace(SHORT, stop=stop)), befalls=[late("stop", 70.0, ES2)],
+            killed=TAKEN_AS_LOST, then=[*_STOOD_STILL, resume()],
+            shows=lambda played: played.found(StoodStill) != [])
         for stop in (20.0, 30.0, 120.0)
     ),
     *(
-        Scene(
-            name=f"a resume after one that StoodStill and was killed {point} starts the node",
-            wanted=WANTED,
-            befalls=[late("stop", 70.0, ES2)],
-            killed=TAKEN_AS_LOST,
-            then=[*_STOOD_STILL, resume(killed=point), resume()],
-        )
+        Scene(name=f"a resume after one that StoodStill and was killed {point} starts the node",
+            wanted=WANTED, befalls=[late("stop", 70.0, ES2)], killed=TAKEN_AS_LOST,
+            then=[*_STOOD_STILL, resume(killed=point), resume()])
         for point in ("after the commit of members_missed", "before the commit of stood_still")
     ),
     Scene(
@@ -225,95 +190,55 @@ SCENES: Final = (
         ),
     ),
     *(
-        Scene(
-            name=f"{by} awaits a stop in doubt after a kill and a restart by hand",
-            wanted=WANTED,
-            befalls=[late("stop", 110.0, ES2)],
-            killed="after stop of es2",
-            then=[RestartedByHand(node=ES2), 30.0, attempt, LONG_AFTER],
-        )
+        Scene(name=f"{by} awaits a stop in doubt after a kill and a restart by hand",
+            wanted=WANTED, befalls=[late("stop", 110.0, ES2)], killed="after stop of es2",
+            then=[RestartedByHand(node=ES2), 30.0, attempt, LONG_AFTER])
         for by, attempt in _BY.items()
     ),
-    Scene(
-        name="a resumed run waits for a lost stop with allocation enabled",
-        befalls=[lost("stop", target=ES2)],
-        killed=TAKEN_AS_LOST,
-        then=[resume()],
-        sent={"set_allocation": 1 + 3},
-    ),
-    Scene(
-        name="a resume stops no node while a lost stop may be done",
+    Scene(name="a resumed run waits for a lost stop with allocation enabled",
+        befalls=[lost("stop", target=ES2)], killed=TAKEN_AS_LOST, then=[resume()],
+        sent={"set_allocation": 1 + 3}),
+    Scene(name="a resume stops no node while a lost stop may be done",
         befalls=[at("restore_allocation", WorkBegun(node=ES2, seconds=90.0)), late("stop", 42.0, ES2)],
-        killed=TAKEN_AS_LOST,
-        then=[resume()],
-        shows=_one_down_at_a_time,
-    ),
-    Scene(
-        name="another machine knows by the record a stop in doubt of a node that was started",
+        killed=TAKEN_AS_LOST, then=[resume()], shows=_one_down_at_a_time),
+    Scene(name="another machine knows by the record a stop in doubt of a node that was started",
         wanted=WANTED,
         befalls=[at("stop", NodeDies(node=ES2), ES2, after=20.0), late("stop", 70.0, ES2)],
-        killed=TAKEN_AS_LOST,
-        then=[300.0, gone(ES2), elsewhere()],
-    ),
-    Scene(
-        name="a run that is DONE and was killed before it released its lease has nothing to restore",
-        wanted=WANTED,
-        killed="after stop of es3",
+        killed=TAKEN_AS_LOST, then=[300.0, gone(ES2), elsewhere()]),
+    Scene(name="a run that is DONE and was killed before it released its lease has nothing to restore",
+        wanted=WANTED, killed="after stop of es3",
         then=[
-            resume(killed="after the commit of phase_entered, run_finished"),
-            100.0,
-            take_over(nothing=True),
-            successor(),
+            resume(killed="after the commit of phase_entered, run_finished"), 100.0,
+            take_over(nothing=True), successor()
         ],
-        lives={ES1: 3, ES2: 3, ES3: 3},
-    ),
-    Scene(
-        name="another machine restarts no node that a stop in doubt left up",
-        wanted=WANTED,
-        killed="after stop of es3",
+        lives={ES1: 3, ES2: 3, ES3: 3}),
+    Scene(name="another machine restarts no node that a stop in doubt left up",
+        wanted=WANTED, killed="after stop of es3",
         then=[
-            resume(killed="after the commit of phase_entered, run_finished"),
-            100.0,
-            elsewhere(),
-            resume(),
+            resume(killed="after the commit of phase_entered, run_finished"), 100.0, elsewhere(),
+            resume()
         ],
-        lives={},
-        marks=[pytest.mark.proves("stop-in-doubt")],
-    ),
+        lives={}, marks=[pytest.mark.proves("stop-in-doubt")]),
     # Taken as not done, and done in the course of the run -----------------------------------------------
     *(
-        Scene(
-            name=f"a stop done {seconds} s late is brought up by the run itself",
-            befalls=[late("stop", seconds)],
-            lives={},
-            events={"lease_lost": 0},
-        )
+        Scene(name=f"a stop done {seconds} s late is brought up by the run itself",
+            befalls=[late("stop", seconds)], lives={}, events={"lease_lost": 0})
         for seconds in (1.0, 11.0, 29.0, 31.0, 31.3)
     ),
     *(
-        Scene(
-            name=f"a stop done {seconds} s late during a stand down is repaired",
-            befalls=[asked(Request.STOP, "stop", after=1.0), late("stop", seconds)],
-            ends=INTERRUPTED,
-        )
+        Scene(name=f"a stop done {seconds} s late during a stand down is repaired",
+            befalls=[asked(Request.STOP, "stop", after=1.0), late("stop", seconds)], ends=INTERRUPTED)
         for seconds in (2.0, 10.0, 29.0)
     ),
-    Scene(
-        name="a stop that is sent again has its own time in doubt",
-        befalls=[lost("stop"), replace(late("stop", 28.0), first=2)],
-        lives={},
-        sent={"stop": 4},
-    ),
-    Scene(
-        name="rescued: a node whose stop never happened goes on",
+    Scene(name="a stop that is sent again has its own time in doubt",
+        befalls=[lost("stop"), replace(late("stop", 28.0), first=2)], lives={}, sent={"stop": 4}),
+    Scene(name="rescued: a node whose stop never happened goes on",
         wanted=policy(deadlines=Deadlines(hold=600.0)),
         befalls=[
             at("stop", IndexMade(name="new", on=ES3, replicas=0)),
-            at("stop", NodeDies(node=ES3, back_after=2.0), after=1.0),
-            lost("stop"),
+            at("stop", NodeDies(node=ES3, back_after=2.0), after=1.0), lost("stop")
         ],
-        lives={},
-    ),
+        lives={}),
     *(
         Scene(
             name=f"a stop done {seconds} s late takes no restarted node down unseen, it died after {dies} s",
@@ -322,12 +247,11 @@ SCENES: Final = (
         )
         for seconds, dies in product((14.0, 20.0, 25.0, 29.0), (0.3, 1.0))
     ),
-    Scene(
-        name="a lost stop: the same life for half a minute, then another stop",
-        befalls=[lost("stop", target=ES2)],
-        lives={},
-        phases={ES2: ["stopping", "pending", "stopping", "stopped", "starting", "rejoined", "recovered"]},
-    ),
+    Scene(name="a lost stop: the same life for half a minute, then another stop",
+        befalls=[lost("stop", target=ES2)], lives={},
+        phases={
+            ES2: ["stopping", "pending", "stopping", "stopped", "starting", "rejoined", "recovered"]
+        }),
     *(
         Scene(
             name=f"a lost stop done after it was taken as not done: while_stopped hooks run, {how}",
@@ -341,85 +265,56 @@ SCENES: Final = (
         )
         for how, nodes in (("it takes time", {}), ("in a moment", {ES2: {"stop_seconds": 0.01}}))
     ),
-    Scene(
-        name="StopHangs: a start is queued behind a lost stop that is done late, and hangs",
-        wanted=policy(hooks=HOOKS, deadlines=Deadlines(stop=60.0, start=60.0, rejoin=120.0, hold=600.0)),
+    Scene(name="StopHangs: a start is queued behind a lost stop that is done late, and hangs",
+        wanted=policy(
+            hooks=HOOKS, deadlines=Deadlines(stop=60.0, start=60.0, rejoin=120.0, hold=600.0)
+        ),
         befalls=[late("stop", 34.0, ES2)],
         prepares=lambda played: played.simulation.fate.befall(StopHangs(node=ES2, repaired_after=2000.0)),
-        ends=FAILED,
-        then=[4000.0],
-    ),
+        ends=FAILED, then=[4000.0]),
     # In a wave of several ------------------------------------------------------------------------------
     *(
-        Scene(
-            name=f"zone: a stop of {node} that is done {seconds} s late is repaired",
-            of=zoned,
-            nodes={ES2: {"start_seconds": 30.0}},
-            wanted=by_zone(),
-            befalls=[late("stop", seconds, node)],
-            marks=[pytest.mark.proves("lost-stop")],
-        )
+        Scene(name=f"zone: a stop of {node} that is done {seconds} s late is repaired",
+            of=zoned, nodes={ES2: {"start_seconds": 30.0}}, wanted=by_zone(),
+            befalls=[late("stop", seconds, node)], marks=[pytest.mark.proves("lost-stop")])
         for node, seconds in product(
             [ES5], (2.0, 11.0, 29.0, 31.0, 35.0, 36.4, 37.0, 37.6, 38.2, 38.8, 39.4, 40.0, 41.0, 44.0, 50.0)
         )
     ),
     *(
-        Scene(
-            name=f"zone: a stop done {seconds} s late, interrupted {after} s after it, is repaired",
-            of=zoned,
-            nodes={ES2: {"start_seconds": 30.0}},
-            wanted=by_zone(),
+        Scene(name=f"zone: a stop done {seconds} s late, interrupted {after} s after it, is repaired",
+            of=zoned, nodes={ES2: {"start_seconds": 30.0}}, wanted=by_zone(),
             befalls=[late("stop", seconds, ES5), asked(Request.INTERRUPT, "stop", ES5, after=after)],
-            ends=INTERRUPTED,
-        )
+            ends=INTERRUPTED)
         for seconds, after in ((31.0, 30.0), (31.0, 34.0), (33.0, 36.0), (38.0, 42.0))
     ),
     *(
-        Scene(
-            name=f"zone: a stop of {node} that is {trip.how.name} ends no run",
-            of=zoned,
-            wanted=by_zone(),
-            befalls=[trip],
-            lives={},
-        )
+        Scene(name=f"zone: a stop of {node} that is {trip.how.name} ends no run",
+            of=zoned, wanted=by_zone(), befalls=[trip], lives={})
         for node, one in product((ES2, ES5), (lost, unheard))
         for trip in [one("stop", target=node)]
     ),
     *(
-        Scene(
-            name=f"--retry-failed reboots no FAILED node that runs past the gates, {host}",
-            of=zoned,
-            wanted=by_zone(reboot=True, deadlines=Deadlines(stop=120.0, start=120.0)),
+        Scene(name=f"--retry-failed reboots no FAILED node that runs past the gates, {host}",
+            of=zoned, wanted=by_zone(reboot=True, deadlines=Deadlines(stop=120.0, start=120.0)),
             befalls=[lost("stop", target=ES5), at("stop", HostCutOff(node=ES5, seconds=2000.0), ES5)],
-            ends=FAILED,
-            then=[
-                _never_down,
-                3000.0,
-                *hangs,
-                resume(retry_failed=True),
-            ],
-            boots={},
-            shows=lambda played: played.simulation.hosts.sent.count(RebootHost(node=ES5)) == 1,
-        )
+            ends=FAILED, then=[_never_down, 3000.0, *hangs, resume(retry_failed=True)], boots={},
+            shows=lambda played: played.simulation.hosts.sent.count(RebootHost(node=ES5)) == 1)
         for host, hangs in (
             ("its host answers", ()),
             ("its host is slow to answer", (HostHangs(node=ES5, seconds=20.0),)),
         )
     ),
     *(
-        Scene(
-            name=f"a node that left its wave {why} after {seconds:.0f} s",
-            of=zoned,
-            nodes={ES2: {"join_seconds": 1000.0}},
+        Scene(name=f"a node that left its wave {why} after {seconds:.0f} s",
+            of=zoned, nodes={ES2: {"join_seconds": 1000.0}},
             wanted=by_zone(deadlines=Deadlines(start=1800.0, rejoin=1800.0, withheld=3600.0)),
             befalls=[lost("stop", target=ES5), at("stop", NodeDies(node=ES5), ES5, after=seconds)],
-            ends=ends,
-            away=away,
-            events={"second_failure": len(away)},
-        )
+            ends=ends, away=away, events={"second_failure": len(away)})
         for seconds, why, ends, away in (
             (300.0, "is still ours to bring up", DONE, ()),
             (700.0, "is a second_failure", FAILED, (ES5,)),
         )
     ),
 )
+# fmt: on

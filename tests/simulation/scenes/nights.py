@@ -94,6 +94,7 @@ def _disabled(played: Played) -> None:
 
 _LATE_AND_SLOW: Final = policy(deadlines=Deadlines(withheld=60.0))
 _SLOW_START: Final = {ES2: {"start_seconds": 300.0}}
+# fmt: off
 _LIMITS: Final = (
     *(
         Scene(
@@ -101,36 +102,25 @@ _LIMITS: Final = (
             wanted=policy(hooks=POOL),
             befalls=[
                 mishaps.Mishap(what=mishaps.Unreadable(seconds=100_000.0), verb=verb),
-                first(mishaps.Asked(request=Request.PAUSE), after=10.0),
+                first(mishaps.Asked(request=Request.PAUSE), after=10.0)
             ],
-            ends=PAUSED,
-            within=1000.0,
-        )
+            ends=PAUSED, within=1000.0)
         for verb in (None, "hook_before_stop")
     ),
-    Scene(
-        name="Request.PAUSE: the run ends after the wave in progress",
-        of=five,
-        befalls=[asked(Request.PAUSE, "start")],
-        ends=PAUSED,
-        shows=lambda played: sorted(lives(played.world).values()) == [1, 1, 1, 1, 2],
-    ),
+    Scene(name="Request.PAUSE: the run ends after the wave in progress",
+        of=five, befalls=[asked(Request.PAUSE, "start")], ends=PAUSED,
+        shows=lambda played: sorted(lives(played.world).values()) == [1, 1, 1, 1, 2]),
     *(
-        Scene(
-            name=f"Unreadable for 5 s, {verb or 'at the beginning'}: waited out",
-            befalls=[mishaps.Mishap(what=mishaps.Unreadable(seconds=5.0), verb=verb)],
-        )
+        Scene(name=f"Unreadable for 5 s, {verb or 'at the beginning'}: waited out",
+            befalls=[mishaps.Mishap(what=mishaps.Unreadable(seconds=5.0), verb=verb)])
         for verb in (None, "probe_settings")
     ),
-    Scene(
-        name="Unreadable and no pending change: a run that is asked to stop ends without a master",
+    Scene(name="Unreadable and no pending change: a run that is asked to stop ends without a master",
         befalls=[
             first(mishaps.Unreadable(seconds=1e6)),
-            first(mishaps.Asked(request=Request.STOP), after=10.0),
+            first(mishaps.Asked(request=Request.STOP), after=10.0)
         ],
-        ends=INTERRUPTED,
-        within=60.0,
-    ),
+        ends=INTERRUPTED, within=60.0),
     Scene(
         name="--timeout: a run that has used up its time restarts no more nodes",
         of=five,
@@ -142,24 +132,16 @@ _LIMITS: Final = (
             max(t for t, what in played.world.story if what.endswith(" left")) < played.began + 40.0
         ),
     ),
-    Scene(
-        name="deadlines.withheld: allocation is disabled for no longer",
-        nodes=_SLOW_START,
-        wanted=_LATE_AND_SLOW,
-        ends=FAILED,
+    Scene(name="deadlines.withheld: allocation is disabled for no longer",
+        nodes=_SLOW_START, wanted=_LATE_AND_SLOW, ends=FAILED,
         shows=lambda played: _longest_withheld(played) <= 90.0,
-        marks=[pytest.mark.proves("withheld-limit")],
-    ),
-    Scene(
-        name="deadlines.withheld: in a stand down too",
-        nodes=_SLOW_START,
-        wanted=_LATE_AND_SLOW,
-        befalls=[asked(Request.STOP, "start", after=1.0)],
-        ends=None,
-        shows=lambda played: _longest_withheld(played) <= 90.0,
-        marks=[pytest.mark.proves("withheld-limit")],
-    ),
+        marks=[pytest.mark.proves("withheld-limit")]),
+    Scene(name="deadlines.withheld: in a stand down too",
+        nodes=_SLOW_START, wanted=_LATE_AND_SLOW, befalls=[asked(Request.STOP, "start", after=1.0)],
+        ends=None, shows=lambda played: _longest_withheld(played) <= 90.0,
+        marks=[pytest.mark.proves("withheld-limit")]),
 )
+# fmt: on
 
 # A cluster that cannot be read any more ---------------------------------------------------------------
 
@@ -181,36 +163,29 @@ def _red_for_good(played: Played) -> None:
     assert played.world.agenda.now - played.happened("es2 joined") < 300.0
 
 
+# fmt: off
 _UNREAD: Final = (
-    Scene(
-        name="Unreadable during after_recovery hooks: deadlines.rejoin, and a resume runs the others",
-        wanted=policy(hooks=Hooks(after_recovery=(Hook(run="first {node}"), Hook(run="second {node}")))),
+    Scene(name="Unreadable during after_recovery hooks: deadlines.rejoin, and a resume runs the others",
+        wanted=policy(
+            hooks=Hooks(after_recovery=(Hook(run="first {node}"), Hook(run="second {node}")))
+        ),
         befalls=[at("hook_after_recovery", mishaps.Unreadable(seconds=1e6), after=0.1)],
-        ends=NOT_RESTORED,
-        says="es2: not seen in the cluster for 600 s",
-        then=[_readable, resume()],
-        shows=lambda played: len(played.simulation.hosts.hooks) == 6,
-    ),
-    Scene(
-        name="Unreadable in a stand down: no hook runs unseen, and a resume runs them",
+        ends=NOT_RESTORED, says="es2: not seen in the cluster for 600 s", then=[_readable, resume()],
+        shows=lambda played: len(played.simulation.hosts.hooks) == 6),
+    Scene(name="Unreadable in a stand down: no hook runs unseen, and a resume runs them",
         wanted=policy(hooks=POOL),
         befalls=[
             at("set_allocation", mishaps.Unreadable(seconds=1e6), after=0.1),
-            asked(Request.STOP, "set_allocation", after=0.1),
+            asked(Request.STOP, "set_allocation", after=0.1)
         ],
-        ends=NOT_RESTORED,
-        then=[lambda played: _ran(played, "before_stop"), _readable, resume()],
-    ),
-    Scene(
-        name="second_failure: a shard that stays red ends the run in minutes",
+        ends=NOT_RESTORED, then=[lambda played: _ran(played, "before_stop"), _readable, resume()]),
+    Scene(name="second_failure: a shard that stays red ends the run in minutes",
         wanted=policy(selection=Selection(only=("es2",))),
         befalls=[at("stop", mishaps.IndexMade(name="new", on=ES2, replicas=0), ES2)],
-        prepares=looking(_gone_from_its_disk),
-        ends=None,
-        shows=_red_for_good,
-        marks=[pytest.mark.proves("second-failure")],
-    ),
+        prepares=looking(_gone_from_its_disk), ends=None, shows=_red_for_good,
+        marks=[pytest.mark.proves("second-failure")]),
 )
+# fmt: on
 
 
 # Settings ---------------------------------------------------------------------------------------------
@@ -242,37 +217,29 @@ def _written_twice(played: Played) -> None:
         played.simulation.journalled(changed)
 
 
+# fmt: off
 _SETTINGS: Final = (
-    Scene(
-        name="SettingMeddled: the value that somebody sets during the run stays",
+    Scene(name="SettingMeddled: the value that somebody sets during the run stays",
         befalls=[at("start", mishaps.SettingMeddled(key=BANDWIDTH, value="20mb"))],
-        shows=partial(_stands, BANDWIDTH, "20mb"),
-        marks=[pytest.mark.proves("foreign-value")],
-    ),
-    Scene(
-        name="SettingMeddled: rebalancing that somebody sets during the run stays",
+        shows=partial(_stands, BANDWIDTH, "20mb"), marks=[pytest.mark.proves("foreign-value")]),
+    Scene(name="SettingMeddled: rebalancing that somebody sets during the run stays",
         befalls=[at("start", mishaps.SettingMeddled(key=REBALANCE, value="primaries"), after=1.0)],
-        shows=partial(_stands, REBALANCE, "primaries"),
-    ),
-    Scene(
-        name="SettingMeddled before a late update of ours: it is restored",
+        shows=partial(_stands, REBALANCE, "primaries")),
+    Scene(name="SettingMeddled before a late update of ours: it is restored",
         befalls=[
-            at("set_allocation", mishaps.SettingMeddled(key=ALLOCATION, value="new_primaries"), after=5.0),
-            asked(Request.STOP, "set_allocation", after=5.0),
-            late("set_allocation", 14.0),
+            at(
+                "set_allocation", mishaps.SettingMeddled(key=ALLOCATION, value="new_primaries"),
+                after=5.0
+            ),
+            asked(Request.STOP, "set_allocation", after=5.0), late("set_allocation", 14.0)
         ],
-        ends=INTERRUPTED,
-        then=[60.0],
-        shows=lambda played: not _stands(ALLOCATION, "primaries", played),
-    ),
+        ends=INTERRUPTED, then=[60.0],
+        shows=lambda played: not _stands(ALLOCATION, "primaries", played)),
     _undone_once(),
-    Scene(
-        name="SettingChanged twice: the first original value is restored",
-        begins=_written_twice,
-        nothing=True,
-        then=[restore()],
-    ),
+    Scene(name="SettingChanged twice: the first original value is restored",
+        begins=_written_twice, nothing=True, then=[restore()]),
 )
+# fmt: on
 
 # Lease, record and journal ----------------------------------------------------------------------------
 
@@ -376,44 +343,26 @@ def _left_by_a_dead_run(played: Played) -> None:
     )
 
 
+# fmt: off
 _RECORD: Final = (
-    Scene(
-        name="LeaseTaken: a run whose record was removed does not wait for it",
-        befalls=[at("stop", TAKEN, after=1.0)],
-        ends=HELD,
-        says="its record is gone from the cluster (somebody removed it)",
-        within=300.0,
-        then=[lambda played: _restarted(played, 1), resume()],
-        lives={},
-    ),
-    Scene(
-        name="LeaseTaken at a resume: allocation is enabled all the same",
+    Scene(name="LeaseTaken: a run whose record was removed does not wait for it",
+        befalls=[at("stop", TAKEN, after=1.0)], ends=HELD,
+        says="its record is gone from the cluster (somebody removed it)", within=300.0,
+        then=[lambda played: _restarted(played, 1), resume()], lives={}),
+    Scene(name="LeaseTaken at a resume: allocation is enabled all the same",
+        killed=WITHHELD, then=[_disabled, Attempt(begins=_without_its_lease, ends=None)],
+        shows=lambda played: _enabled_within(played, 60.0)),
+    Scene(name="record: a resume that cannot be journalled leaves one to restore by",
+        killed=WITHHELD, then=[_removed_by_hand, _no_room_for_a_resume, 600.0, elsewhere()]),
+    Scene(name="record: a resume that is killed at once leaves one to restore by",
         killed=WITHHELD,
         then=[
-            _disabled,
-            Attempt(begins=_without_its_lease, ends=None),
-        ],
-        shows=lambda played: _enabled_within(played, 60.0),
-    ),
-    Scene(
-        name="record: a resume that cannot be journalled leaves one to restore by",
-        killed=WITHHELD,
-        then=[_removed_by_hand, _no_room_for_a_resume, 600.0, elsewhere()],
-    ),
-    Scene(
-        name="record: a resume that is killed at once leaves one to restore by",
-        killed=WITHHELD,
-        then=[_removed_by_hand, only_begun(lambda played: played.simulation.resume()), 600.0, elsewhere()],
-    ),
+            _removed_by_hand, only_begun(lambda played: played.simulation.resume()), 600.0, elsewhere()
+        ]),
     *(
-        Scene(
-            name=f"record: nodes of a dead run are started by a new one, reboot {reboot}",
-            prepares=_left_by_a_dead_run,
-            begins=partial(_taken_over, policy(reboot=reboot)),
-            ends=RESTORED,
-            within=60.0,
-            shows=lambda played: not played.world.persistent,
-        )
+        Scene(name=f"record: nodes of a dead run are started by a new one, reboot {reboot}",
+            prepares=_left_by_a_dead_run, begins=partial(_taken_over, policy(reboot=reboot)),
+            ends=RESTORED, within=60.0, shows=lambda played: not played.world.persistent)
         for reboot in (False, True)
     ),
     *_named_before_its_stop(),
@@ -429,6 +378,7 @@ _RECORD: Final = (
         ),
     ),
 )
+# fmt: on
 
 
 # Merges -----------------------------------------------------------------------------------------------
@@ -463,14 +413,11 @@ def _named_unmerged(played: Played, *, counted: bool) -> None:
     assert ("could not be counted" not in said) is counted
 
 
+# fmt: off
 _MERGES: Final = (
-    Scene(
-        name="force_merge: an index that is red at the beginning is merged once it is not",
-        of=lambda: loaded(5, replicas=0),
-        wanted=merged_policy(merging(put_right=RIGHT)),
-        prepares=lambda played: _away_at_the_beginning(played, 100.0, 30.0),
-        shows=_merged,
-    ),
+    Scene(name="force_merge: an index that is red at the beginning is merged once it is not",
+        of=lambda: loaded(5, replicas=0), wanted=merged_policy(merging(put_right=RIGHT)),
+        prepares=lambda played: _away_at_the_beginning(played, 100.0, 30.0), shows=_merged),
     *(
         Scene(
             name=f"MergeWarned: a copy that comes back unmerged is named, SegmentsUnreadable {seconds:.0f} s",
@@ -482,11 +429,9 @@ _MERGES: Final = (
         )
         for seconds in (0.0, 30.0, 600.0)
     ),
-    Scene(
-        name="force_merge: a run whose indices are all gone goes on to the restart",
-        wanted=merged_policy(),
-        shows=lambda played: not played.state.merging.indices,
-    ),
+    Scene(name="force_merge: a run whose indices are all gone goes on to the restart",
+        wanted=merged_policy(), shows=lambda played: not played.state.merging.indices),
 )
+# fmt: on
 
 SCENES: Final = (*_LIMITS, *_UNREAD, *_SETTINGS, *_RECORD, *_MERGES)

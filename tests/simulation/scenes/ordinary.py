@@ -214,11 +214,11 @@ _BY_OTHERS: Final[tuple[What, ...]] = (
 )
 """A primary that is restored, mounted or reopened is red for a while, and not by us."""
 
+# fmt: off
 _INDICES: Final = (
     *(
-        night(
-            f"a copy without a place is not waited for, {how}", at_stop(what, after=after), marks=UNPLACEABLE
-        )
+        night(f"a copy without a place is not waited for, {how}",
+            at_stop(what, after=after), marks=UNPLACEABLE)
         for how, (what, after) in _WITHOUT_A_PLACE.items()
     ),
     night(
@@ -232,22 +232,13 @@ _INDICES: Final = (
         of=lambda: _in_zones("aaabc", replicas=4, places=[f"es{number}" for number in range(1, 6)]),
         wanted=AWARE,
     ),
-    night(
-        "a copy that awareness would not place holds no wave after NodeFlaps",
+    night("a copy that awareness would not place holds no wave after NodeFlaps",
         first(mishaps.IndexMade(name="crowded", on=ES1, replicas=7)),
         first(node_mishaps.NodeFlaps(node=ES5, seconds=2.0), after=0.5),
-        of=lambda: _in_zones("baaaaab"),
-        wanted=AWARE,
-        within=QUIET + 60.0,
-        shows=lambda played: played.happened("es5 left"),
-    ),
-    night(
-        "NotWaitedFor: a copy that no node of an older version may hold",
-        *_newer(ES2),
-        of=_three,
-        wanted=PLAIN,
-        shows=lambda played: _not_waited_for(played) == ["pair"],
-    ),
+        of=lambda: _in_zones("baaaaab"), wanted=AWARE, within=QUIET + 60.0,
+        shows=lambda played: played.happened("es5 left")),
+    night("NotWaitedFor: a copy that no node of an older version may hold",
+        *_newer(ES2), of=_three, wanted=PLAIN, shows=lambda played: _not_waited_for(played) == ["pair"]),
     night(
         "NotWaitedFor: a copy is awaited once a second node has the newer version",
         *_newer(ES2, ES1),
@@ -260,37 +251,28 @@ _INDICES: Final = (
         ),
     ),
     *(
-        night(
-            f"others work on indices beside a node after {after} s: {what}",
-            at_stop(what, after=after),
-            within=QUIET + 200.0,
-            marks=[pytest.mark.proves("index-changes")],
-        )
+        night(f"others work on indices beside a node after {after} s: {what}",
+            at_stop(what, after=after), within=QUIET + 200.0,
+            marks=[pytest.mark.proves("index-changes")])
         for what in _BY_OTHERS
         for after in (0.5, 5.0, 9.0)  # while it stops, while it is down, while it starts
     ),
 )
+# fmt: on
 
+# fmt: off
 _NODES: Final = (
     *(
-        night(
-            f"NodeFlaps: {node} for {seconds} s after {verb} of {target}",
+        night(f"NodeFlaps: {node} for {seconds} s after {verb} of {target}",
             at(verb, node_mishaps.NodeFlaps(node=node, seconds=seconds), target, after=after),
-            of=with_front,
-            within=QUIET + 60.0,
-            events={},
-        )
+            of=with_front, within=QUIET + 60.0, events={})
         for node, seconds in product((COORDINATING, ES1, ES3, ES5), (0.3, 5.0))
         for verb, target, after in (("stop", ES2, 6.0), ("start", ES2, 12.0), ("start", ES3, 13.0))
     ),
     *(
-        night(
-            f"NodeFlaps with a copy on its way: the red shard ends no run {how}",
-            at_stop(node_mishaps.NodeFlaps(node=ES3, seconds=20.0), ES2, after=after),
-            *still,
-            of=_copied_slowly,
-            within=1200.0,
-        )
+        night(f"NodeFlaps with a copy on its way: the red shard ends no run {how}",
+            at_stop(node_mishaps.NodeFlaps(node=ES3, seconds=20.0), ES2, after=after), *still,
+            of=_copied_slowly, within=1200.0)
         for how, after, still in (
             ("as it is read", 90.0, ()),
             ("as it was read", 65.0, [at_stop(mishaps.ProgramStandsStill(seconds=25.0), ES2, after=70.0)]),
@@ -306,13 +288,9 @@ _NODES: Final = (
         of=_copied_slowly,
         within=1200.0,
     ),
-    night(
-        "NodeFlaps: no node stops beside a replica that waits for allocation after it",
+    night("NodeFlaps: no node stops beside a replica that waits for allocation after it",
         at("set_allocation", node_mishaps.NodeFlaps(node=ES5, seconds=2.0), nth=2, after=1.0),
-        unheard("set_allocation", first=2),
-        of=_tasks,
-        within=QUIET + 60.0,
-    ),
+        unheard("set_allocation", first=2), of=_tasks, within=QUIET + 60.0),
     *(
         night(
             f"NodePauses: a joined node pauses with its {'machine' if host else 'process'} after {after} s",
@@ -333,63 +311,46 @@ _NODES: Final = (
         for node in (COORDINATING, ES1)
     ),
     *(
-        night(
-            f"HostCutOff: a host out of reach for 20 s, {after} s after its stop",
-            at_stop(mishaps.HostCutOff(node=ES3, seconds=20.0), after=after),
-            within=QUIET + 60.0,
-        )
+        night(f"HostCutOff: a host out of reach for 20 s, {after} s after its stop",
+            at_stop(mishaps.HostCutOff(node=ES3, seconds=20.0), after=after), within=QUIET + 60.0)
         for after in (0.0, 3.0, 8.0)
     ),
-    night(
-        "HostCutOff: a host out of reach at the first reading is waited for",
-        first(mishaps.HostCutOff(node=ES3, seconds=20.0)),
-        within=QUIET + 60.0,
-    ),
-    night(
-        "HostCutOff: its minute counts from when the host was silent, not from the hold",
+    night("HostCutOff: a host out of reach at the first reading is waited for",
+        first(mishaps.HostCutOff(node=ES3, seconds=20.0)), within=QUIET + 60.0),
+    night("HostCutOff: its minute counts from when the host was silent, not from the hold",
         first(mishaps.SnapshotBegun(name="nightly", seconds=400.0)),
-        first(mishaps.HostCutOff(node=ES2, seconds=25.0), after=300.0),
-        wanted=wanted(deadlines=LONG),
-        within=QUIET + 500.0,
-    ),
-    night(
-        "HostCutOff: selected_hosts_ready ends a run in minutes for a host that stays out of reach",
-        first(mishaps.HostCutOff(node=ES3, seconds=2000.0)),
-        ends=HELD,
-        says="selected_hosts_ready: host of es3",
-        within=180.0,
-        sent={"stop": 0},
-    ),
+        first(mishaps.HostCutOff(node=ES2, seconds=25.0), after=300.0), wanted=wanted(deadlines=LONG),
+        within=QUIET + 500.0),
+    night("HostCutOff: selected_hosts_ready ends a run in minutes for a host that stays out of reach",
+        first(mishaps.HostCutOff(node=ES3, seconds=2000.0)), ends=HELD,
+        says="selected_hosts_ready: host of es3", within=180.0, sent={"stop": 0}),
     night(
         "DiesAgain: a start that crashes once is sent again",  # its service manager leaves it down
         at_stop(node_mishaps.DiesAgain(node=ES3, times=1, after=1.0)),
         within=QUIET + 60.0,
     ),
     *(
-        night(
-            f"HostCutOff: the second {moment} hook finds no host, and runs when it answers",
+        night(f"HostCutOff: the second {moment} hook finds no host, and runs when it answers",
             at(f"hook_{moment}", mishaps.HostCutOff(node=ES3, seconds=20.0), ES3, after=after),
-            wanted=wanted(hooks=Hooks(**{moment: (Hook(run="first {node}"), Hook(run="second {node}"))})),
-            within=QUIET + 90.0,
-            shows=_asked_again,
-        )
+            wanted=wanted(
+                hooks=Hooks(**{moment: (Hook(run="first {node}"), Hook(run="second {node}"))})
+            ),
+            within=QUIET + 90.0, shows=_asked_again)
         for moment, after in (("before_stop", 0.31), ("while_stopped", 0.31), ("after_recovery", 0.01))
     ),
-    night(
-        "HostCutOff: an after_recovery hook has the limit deadlines.rejoin",
+    night("HostCutOff: an after_recovery hook has the limit deadlines.rejoin",
         at("hook_after_recovery", mishaps.HostCutOff(node=ES3, seconds=7200.0), ES3, after=0.01),
-        wanted=wanted(deadlines=Deadlines(rejoin=120.0)),
-        ends=FAILED,
-        says="hook after_recovery on es3: ssh to es3: timed out",
-        within=600.0,
-    ),
+        wanted=wanted(deadlines=Deadlines(rejoin=120.0)), ends=FAILED,
+        says="hook after_recovery on es3: ssh to es3: timed out", within=600.0),
 )
+# fmt: on
 
 _BUSY_FIRST: Final = {
     "wanted": wanted(deadlines=LONG),
     "within": 3300.0,
     "marks": [pytest.mark.proves("busy-candidate")],
 }
+# fmt: off
 _CANDIDATES: Final = (
     *(
         night(
@@ -407,17 +368,12 @@ _CANDIDATES: Final = (
     *(
         night(
             f"HostRefuses: by its {'key' if key else 'sudo'}, the others go first until people repair it",
-            at_stop(node_mishaps.HostRefuses(node=ES5, seconds=600.0, key=key), ES2),
-            within=900.0,
-        )
+            at_stop(node_mishaps.HostRefuses(node=ES5, seconds=600.0, key=key), ES2), within=900.0)
         for key in (False, True)
     ),
-    night(
-        "SnapshotBegun after before_stop hooks: the node is put into service while it waits",
-        at("hook_before_stop", mishaps.SnapshotBegun(seconds=600.0)),
-        within=QUIET + 660.0,
-        shows=_out_and_in_again,
-    ),
+    night("SnapshotBegun after before_stop hooks: the node is put into service while it waits",
+        at("hook_before_stop", mishaps.SnapshotBegun(seconds=600.0)), within=QUIET + 660.0,
+        shows=_out_and_in_again),
     *(
         night(
             f"WorkBegun on {node} after its before_stop hooks: others go first, and it is in service",
@@ -429,15 +385,13 @@ _CANDIDATES: Final = (
         for node in (ES4, ES5)
     ),
 )
+# fmt: on
 
+# fmt: off
 _REFUSED: Final = (
     *(
-        night(
-            f"a call that fails once ends no run: {each.verb} {each.how.name}, the {each.first}.",
-            each,
-            within=QUIET + 90.0,
-            marks=[pytest.mark.proves("refused-calls")],
-        )
+        night(f"a call that fails once ends no run: {each.verb} {each.how.name}, the {each.first}.",
+            each, within=QUIET + 90.0, marks=[pytest.mark.proves("refused-calls")])
         for each in (
             *(refused(verb) for verb in ("set_allocation", "restore_allocation", "probe_settings")),
             *(refused(verb) for verb in ("restore_settings", "flush", "stop", "start")),
@@ -448,11 +402,8 @@ _REFUSED: Final = (
         )
     ),
     *(
-        night(
-            f"a cluster that fails to respond for a while ends no run: {what} after {verb}",
-            at(verb, what, nth=2, after=after),
-            within=QUIET + 120.0,
-        )
+        night(f"a cluster that fails to respond for a while ends no run: {what} after {verb}",
+            at(verb, what, nth=2, after=after), within=QUIET + 120.0)
         for what in (
             mishaps.LeaseUnrefreshed(seconds=50.0),
             program_mishaps.CredentialsRefused(seconds=20.0),
@@ -461,52 +412,31 @@ _REFUSED: Final = (
         for verb, after in (("set_allocation", 0.05), ("stop", 0.0), ("start", 1.0))
     ),
 )
+# fmt: on
 
+# fmt: off
 _OWED: Final = (
     *(
-        night(
-            f"interrupted {after} s after a stop: started at once, and resume gives it its whole turn",
-            asked(Request.INTERRUPT, "stop", ES3, after=after),
-            ends=INTERRUPTED,
-            then=[60.0, resume()],
-            marks=[pytest.mark.proves("interrupted")],
-        )
+        night(f"interrupted {after} s after a stop: started at once, and resume gives it its whole turn",
+            asked(Request.INTERRUPT, "stop", ES3, after=after), ends=INTERRUPTED, then=[60.0, resume()],
+            marks=[pytest.mark.proves("interrupted")])
         for after in (1.0, 5.0, 5.5, 9.0, 12.0)
     ),
-    night(
-        "RestartedByHand: the node gets its hooks and tuning in another turn",
-        first(mishaps.RestartedByHand(node=ES5), after=5.0),
-        within=2 * QUIET,
-    ),
-    night(
-        "rescued: an index made between the last reading and the stop",
-        at_stop(mishaps.IndexMade(name="raced", on=ES3, replicas=0), after=0.0),
-        ends=HELD,
-        says="zero_replica_indices: index raced",
-        within=4000.0,
-        events={"rescued": 1},
-        then=[lambda played: played.world.delete_index("raced"), resume()],
-    ),
-    night(
-        "rescued: a node goes after the others, but before the elected master",
-        at_stop(mishaps.IndexMade(name="raced", on=ES3), after=0.0),
-        within=2 * QUIET,
-        events={"rescued": 1},
-        shows=_last_but_one,
-    ),
-    night(
-        "rescued: an index restored just before the stop, whose replica came from nowhere yet",
+    night("RestartedByHand: the node gets its hooks and tuning in another turn",
+        first(mishaps.RestartedByHand(node=ES5), after=5.0), within=2 * QUIET),
+    night("rescued: an index made between the last reading and the stop",
+        at_stop(mishaps.IndexMade(name="raced", on=ES3, replicas=0), after=0.0), ends=HELD,
+        says="zero_replica_indices: index raced", within=4000.0, events={"rescued": 1},
+        then=[lambda played: played.world.delete_index("raced"), resume()]),
+    night("rescued: a node goes after the others, but before the elected master",
+        at_stop(mishaps.IndexMade(name="raced", on=ES3), after=0.0), within=2 * QUIET,
+        events={"rescued": 1}, shows=_last_but_one),
+    night("rescued: an index restored just before the stop, whose replica came from nowhere yet",
         at_stop(index_mishaps.IndexRestored(name="restored", seconds=0.1), ES4, after=0.0),
-        within=2 * QUIET,
-        events={"rescued": 1},
-    ),
+        within=2 * QUIET, events={"rescued": 1}),
     *(
-        night(
-            f"an after_recovery hook in doubt after a kill is no node out of service, {why}",
-            *befalls,
-            killed="after hook_after_recovery",
-            then=[900.0, resume()],
-        )
+        night(f"an after_recovery hook in doubt after a kill is no node out of service, {why}",
+            *befalls, killed="after hook_after_recovery", then=[900.0, resume()])
         for why, befalls in {
             "interrupted while a snapshot holds": [
                 at("hook_before_stop", mishaps.SnapshotBegun(seconds=300.0)),
@@ -516,28 +446,23 @@ _OWED: Final = (
         }.items()
     ),
     *(
-        night(
-            f"a stop of es3 that is done {seconds} s late leaves no node down, with hooks and tuning",
-            late("stop", seconds, ES3),
-            within=3 * QUIET,
-            events={},
-            then=[300.0],
-        )
+        night(f"a stop of es3 that is done {seconds} s late leaves no node down, with hooks and tuning",
+            late("stop", seconds, ES3), within=3 * QUIET, events={}, then=[300.0])
         for seconds in (35.0, 70.0, 110.0)
     ),
 )
+# fmt: on
 
+# fmt: off
 _PROGRAM: Final = (
     *(
-        night(
-            f"JournalFails: locked for {seconds} s after {verb}, and nothing is left behind",
+        night(f"JournalFails: locked for {seconds} s after {verb}, and nothing is left behind",
             at(verb, program_mishaps.JournalFails(reason="database is locked", seconds=seconds), nth=2),
-            ends=None,
-            then=[seconds, resume()],
-        )
+            ends=None, then=[seconds, resume()])
         for seconds, verb in product((3.0, 60.0), ("hook_before_stop", "stop", "start"))
     ),
     night("six quiet turns are whole", shows=_healthy),
 )
+# fmt: on
 
 SCENES: Final = (*_INDICES, *_NODES, *_CANDIDATES, *_REFUSED, *_OWED, *_PROGRAM)

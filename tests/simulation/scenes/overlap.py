@@ -169,6 +169,7 @@ def _back_to_waiting(played: Played) -> None:
     assert back[0].startswith("every_shard_keeps_started_copies: index logs"), "its other copy is not started"
 
 
+# fmt: off
 SCENES: Final = (
     Scene(
         name="overlap_recovery: the next node stops while the last one recovers",
@@ -185,57 +186,29 @@ SCENES: Final = (
             and _served(played)
         ),
     ),
-    Scene(
-        name="overlap_recovery: without it nothing of it is in the journal",
-        of=slow,
-        wanted=APART,
-        lives={},
-        events={"wave_gave_way": 0, "overlapping": 0},
-        shows=lambda played: overlaps(played) == 0,
-    ),
+    Scene(name="overlap_recovery: without it nothing of it is in the journal",
+        of=slow, wanted=APART, lives={}, events={"wave_gave_way": 0, "overlapping": 0},
+        shows=lambda played: overlaps(played) == 0),
     *(
-        Scene(
-            name=f"overlap_recovery: no node stops that has a part in what recovers, {nodes} nodes",
-            of=partial(slow, nodes, seed=seed),
-            wanted=overlapped(),
-            lives={},
-            shows=_none_with_a_part,
-            marks=[pytest.mark.proves("overlap")],
-        )
+        Scene(name=f"overlap_recovery: no node stops that has a part in what recovers, {nodes} nodes",
+            of=partial(slow, nodes, seed=seed), wanted=overlapped(), lives={}, shows=_none_with_a_part,
+            marks=[pytest.mark.proves("overlap")])
         for seed, nodes in enumerate((3, 4, 5, 6, 8, 9))
     ),
     *(
-        Scene(
-            name=f"overlap_recovery: three nodes that all share do not overlap, {name}",
-            of=of,
-            wanted=overlapped(),
-            lives={},
-            shows=lambda played: overlaps(played) == 0,
-        )
+        Scene(name=f"overlap_recovery: three nodes that all share do not overlap, {name}",
+            of=of, wanted=overlapped(), lives={}, shows=lambda played: overlaps(played) == 0)
         for name, of in (("two copies", partial(slow, 3)), ("three copies", threefold))
     ),
-    Scene(
-        name="overlap_recovery: no node stops while a copy waits to recover",
-        of=_more,
-        wanted=overlapped(recovery_limits=RecoveryLimits(node_concurrent_recoveries=None)),
-        lives={},
-        shows=_waits_for_the_unassigned,
-    ),
-    Scene(
-        name="overlap_recovery: zone by zone, and the master last",
-        of=partial(slow, 9),
-        wanted=overlapped(),
-        lives={},
-        shows=_zone_by_zone,
-    ),
-    Scene(
-        name="overlap_recovery: whole zones overlap where they share nothing",
-        of=halves,
-        wanted=overlapped(strategy=Strategy.ZONE, max_unavailable=None),
-        waves=[("es2", "es6"), ("es3", "es7"), ("es4", "es8"), ("es5", "es1")],
-        lives={},
-        shows=_halves_apart,
-    ),
+    Scene(name="overlap_recovery: no node stops while a copy waits to recover",
+        of=_more, wanted=overlapped(recovery_limits=RecoveryLimits(node_concurrent_recoveries=None)),
+        lives={}, shows=_waits_for_the_unassigned),
+    Scene(name="overlap_recovery: zone by zone, and the master last",
+        of=partial(slow, 9), wanted=overlapped(), lives={}, shows=_zone_by_zone),
+    Scene(name="overlap_recovery: whole zones overlap where they share nothing",
+        of=halves, wanted=overlapped(strategy=Strategy.ZONE, max_unavailable=None),
+        waves=[("es2", "es6"), ("es3", "es7"), ("es4", "es8"), ("es5", "es1")], lives={},
+        shows=_halves_apart),
     Scene(
         name="overlap_recovery: a copy that is rebuilt elsewhere is waited for at the end",
         of=_stubborn,
@@ -247,14 +220,9 @@ SCENES: Final = (
             and _served(played)
         ),
     ),
-    Scene(
-        name="overlap_recovery: a hook that fails beside the next wave ends the run",
-        of=slow,
-        wanted=overlapped(hooks=POOL),
-        befalls=[refused("hook_after_recovery", times=9)],
-        ends=FAILED,
-        says="hook after_recovery",
-    ),
+    Scene(name="overlap_recovery: a hook that fails beside the next wave ends the run",
+        of=slow, wanted=overlapped(hooks=POOL), befalls=[refused("hook_after_recovery", times=9)],
+        ends=FAILED, says="hook after_recovery"),
     Scene(
         name="overlap_recovery: a canary pauses when its nodes have recovered",
         of=slow,
@@ -285,61 +253,33 @@ SCENES: Final = (
         lives={},
     ),
     *(
-        Scene(
-            name=f"second_failure: a node that recovers dies beside the next wave, {how}",
-            of=slow,
-            wanted=overlapped(),
-            befalls=[at("stop", mishaps.NodeDies(node=ES4), nth=2, after=after)],
-            ends=FAILED,
+        Scene(name=f"second_failure: a node that recovers dies beside the next wave, {how}",
+            of=slow, wanted=overlapped(),
+            befalls=[at("stop", mishaps.NodeDies(node=ES4), nth=2, after=after)], ends=FAILED,
             then=[
                 lambda played: len(stops(played.simulation)) == 2,
                 lambda played: len([e for e in played.events if e.event == "second_failure"]) > 0,
-                resume(),
-            ],
-        )
+                resume()
+            ])
         for how, after in (("stopping", 0.5), ("starting", 8.0), ("rejoined", 16.0))
     ),
-    Scene(
-        name="second_failure: a node that recovers dies while the gates hold the run",
-        of=slow,
-        wanted=overlapped(),
+    Scene(name="second_failure: a node that recovers dies while the gates hold the run",
+        of=slow, wanted=overlapped(),
         befalls=[at("start", SNAPSHOT, after=5.0), at("start", mishaps.NodeDies(node=ES4), after=30.0)],
-        ends=FAILED,
-        says="a second failure: es4 left the cluster",
-        sent={"stop": 1},
-    ),
-    Scene(
-        name="overlap_recovery: a recovery that fails beside a wave waits for allocation",
-        of=_ends_sooner,
-        wanted=overlapped(deadlines=Deadlines(recover=3600.0)),
-        befalls=[at("stop", mishaps.AllocationsFail(index="logs", times=1), nth=2)],
-        lives={},
-        shows=_assigned_with_allocation,
-    ),
-    Scene(
-        name="overlap_recovery: a recovery that never ends has deadlines.recover",
-        of=slow,
-        wanted=overlapped(deadlines=Deadlines(recover=1800.0)),
-        befalls=[at("start", mishaps.AllocationsFail(index="logs", times=1000))],
-        ends=HELD,
-        says="not recovered within 1800 s",
-    ),
-    Scene(
-        name="overlap_recovery: a recovery that begins sends the run from the gates back to waiting",
-        of=slow,
-        wanted=overlapped(),
-        befalls=[at("start", SNAPSHOT, after=5.0)],
-        prepares=_on_its_way_again,
-        lives={},
-        shows=_back_to_waiting,
-    ),
-    Scene(
-        name="overlap_recovery: a resumed run waits for its waves, and overlaps again",
-        of=slow,
-        wanted=overlapped(),
-        killed="after stop of es2",
-        then=[resume()],
-        lives={},
-        shows=lambda played: overlaps(played) >= 2,
-    ),
+        ends=FAILED, says="a second failure: es4 left the cluster", sent={"stop": 1}),
+    Scene(name="overlap_recovery: a recovery that fails beside a wave waits for allocation",
+        of=_ends_sooner, wanted=overlapped(deadlines=Deadlines(recover=3600.0)),
+        befalls=[at("stop", mishaps.AllocationsFail(index="logs", times=1), nth=2)], lives={},
+        shows=_assigned_with_allocation),
+    Scene(name="overlap_recovery: a recovery that never ends has deadlines.recover",
+        of=slow, wanted=overlapped(deadlines=Deadlines(recover=1800.0)),
+        befalls=[at("start", mishaps.AllocationsFail(index="logs", times=1000))], ends=HELD,
+        says="not recovered within 1800 s"),
+    Scene(name="overlap_recovery: a recovery that begins sends the run from the gates back to waiting",
+        of=slow, wanted=overlapped(), befalls=[at("start", SNAPSHOT, after=5.0)],
+        prepares=_on_its_way_again, lives={}, shows=_back_to_waiting),
+    Scene(name="overlap_recovery: a resumed run waits for its waves, and overlaps again",
+        of=slow, wanted=overlapped(), killed="after stop of es2", then=[resume()], lives={},
+        shows=lambda played: overlaps(played) >= 2),
 )
+# fmt: on

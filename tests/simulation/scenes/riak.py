@@ -162,14 +162,10 @@ def _by_two_limits() -> RiakWorld:
     return world
 
 
+# fmt: off
 _RUNS: Final = (
-    ring(
-        "riak: each node once, every limit restored",
-        of=Watched,
-        waves=IN_ORDER,
-        lives={},
-        shows=_one_of_each_list,
-    ),
+    ring("riak: each node once, every limit restored",
+        of=Watched, waves=IN_ORDER, lives={}, shows=_one_of_each_list),
     ring("riak: a limit that was higher before is restored", shows=_noted_raised_restored),
     *(
         ring(
@@ -180,69 +176,38 @@ _RUNS: Final = (
         )
         for limit, most in ((RAISED, RAISED), (None, 2))
     ),
-    ring(
-        "second_failure: a second riak node that dies in the wave",
-        befalls=[at("start", mishaps.NodeDies(node=FOUR), TWO, after=3.0)],
-        ends=None,
-        says=f"a second failure: node {FOUR} left",
-        away=[FOUR],
-        then=[lambda played: world_of(played).limits[TWO] == 4, _start_four, resume()],
-    ),
-    ring(
-        "riak: vnodes that never run are not counted as back, though `/ping` answers",
-        of=_half_running,
-        wanted=riak_policy(deadlines=Deadlines(rejoin=300.0)),
-        ends=FAILED,
+    ring("second_failure: a second riak node that dies in the wave",
+        befalls=[at("start", mishaps.NodeDies(node=FOUR), TWO, after=3.0)], ends=None,
+        says=f"a second failure: node {FOUR} left", away=[FOUR],
+        then=[lambda played: world_of(played).limits[TWO] == 4, _start_four, resume()]),
+    ring("riak: vnodes that never run are not counted as back, though `/ping` answers",
+        of=_half_running, wanted=riak_policy(deadlines=Deadlines(rejoin=300.0)), ends=FAILED,
         says=f"{TWO} (5 of its 13 vnodes run): not back in the cluster within 300 s",
-        events={"good_reading": 0},
-        lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1},
-    ),
+        events={"good_reading": 0}, lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1}),
     *(
-        ring(
-            f"riak: a long wait without an active transfer is no alarm, transfer_limit {limit}",
-            of=partial(_idle, 600.0, 20.0),
-            wanted=riak_policy(transfer_limit=limit),
-            events={"standing_down": 0},
-            shows=_waited_long,
-        )
+        ring(f"riak: a long wait without an active transfer is no alarm, transfer_limit {limit}",
+            of=partial(_idle, 600.0, 20.0), wanted=riak_policy(transfer_limit=limit),
+            events={"standing_down": 0}, shows=_waited_long)
         for limit in (RAISED, None)
     ),
-    ring(
-        "riak: what is never handed off holds the run at deadlines.recover",
-        of=partial(_idle, float("inf")),
-        wanted=riak_policy(deadlines=Deadlines(recover=600.0)),
-        ends=HELD,
-        says=("not recovered within 600 s: transfers by", "waiting to be handed off"),
-        lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1},
-    ),
+    ring("riak: what is never handed off holds the run at deadlines.recover",
+        of=partial(_idle, float("inf")), wanted=riak_policy(deadlines=Deadlines(recover=600.0)),
+        ends=HELD, says=("not recovered within 600 s: transfers by", "waiting to be handed off"),
+        lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1}),
     *(
-        ring(
-            f"all_members_up: a node that is down at the start holds the run, without {off or 'none'}",
-            of=partial(_down, back=False, written=False),
-            ends=HELD,
-            says=(says, FOUR),
-            away=[FOUR],
-            sent={"stop": 0, "raise_limits": 0},
-            **without(*off),
-        )
+        ring(f"all_members_up: a node that is down at the start holds the run, without {off or 'none'}",
+            of=partial(_down, back=False, written=False), ends=HELD, says=(says, FOUR), away=[FOUR],
+            sent={"stop": 0, "raise_limits": 0}, **without(*off))
         for off, says in (((), "by all_members_up: riak4"), (("all_members_up", "ring_ready"), QUORUM))
     ),
     *(
-        ring(
-            f"no_transfers: fallbacks that wait at the start, without {off or 'none'}",
-            of=partial(_down, back=True),
-            violates=violates,
-            **without(*off),
-        )
+        ring(f"no_transfers: fallbacks that wait at the start, without {off or 'none'}",
+            of=partial(_down, back=True), violates=violates, **without(*off))
         for off, violates in (((), ""), (("no_transfers",), "wait to be handed off"))
     ),
     *(
-        ring(
-            f"riak: {verb} that goes wrong once, {how.name}, leaves the cluster as found",
-            of=partial(ringed, 4, 16),
-            befalls=[trip(verb, how)],
-            lives={},
-        )
+        ring(f"riak: {verb} that goes wrong once, {how.name}, leaves the cluster as found",
+            of=partial(ringed, 4, 16), befalls=[trip(verb, how)], lives={})
         for how, verb in product(How, ["stop", "start", "raise_limits", "restore_settings"])
     ),
     ring(
@@ -271,13 +236,11 @@ _RUNS: Final = (
         then=[60.0],
         shows=lambda played: (played.world.nodes[TWO].life, world_of(played).limits[TWO]) == (2, 4),
     ),
-    ring(
-        "record: another machine restores limits of riak nodes that were restarted",
-        of=_by_two_limits,
-        killed=f"after stop of {THREE}",
-        then=[lambda played: world_of(played).limits[TWO] == 16, elsewhere()],
-    ),
+    ring("record: another machine restores limits of riak nodes that were restarted",
+        of=_by_two_limits, killed=f"after stop of {THREE}",
+        then=[lambda played: world_of(played).limits[TWO] == 16, elsewhere()]),
 )
+# fmt: on
 
 # By location ------------------------------------------------------------------------------------------
 
@@ -290,37 +253,26 @@ def _half_way(played: Played) -> RunState:
     return state
 
 
+# fmt: off
 _BY_LOCATION: Final = (
-    ring(
-        "zone: riak nodes that share no preference list go together",
-        of=partial(located, (ONE, FIVE)),
-        wanted=by_location(),
-        lives={},
+    ring("zone: riak nodes that share no preference list go together",
+        of=partial(located, (ONE, FIVE)), wanted=by_location(), lives={},
         prepares=lambda played: FIVE not in together(world_of(played).ring, world_of(played).n_vals, ONE),
-        shows=lambda played: {ONE, FIVE} in map(set, played.waves),
-    ),
-    ring(
-        f"{QUORUM}: a location that would take a quorum goes in parts",
-        of=partial(located, (ONE, TWO)),
-        wanted=by_location(),
-        shows=lambda played: all(len(wave) == 1 for wave in played.waves),
-    ),
-    ring(
-        f"{QUORUM}: without it the judge sees the quorum go",
+        shows=lambda played: {ONE, FIVE} in map(set, played.waves)),
+    ring(f"{QUORUM}: a location that would take a quorum goes in parts",
+        of=partial(located, (ONE, TWO)), wanted=by_location(),
+        shows=lambda played: all(len(wave) == 1 for wave in played.waves)),
+    ring(f"{QUORUM}: without it the judge sees the quorum go",
         of=partial(located, (ONE, TWO)),
         wanted=by_location(disabled_predicates=(DisabledPredicate(name=QUORUM),)),
-        violates="takes the quorum",
-    ),
-    ring(
-        "resume: a wave half of which counts as back is continued",
-        of=partial(located, (ONE, FIVE)),
-        nodes={FIVE: {"start_seconds": 100.0}},
+        violates="takes the quorum"),
+    ring("resume: a wave half of which counts as back is continued",
+        of=partial(located, (ONE, FIVE)), nodes={FIVE: {"start_seconds": 100.0}},
         wanted=by_location(selection=Selection(only=(ONE, FIVE))),
         befalls=[asked(Request.STOP, "start", after=20.0)],
-        killed="after the commit of phase_entered#5",
-        then=[Attempt(begins=_half_way)],
-    ),
+        killed="after the commit of phase_entered#5", then=[Attempt(begins=_half_way)]),
 )
+# fmt: on
 
 # Killed while a node starts ---------------------------------------------------------------------------
 
@@ -360,71 +312,42 @@ def _no_stop_before(played: Played) -> bool:
     return "StopNode" not in names[resumed : names.index("node_recovered", resumed)]
 
 
+# fmt: off
 _KILLED: Final = (
     *(
         ring(
             f"resume: past no riak node in STARTING, {why}, {pause:.0f} s, without {len(off)} predicates",
-            killed=point,
-            then=[pause, _goes_on()],
-            lives={},
-            shows=_no_stop_before,
-            **SLOW_TWO,
-            **without(*off),
-        )
+            killed=point, then=[pause, _goes_on()], lives={}, shows=_no_stop_before, **SLOW_TWO,
+            **without(*off))
         for pause, off in product((0.0, 2 * SLOW), ((), ABOUT_ABSENCE))
         for why, point in STARTING.items()
     ),
     *(
-        ring(
-            f"--skip: not of a riak node that was starting, {why}",
-            killed=point,
-            then=[_goes_on(skip=[TWO])],
-            lives={},
-            **SLOW_TWO,
-        )
+        ring(f"--skip: not of a riak node that was starting, {why}",
+            killed=point, then=[_goes_on(skip=[TWO])], lives={}, **SLOW_TWO)
         for why, point in STARTING.items()
     ),
-    ring(
-        "--skip: not of a riak node that was down already",
-        killed=f"after stop of {TWO}",
-        then=[resume(skip=[TWO, FOUR])],
-        lives={FOUR: 1},
-        **SLOW_TWO,
-    ),
-    ring(
-        "resume: no run goes past a FAILED riak node until --retry-failed",
-        nodes={TWO: {"starts_that_fail": 9}},
-        ends=None,
-        away=[TWO],
+    ring("--skip: not of a riak node that was down already",
+        killed=f"after stop of {TWO}", then=[resume(skip=[TWO, FOUR])], lives={FOUR: 1}, **SLOW_TWO),
+    ring("resume: no run goes past a FAILED riak node until --retry-failed",
+        nodes={TWO: {"starts_that_fail": 9}}, ends=None, away=[TWO],
         then=[
             set_node(TWO, starts_that_fail=0),
-            resume(ends=FAILED, says="resume with --retry-failed", away=[TWO]),
+            resume(ends=FAILED, says="resume with --retry-failed", away=[TWO])
         ],
-        sent={f"start {TWO}": 3},
-    ),
-    ring(
-        "restore: a FAILED riak node has one more start",
-        nodes={TWO: {"starts_that_fail": 9}},
-        ends=None,
-        away=[TWO],
+        sent={f"start {TWO}": 3}),
+    ring("restore: a FAILED riak node has one more start",
+        nodes={TWO: {"starts_that_fail": 9}}, ends=None, away=[TWO],
         then=[set_node(TWO, starts_that_fail=0), restore(differs=[f"transfer_limit.{TWO}"])],
-        lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1},
-    ),
-    ring(
-        "resume: a riak node that died after its start is started again",
-        killed=STARTING["it is confirmed"],
-        then=[SLOW / 2, mishaps.NodeDies(node=TWO), SLOW, resume()],
-        sent={f"start {TWO}": 2},
-        **SLOW_TWO,
-    ),
-    ring(
-        "--retry-failed: a riak node has its starts again",
-        befalls=[refused("start", target=TWO, times=4)],
-        ends=None,
-        away=[TWO],
-        then=[resume(retry_failed=True, differs=[f"transfer_limit.{TWO}"])],
-    ),
+        lives={ONE: 1, THREE: 1, FOUR: 1, FIVE: 1}),
+    ring("resume: a riak node that died after its start is started again",
+        killed=STARTING["it is confirmed"], then=[SLOW / 2, mishaps.NodeDies(node=TWO), SLOW, resume()],
+        sent={f"start {TWO}": 2}, **SLOW_TWO),
+    ring("--retry-failed: a riak node has its starts again",
+        befalls=[refused("start", target=TWO, times=4)], ends=None, away=[TWO],
+        then=[resume(retry_failed=True, differs=[f"transfer_limit.{TWO}"])]),
 )
+# fmt: on
 
 # Handoff that is hastened -----------------------------------------------------------------------------
 
@@ -494,51 +417,38 @@ def _of_two_alone(played: Played) -> None:
     assert f"every {USUAL_TIMER} ms" in why
 
 
+# fmt: off
 _HASTENED: Final = (
     hastened("hasten_handoff: each timer is recorded and restored", lives={}, shows=_timers_restored),
     *(
         hastened(
             f"hasten_handoff: a node back before its vnode manager lists it is waited for, {joins} s",
-            of=partial(_unlisted, joins, climbs),
-        )
+            of=partial(_unlisted, joins, climbs))
         for joins, climbs in ((2.0, 3.0), (3.0, 5.0))
     ),
-    hastened(
-        "hasten_handoff: nothing is forced while partitions change their owner",
+    hastened("hasten_handoff: nothing is forced while partitions change their owner",
         befalls=[at("stop", OwnershipMoves(to=ONE, partitions=4, seconds=20.0), TWO, after=10.0)],
-        sent={"force_handoff": range(1, 10_000)},
-    ),
+        sent={"force_handoff": range(1, 10_000)}),
     *(
-        hastened(
-            f"hasten_handoff: force_handoff {one('stop').how.name} costs time alone",
-            befalls=[one("force_handoff", times=5)],
-        )
+        hastened(f"hasten_handoff: force_handoff {one('stop').how.name} costs time alone",
+            befalls=[one("force_handoff", times=5)])
         for one in (refused, lost)
     ),
     *(
-        hastened(
-            f"NotHastened: a run that hastened nothing names every node, {of.__name__}",
-            of=of,
-            sent={"force_handoff": 0},
-            shows=partial(_never_forced, why),
-        )
+        hastened(f"NotHastened: a run that hastened nothing names every node, {of.__name__}",
+            of=of, sent={"force_handoff": 0}, shows=partial(_never_forced, why))
         for of, why in (
             (old, "only Riak 3.2 can be hastened, and this is 3.0.16"),
             (muted, f"the vnodes that {FIVE} has not started are unknown: sudo: a password is required"),
         )
     ),
-    hastened(
-        "NotHastened: force_handoff that is refused every time",
-        befalls=[refused("force_handoff", times=10_000)],
-        says="it could not be forced",
-        shows=_refused_always,
-    ),
-    hastened(
-        "NotHastened: a timer that was not shortened, of its node alone",
-        befalls=[refused("raise_limits", first=2)],
-        says=f"after the restart of {TWO} (",
-        shows=_of_two_alone,
-    ),
+    hastened("NotHastened: force_handoff that is refused every time",
+        befalls=[refused("force_handoff", times=10_000)], says="it could not be forced",
+        shows=_refused_always),
+    hastened("NotHastened: a timer that was not shortened, of its node alone",
+        befalls=[refused("raise_limits", first=2)], says=f"after the restart of {TWO} (",
+        shows=_of_two_alone),
 )
+# fmt: on
 
 SCENES: Final = (*_RUNS, *_BY_LOCATION, *_KILLED, *_HASTENED)

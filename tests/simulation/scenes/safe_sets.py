@@ -54,24 +54,16 @@ def _allowed_across(of: World, down: int) -> World:
     return of
 
 
+# fmt: off
 _SETS: Final = (
     *(
-        Scene(
-            name=f"shard-safe: eight nodes in at most four waves, {replicas} replicas",
-            of=partial(neighbours, replicas),
-            wanted=in_sets(),
-            lives={},
-            shows=partial(_few, 4),
-        )
+        Scene(name=f"shard-safe: eight nodes in at most four waves, {replicas} replicas",
+            of=partial(neighbours, replicas), wanted=in_sets(), lives={}, shows=partial(_few, 4))
         for replicas in (1, 2)
     ),
-    Scene(
-        name="shard-safe: a shard with one replica never loses both copies",
-        of=neighbours,
-        wanted=in_sets(max_unavailable=8, min_capacity=0.1),
-        lives={},
-        shows=_no_shard_whole,
-    ),
+    Scene(name="shard-safe: a shard with one replica never loses both copies",
+        of=neighbours, wanted=in_sets(max_unavailable=8, min_capacity=0.1), lives={},
+        shows=_no_shard_whole),
     *(
         Scene(
             name=f"shard-safe: where there are zones a wave stays in one, {of.__name__}",
@@ -82,28 +74,18 @@ _SETS: Final = (
         )
         for of in (zoned, lopsided)
     ),
-    Scene(
-        name="shard-safe: an index without replicas leaves the other nodes",
-        of=neighbours,
-        indices={"lone": {"replicas": 0, "places": ["es1"]}},
-        wanted=in_sets(begin_anyway=True, zero_replicas=ZeroReplicas.REFUSE),
-        ends=HELD,
-        lives={"es1": 1},
-    ),
-    Scene(
-        name="shard-safe: an upgrade takes only nodes of one rank together",
-        of=neighbours,
-        wanted=upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None),
-        shows=lambda played: played.waves[-1] == ("es1",) or len(played.waves) < 8,
-    ),
-    Scene(
-        name="shard-safe: a canary is one node",
-        of=neighbours,
-        wanted=in_sets(pause_after=1),
-        ends=PAUSED,
-        shows=lambda played: [len(wave) for wave in played.waves] == [1],
-    ),
+    Scene(name="shard-safe: an index without replicas leaves the other nodes",
+        of=neighbours, indices={"lone": {"replicas": 0, "places": ["es1"]}},
+        wanted=in_sets(begin_anyway=True, zero_replicas=ZeroReplicas.REFUSE), ends=HELD,
+        lives={"es1": 1}),
+    Scene(name="shard-safe: an upgrade takes only nodes of one rank together",
+        of=neighbours, wanted=upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None),
+        shows=lambda played: played.waves[-1] == ("es1",) or len(played.waves) < 8),
+    Scene(name="shard-safe: a canary is one node",
+        of=neighbours, wanted=in_sets(pause_after=1), ends=PAUSED,
+        shows=lambda played: [len(wave) for wave in played.waves] == [1]),
 )
+# fmt: on
 
 # On Riak ----------------------------------------------------------------------------------------------
 
@@ -151,15 +133,12 @@ def _hastened() -> RiakWorld:
     return world
 
 
+# fmt: off
 _ON_RIAK: Final = (
     *(
-        Scene(
-            name=f"shard-safe: a ring of {size} partitions on {nodes} nodes in {waves} waves",
-            of=partial(unlocated, nodes, size),
-            wanted=by_sets(),
-            lives={},
-            shows=partial(_quorum_kept, waves),
-        )
+        Scene(name=f"shard-safe: a ring of {size} partitions on {nodes} nodes in {waves} waves",
+            of=partial(unlocated, nodes, size), wanted=by_sets(), lives={},
+            shows=partial(_quorum_kept, waves))
         for nodes, size, waves in ((5, 64, 5), (6, 64, 4), (8, 64, 4), (9, 128, 4), (16, 64, 4))
     ),
     Scene(
@@ -171,34 +150,22 @@ _ON_RIAK: Final = (
         shows=lambda played: (_in_one_zone(played), len(played.waves))[1] == 4,
     ),
     *(
-        Scene(
-            name=f"shard-safe: a key keeps its quorum within a large budget, without {rule}",
+        Scene(name=f"shard-safe: a key keeps its quorum within a large budget, without {rule}",
             of=lambda: _allowed_across(unlocated(), 8),
             wanted=by_sets(
                 max_unavailable=8, disabled_predicates=(DisabledPredicate(name=rule),) if rule else ()
             ),
-            lives={},
-            shows=lambda played: len(played.waves) == 4,
-        )
+            lives={}, shows=lambda played: len(played.waves) == 4)
         for rule in (None, QUORUM)
     ),
-    Scene(
-        name=f"{QUORUM}: a ring in blocks is held as with node",
-        of=_blocks,
-        wanted=by_sets(),
-        ends=HELD,
-        lives=dict.fromkeys(names(8), 1),
-    ),
-    Scene(
-        name=f"{QUORUM}: a node that is accepted goes with no other owner of its lists",
+    Scene(name=f"{QUORUM}: a ring in blocks is held as with node",
+        of=_blocks, wanted=by_sets(), ends=HELD, lives=dict.fromkeys(names(8), 1)),
+    Scene(name=f"{QUORUM}: a node that is accepted goes with no other owner of its lists",
         of=partial(_blocks, together=True),
         wanted=by_sets(
             disabled_predicates=tuple(DisabledPredicate(name=QUORUM, subject=name) for name in names(8))
         ),
-        lives={},
-        violates="quorum",
-        shows=_no_owner_twice,
-    ),
+        lives={}, violates="quorum", shows=_no_owner_twice),
     Scene(
         name="shard-safe: nodes of one machine go together if they can",
         of=_on_one_machine,
@@ -206,39 +173,20 @@ _ON_RIAK: Final = (
         lives={},
         shows=lambda played: {ONE, FIVE} in map(set, played.waves) and {TWO, SIX} in map(set, played.waves),
     ),
-    Scene(
-        name="shard-safe: the next wave waits for the handoff of every node",
-        of=_slow_to_hand_off,
-        nodes={SIX: {"start_seconds": 60.0}},
-        wanted=by_sets(),
-        lives={},
-        shows=partial(_quorum_kept, 4),
-    ),
-    Scene(
-        name="second_failure: a node that dies beside a wave of a set stands the run down",
-        of=unlocated,
-        wanted=by_sets(),
+    Scene(name="shard-safe: the next wave waits for the handoff of every node",
+        of=_slow_to_hand_off, nodes={SIX: {"start_seconds": 60.0}}, wanted=by_sets(), lives={},
+        shows=partial(_quorum_kept, 4)),
+    Scene(name="second_failure: a node that dies beside a wave of a set stands the run down",
+        of=unlocated, wanted=by_sets(),
         befalls=[at("start", mishaps.NodeDies(node=FOUR, back_after=400.0), SIX, after=3.0)],
-        ends=FAILED,
-        says=f"a second failure: node {FOUR} left",
-        away=[FOUR],
-        then=[1500.0, resume()],
-    ),
-    Scene(
-        name="shard-safe: a canary of a ring is one node",
-        of=unlocated,
-        wanted=by_sets(pause_after=1),
-        ends=PAUSED,
-        shows=lambda played: [len(wave) for wave in played.waves] == [1],
-    ),
-    Scene(
-        name="shard-safe: hastened waves of several nodes",
-        of=_hastened,
-        wanted=by_sets(hasten_handoff=True),
-        lives={},
-        shows=partial(_quorum_kept, 4),
-    ),
+        ends=FAILED, says=f"a second failure: node {FOUR} left", away=[FOUR], then=[1500.0, resume()]),
+    Scene(name="shard-safe: a canary of a ring is one node",
+        of=unlocated, wanted=by_sets(pause_after=1), ends=PAUSED,
+        shows=lambda played: [len(wave) for wave in played.waves] == [1]),
+    Scene(name="shard-safe: hastened waves of several nodes",
+        of=_hastened, wanted=by_sets(hasten_handoff=True), lives={}, shows=partial(_quorum_kept, 4)),
 )
+# fmt: on
 
 
 SCENES: Final = (*_SETS, *_ON_RIAK)

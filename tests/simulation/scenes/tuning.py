@@ -132,123 +132,70 @@ def _only_tune_failed(played: Played) -> None:
     assert {type(event.action) for event in played.found(ActionFailed)} == {TuneHost}
 
 
+# fmt: off
 SCENES: Final = (
-    tuning(
-        "tune: every host is set right between stop and start, and what was found is journalled first",
-        verbs=dict.fromkeys(("es1", "es2", "es3"), TUNED),
-        shows=_written_first,
-        marks=WHEN_DOWN,
-    ),
-    tuning(
-        "tune: a host that is right already is left alone",
-        of=cluster,
-        verbs={ES1: ["stop", "start"]},
-        shows=None,
-    ),
+    tuning("tune: every host is set right between stop and start, and what was found is journalled first",
+        verbs=dict.fromkeys(("es1", "es2", "es3"), TUNED), shows=_written_first, marks=WHEN_DOWN),
+    tuning("tune: a host that is right already is left alone",
+        of=cluster, verbs={ES1: ["stop", "start"]}, shows=None),
     tuning("tune: nothing without a profile", wanted=policy(), sent={"tune": 0}, shows=None),
-    tuning(
-        "tune: while_stopped hooks run before it",
+    tuning("tune: while_stopped hooks run before it",
         wanted=policy(tune=profile(), hooks=PATCHED),
-        verbs={ES1: ["stop", "while_stopped", *TUNED[1:]]},
-    ),
+        verbs={ES1: ["stop", "while_stopped", *TUNED[1:]]}),
     *(
-        tuning(
-            f"tune: a tunable that cannot be set, {one.how.name}, is named and ends no run",
-            befalls=[one],
-            lives={},
-            events={"tuning_missed": 1},
-            shows=lambda played: missed(played)[0][2] is OnFailure.WARN,
-            marks=SPARES,
-        )
+        tuning(f"tune: a tunable that cannot be set, {one.how.name}, is named and ends no run",
+            befalls=[one], lives={}, events={"tuning_missed": 1},
+            shows=lambda played: missed(played)[0][2] is OnFailure.WARN, marks=SPARES)
         for one in (refused("tune"), lost("tune"), unheard("tune"))
     ),
     *(
-        tuning(
-            f"tune: a host that is cut off for a moment is tuned after it, on_failure {name}",
-            *stopping,
-            befalls=[at("stop", mishaps.HostCutOff(node=ES2, seconds=20.0), ES2, after=CUT)],
-            shows=_only_tune_failed,
-        )
+        tuning(f"tune: a host that is cut off for a moment is tuned after it, on_failure {name}",
+            *stopping, befalls=[at("stop", mishaps.HostCutOff(node=ES2, seconds=20.0), ES2, after=CUT)],
+            shows=_only_tune_failed)
         for name, stopping in (("warn", ()), ("stop", tuple(WANTED)))
     ),
-    tuning(
-        "tune: a node whose host is cut off longer is started first, and tuned in another turn",
+    tuning("tune: a node whose host is cut off longer is started first, and tuned in another turn",
         befalls=[at("stop", mishaps.HostCutOff(node=ES2, seconds=300.0), ES2, after=CUT)],
-        lives={ES2: 3},
-    ),
+        lives={ES2: 3}),
     *(
         tuning(
             f"tune: on_failure stop, {one.how.name}, ends the run with its node up, and it is still owed",
-            *WANTED,
-            befalls=[one],
-            ends=FAILED,
-            says="vm.swappiness on es",
-            events={"tuning_missed": 1},
-            then=[_one_touched, resume()],
-            lives={ES2: 3},
-            marks=SPARES,
-        )
+            *WANTED, befalls=[one], ends=FAILED, says="vm.swappiness on es",
+            events={"tuning_missed": 1}, then=[_one_touched, resume()], lives={ES2: 3}, marks=SPARES)
         for one in (refused("tune"), lost("tune"))
     ),
     *(
         tuning(
             f"tune: a value that cannot be read is never taken for right, on_failure {on_failure.value}",
-            *stopping,
-            of=_unreadable,
-            ends=ends,
-            events={},
-            shows=partial(_others_set, on_failure=on_failure),
-        )
+            *stopping, of=_unreadable, ends=ends, events={},
+            shows=partial(_others_set, on_failure=on_failure))
         for on_failure, stopping, ends in (
             (OnFailure.WARN, (), DONE),
             (OnFailure.STOP, ("vm.swappiness",), FAILED),
         )
     ),
     *(
-        tuning(
-            f"tune: a host unread for {seconds:.0f} s keeps its node down for no longer, {stopping}",
-            *stopping,
-            wanted=policy(tune=profile(*stopping), hooks=PATCHED),
+        tuning(f"tune: a host unread for {seconds:.0f} s keeps its node down for no longer, {stopping}",
+            *stopping, wanted=policy(tune=profile(*stopping), hooks=PATCHED),
             befalls=[at("hook_while_stopped", mishaps.HostCutOff(node=ES2, seconds=seconds), ES2)],
-            lives={ES2: life},
-        )
+            lives={ES2: life})
         for seconds, stopping, life in ((8.0, (), 2), (60.0, (), 3), (60.0, ("vm.swappiness",), 3))
     ),
-    tuning(
-        "tune: rescued, a node does not wait for it, and its next turn tunes it",
+    tuning("tune: rescued, a node does not wait for it, and its next turn tunes it",
         befalls=[at("stop", mishaps.IndexMade(name="new", on=ES2), ES2)],
-        events={"rescued": 1, "tuning_missed": 0},
-        verbs={ES2: ["stop", "start", *TUNED]},
-        marks=WHEN_DOWN,
-    ),
-    tuning(
-        "tune: a node that comes up by itself is said to be untuned",
-        nodes={ES1: {"rises_after": 0.01}},
-        events={},
-        shows=_named_untuned,
-    ),
+        events={"rescued": 1, "tuning_missed": 0}, verbs={ES2: ["stop", "start", *TUNED]},
+        marks=WHEN_DOWN),
+    tuning("tune: a node that comes up by itself is said to be untuned",
+        nodes={ES1: {"rises_after": 0.01}}, events={}, shows=_named_untuned),
     *(
-        tuning(
-            f"tune: killed {point} the rest is set by resume",
-            killed=point,
-            then=[resume()],
-            shows=_found_once,
-            marks=WHEN_DOWN,
-        )
+        tuning(f"tune: killed {point} the rest is set by resume",
+            killed=point, then=[resume()], shows=_found_once, marks=WHEN_DOWN)
         for point in (f"after tune of {node}#{nth}" for node in (ES1, ES2, ES3) for nth in (1, 2, 3))
     ),
-    tuning(
-        "tune: only nodes whose turn it was",
-        wanted=policy(tune=profile(), pause_after=1),
-        ends=PAUSED,
-        sent={"tune": 3},
-        shows=None,
-    ),
-    tuning(
-        "tune: what a stand down starts is not tuned first",
-        befalls=[asked(Request.STOP, "stop", ES2, after=1.0)],
-        ends=INTERRUPTED,
-        verbs={ES2: ["stop", "start"]},
-        shows=None,
-    ),
+    tuning("tune: only nodes whose turn it was",
+        wanted=policy(tune=profile(), pause_after=1), ends=PAUSED, sent={"tune": 3}, shows=None),
+    tuning("tune: what a stand down starts is not tuned first",
+        befalls=[asked(Request.STOP, "stop", ES2, after=1.0)], ends=INTERRUPTED,
+        verbs={ES2: ["stop", "start"]}, shows=None),
 )
+# fmt: on

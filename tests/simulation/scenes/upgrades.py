@@ -153,6 +153,7 @@ def _one_step(played: Played) -> None:
 
 
 APART: Final = [pytest.mark.proves("installs-apart")]
+# fmt: off
 SCENES: Final = (
     upgrade("upgrade: every node while it is down", verbs={ES1: INSTALLS}, shows=_by_us, lives={}),
     upgrade(
@@ -173,14 +174,9 @@ SCENES: Final = (
         verbs={ES1: ["stop", "while_stopped", "install", "install", "tune", "start"]},
     ),
     *(
-        upgrade(
-            f"upgrade: fitness that cannot be read for now is waited for, {part}, {after:.0f} s",
-            of=partial(_unread, unread, part, after),
-            wanted=_TOLD_LATE,
-            ends=HELD if says else resume().ends,
-            says=says,
-            shows=None,
-        )
+        upgrade(f"upgrade: fitness that cannot be read for now is waited for, {part}, {after:.0f} s",
+            of=partial(_unread, unread, part, after), wanted=_TOLD_LATE,
+            ends=HELD if says else resume().ends, says=says, shows=None)
         for part in (None, "deprecations", "snapshot_ended")
         for unread, after, says in (
             (_BUSY, 40.0, ""),
@@ -188,11 +184,8 @@ SCENES: Final = (
             (replace(_BUSY, passes=False), 41.0, COULD_NOT_FINISH),
         )
     ),
-    upgrade(
-        "upgrade: a zone together",
-        of=_six,
-        wanted=upgrading(strategy=Strategy.ZONE, zone_attribute="zone", max_unavailable=None),
-    ),
+    upgrade("upgrade: a zone together",
+        of=_six, wanted=upgrading(strategy=Strategy.ZONE, zone_attribute="zone", max_unavailable=None)),
     upgrade(
         "upgrade: nodes of one machine go in one wave, and install one after the other",
         of=partial(_six, paired=True),
@@ -212,62 +205,33 @@ SCENES: Final = (
     ),
     upgrade(
         "upgrade: a step that fails ends the run with its node up, and the last lines name who needs it",
-        nodes=FAILS_ONCE,
-        ends=FAILED,
-        says="install step 1 on es",
-        then=[_unfinished, *[resume(ends=FAILED)] * 2, resume()],
-    ),
-    upgrade(
-        "upgrade: a half-installed node is the next one while the cause is there",
-        nodes={"*": {"disk.fails": 3}},
-        ends=FAILED,
+        nodes=FAILS_ONCE, ends=FAILED, says="install step 1 on es",
+        then=[_unfinished, *[resume(ends=FAILED)] * 2, resume()]),
+    upgrade("upgrade: a half-installed node is the next one while the cause is there",
+        nodes={"*": {"disk.fails": 3}}, ends=FAILED,
         then=[
-            *[_half_installed, resume(ends=FAILED, says="install step 1 on es2")] * 2,
-            _half_installed,
-            _repaired,
-            resume(),
-        ],
-    ),
-    upgrade(
-        "no_node_is_newer: a run that no repair helps is not to be resumed",
-        nodes={ES2: {"version": "99.0.0"}},
-        ends=HELD,
-        shows=_no_repair_helps,
-    ),
+            *[_half_installed, resume(ends=FAILED, says="install step 1 on es2")] * 2, _half_installed,
+            _repaired, resume()
+        ]),
+    upgrade("no_node_is_newer: a run that no repair helps is not to be resumed",
+        nodes={ES2: {"version": "99.0.0"}}, ends=HELD, shows=_no_repair_helps),
     *(
         upgrade(f"upgrade: a step in doubt, {one.how.name}, runs once", befalls=[replace(one, times=2)])
         for one in (lost("install"), unheard("install"), late("install", 20.0))
     ),
-    upgrade(
-        "upgrade: a step that is REFUSED ends the run with its node up",
-        befalls=[refused("install")],
-        ends=FAILED,
-        says="sudo: a password is required",
-        then=[resume()],
-    ),
-    upgrade(
-        "upgrade: interrupted in a step, its node is started after the step",
-        nodes={"*": {"disk.seconds": 200.0}},
-        befalls=[asked(Request.INTERRUPT, "install", after=5.0)],
-        ends=INTERRUPTED,
-        then=[_one_step, resume()],
-        marks=APART,
-    ),
-    upgrade(
-        "upgrade: a step past deadlines.install is left alone with its node",
-        nodes={ES1: {"disk.seconds": 5000.0}},
-        wanted=upgrading(deadlines=Deadlines(install=600.0)),
-        ends=FAILED,
-        says="install step 1",
-        away=[ES1],
+    upgrade("upgrade: a step that is REFUSED ends the run with its node up",
+        befalls=[refused("install")], ends=FAILED, says="sudo: a password is required", then=[resume()]),
+    upgrade("upgrade: interrupted in a step, its node is started after the step",
+        nodes={"*": {"disk.seconds": 200.0}}, befalls=[asked(Request.INTERRUPT, "install", after=5.0)],
+        ends=INTERRUPTED, then=[_one_step, resume()], marks=APART),
+    upgrade("upgrade: a step past deadlines.install is left alone with its node",
+        nodes={ES1: {"disk.seconds": 5000.0}}, wanted=upgrading(deadlines=Deadlines(install=600.0)),
+        ends=FAILED, says="install step 1", away=[ES1],
         then=[
-            lambda played: played.verbs(ES1)[-1] == "install",
-            5000.0,
-            _repaired,
-            resume(retry_failed=True),
+            lambda played: played.verbs(ES1)[-1] == "install", 5000.0, _repaired,
+            resume(retry_failed=True)
         ],
-        marks=APART,
-    ),
+        marks=APART),
     upgrade(
         "upgrade: a node that is started too early gets another turn",  # that upgrades nothing
         nodes={ES1: {"rises_after": 5.0}},
@@ -275,20 +239,13 @@ SCENES: Final = (
         sent={"stop es1": 2},
         marks=[pytest.mark.proves("upgraded")],
     ),
-    upgrade(
-        "upgrade: a step is waited for beside a node that was started too early",
-        of=_one_machine,
-        nodes={ES2: {"rises_after": 5.0}},
-        wanted=upgrading(together=Together.NEVER),
-        lives={ES2: 3},
-    ),
-    upgrade(
-        "upgrade: a node that others upgrade is not stopped",
+    upgrade("upgrade: a step is waited for beside a node that was started too early",
+        of=_one_machine, nodes={ES2: {"rises_after": 5.0}}, wanted=upgrading(together=Together.NEVER),
+        lives={ES2: 3}),
+    upgrade("upgrade: a node that others upgrade is not stopped",
         nodes={ES3: {"next_version": TARGET, "disk.holds": TARGET}},
-        befalls=[at("stop", mishaps.RestartedByHand(node=ES3), ES2, after=1.0)],
-        verbs={ES3: []},
-        shows=_by_others,
-    ),
+        befalls=[at("stop", mishaps.RestartedByHand(node=ES3), ES2, after=1.0)], verbs={ES3: []},
+        shows=_by_others),
     upgrade(
         "UpgradeMissed: a node that returns with another version ends the run",  # a wrong link
         befalls=[at("start", node_mishaps.ReturnsChanged(node=ES1, version="9.1.0"), ES1)],
@@ -297,31 +254,21 @@ SCENES: Final = (
         shows=lambda played: [(e.node, e.version) for e in played.found(UpgradeMissed)] == [(ES1, "9.1.0")],
         marks=[pytest.mark.proves("upgraded")],
     ),
-    upgrade(
-        "upgrade_mode: machine learning pauses for the upgrade",
-        of=_learning,
-        shows=lambda played: _modes(played) == ["true", "false"],
-    ),
-    upgrade(
-        "upgrade_mode: a pause of others stays",
+    upgrade("upgrade_mode: machine learning pauses for the upgrade",
+        of=_learning, shows=lambda played: _modes(played) == ["true", "false"]),
+    upgrade("upgrade_mode: a pause of others stays",
         of=partial(_learning, "true"),
-        shows=lambda played: _modes(played) == [] and played.world.persistent[ML_UPGRADE_MODE] == "true",
-    ),
-    upgrade(
-        "upgrade_mode: a restart does not pause machine learning",
-        of=_learning,
-        wanted=policy(),
-        shows=lambda played: _modes(played) == [],
-    ),
-    upgrade(
-        "archived: settings that the target archived are named at the end",
+        shows=lambda played: _modes(played) == [] and played.world.persistent[ML_UPGRADE_MODE] == "true"),
+    upgrade("upgrade_mode: a restart does not pause machine learning",
+        of=_learning, wanted=policy(), shows=lambda played: _modes(played) == []),
+    upgrade("archived: settings that the target archived are named at the end",
         befalls=[
             at(
                 "start",
                 mishaps.SettingMeddled(level=Level.PERSISTENT, key="archived.tribe.name", value="x"),
-                after=1.0,
+                after=1.0
             )
         ],
-        says=("archived.tribe.name", '"persistent": {"archived.*": null}'),
-    ),
+        says=("archived.tribe.name", '"persistent": {"archived.*": null}')),
 )
+# fmt: on

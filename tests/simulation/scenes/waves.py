@@ -160,11 +160,11 @@ _ES5_FAILS: Final = {
     "ends": FAILED,
     "away": [ES5],
 }
+# fmt: off
 _BY_ZONE: Final = (
     *(
-        Scene(
-            name=f"zone: waves, {name}", of=of, wanted=wanted, waves=waves, why=why, lives={}, marks=_WIDEST
-        )
+        Scene(name=f"zone: waves, {name}",
+            of=of, wanted=wanted, waves=waves, why=why, lives={}, marks=_WIDEST)
         for _WIDEST in [[pytest.mark.proves("widest-wave")]]
         for name, of, wanted, waves, why in (
             ("whole zones", zoned, by_zone(), ZONES, "all of zone b"),
@@ -205,44 +205,22 @@ _BY_ZONE: Final = (
             ),
         )
     ),
-    Scene(
-        name="zone: no wave is wider than it was planned",
-        of=zoned,
-        wanted=by_zone(),
-        planned=tuple(ALONE),
-        waves=ALONE,
-        why="the remaining nodes of zone b; no larger than planned",
-        lives={},
-        marks=[pytest.mark.proves("widest-wave")],
-    ),
-    Scene(
-        name="zone: pause_after counts nodes",
-        of=partial(zoned, 9, most=3),
-        wanted=by_zone(pause_after=2, min_capacity=0.6),
-        ends=PAUSED,
-        then=[resume()],
-        waves=[("es2", "es5"), ("es8",), ("es3", "es6", "es9"), ("es4", "es7", "es1")],
-        why="2 nodes of zone b, then a pause (--pause-after)",
-        lives={},
-    ),
-    Scene(
-        name="zone: a wave that is refused at the last reading is chosen smaller",
-        of=_cramped,
-        wanted=by_zone(),
+    Scene(name="zone: no wave is wider than it was planned",
+        of=zoned, wanted=by_zone(), planned=tuple(ALONE), waves=ALONE,
+        why="the remaining nodes of zone b; no larger than planned", lives={},
+        marks=[pytest.mark.proves("widest-wave")]),
+    Scene(name="zone: pause_after counts nodes",
+        of=partial(zoned, 9, most=3), wanted=by_zone(pause_after=2, min_capacity=0.6), ends=PAUSED,
+        then=[resume()], waves=[("es2", "es5"), ("es8",), ("es3", "es6", "es9"), ("es4", "es7", "es1")],
+        why="2 nodes of zone b, then a pause (--pause-after)", lives={}),
+    Scene(name="zone: a wave that is refused at the last reading is chosen smaller",
+        of=_cramped, wanted=by_zone(),
         befalls=[at("set_allocation", mishaps.IndexMade(name="new", on=ES2), after=0.05)],
-        waves=[ZONES[0], *ALONE],
-        lives={},
-        sent={"stop": 6},
-    ),
-    Scene(
-        name="zone: a wave becomes smaller while its before_stop hooks run",
-        of=_cramped,
-        wanted=by_zone(hooks=DRAINS),
+        waves=[ZONES[0], *ALONE], lives={}, sent={"stop": 6}),
+    Scene(name="zone: a wave becomes smaller while its before_stop hooks run",
+        of=_cramped, wanted=by_zone(hooks=DRAINS),
         befalls=[at("hook_before_stop", mishaps.IndexMade(name="new", on=ES2))],
-        waves=[ZONES[0], *ALONE],
-        lives={},
-        shows=_passed_over_in_service,
-    ),
+        waves=[ZONES[0], *ALONE], lives={}, shows=_passed_over_in_service),
     *(
         Scene(
             name=f"zone: hooks of a wave run {how}",
@@ -255,37 +233,20 @@ _BY_ZONE: Final = (
             ("in turn here", Hooks(before_stop=(Hook(run="depool {node}", local=True),)), 1),
         )
     ),
-    Scene(
-        name="zone: StopHangs delays the others to deadlines.stop and no longer",
-        of=zoned,
-        wanted=by_zone(deadlines=Deadlines(stop=120.0, start=300.0)),
-        befalls=[first(mishaps.StopHangs(node=ES2, repaired_after=5_000.0))],
-        ends=FAILED,
-        away=None,
-        then=[_at_its_own_pace, 5_000.0, resume(retry_failed=True)],
-        lives={},
-        marks=[pytest.mark.proves("slow-host")],
-    ),
-    Scene(
-        name="zone: a start that hangs delays the others to deadlines.start and no longer",
-        of=zoned,
-        nodes={ES2: {"start_seconds": 4_000.0}},
-        wanted=by_zone(deadlines=Deadlines(start=200.0)),
-        ends=FAILED,
-        away=[ES2],
+    Scene(name="zone: StopHangs delays the others to deadlines.stop and no longer",
+        of=zoned, wanted=by_zone(deadlines=Deadlines(stop=120.0, start=300.0)),
+        befalls=[first(mishaps.StopHangs(node=ES2, repaired_after=5_000.0))], ends=FAILED, away=None,
+        then=[_at_its_own_pace, 5_000.0, resume(retry_failed=True)], lives={},
+        marks=[pytest.mark.proves("slow-host")]),
+    Scene(name="zone: a start that hangs delays the others to deadlines.start and no longer",
+        of=zoned, nodes={ES2: {"start_seconds": 4_000.0}},
+        wanted=by_zone(deadlines=Deadlines(start=200.0)), ends=FAILED, away=[ES2],
         then=[_restored_soon, set_node(ES2, start_seconds=8.0), 5_000.0, resume(retry_failed=True)],
-        lives={},
-    ),
-    Scene(
-        name="zone: interrupted, the copies of a node that is slow to start are not rebuilt elsewhere",
-        of=zoned,
-        nodes={ES2: {"start_seconds": 90.0}},
-        wanted=by_zone(),
-        befalls=[asked(Request.INTERRUPT, "stop", after=30.0)],
-        ends=INTERRUPTED,
-        then=[_restored_after_it_joined, resume()],
-        lives={},
-    ),
+        lives={}),
+    Scene(name="zone: interrupted, the copies of a node that is slow to start are not rebuilt elsewhere",
+        of=zoned, nodes={ES2: {"start_seconds": 90.0}}, wanted=by_zone(),
+        befalls=[asked(Request.INTERRUPT, "stop", after=30.0)], ends=INTERRUPTED,
+        then=[_restored_after_it_joined, resume()], lives={}),
     Scene(
         **_ES5_FAILS,  # type: ignore[arg-type]  # by keyword
         name="zone: a resume waits for no FAILED node of its wave",
@@ -318,67 +279,34 @@ _BY_ZONE: Final = (
         for failing, twice in product(((ES2,), (ES5,), (ES2, ES5)), (0, 1))
     ),
     *(
-        Scene(
-            name=f"zone: a stop of {node} that is REFUSED is sent once more",
-            of=zoned,
-            wanted=by_zone(),
-            befalls=[refused("stop", target=node)],
-            lives={},
-            sent={"stop": 7, f"stop {node}": 2},
-        )
+        Scene(name=f"zone: a stop of {node} that is REFUSED is sent once more",
+            of=zoned, wanted=by_zone(), befalls=[refused("stop", target=node)], lives={},
+            sent={"stop": 7, f"stop {node}": 2})
         for node in (ES2, ES5)
     ),
-    Scene(
-        name="second_failure: a node of another zone leaves, and both of the wave come up",
-        of=zoned,
-        nodes={ES2: {"start_seconds": 60.0}},
-        wanted=by_zone(),
-        befalls=[at("stop", mishaps.NodeDies(node=ES3, back_after=300.0), after=20.0)],
-        ends=FAILED,
-        says="es3",
-        away=[ES3],
-        events={"second_failure": 1},
-        then=[300.0],
-    ),
-    Scene(
-        name="zone: a node that dies again while another hangs has one more start",
-        of=zoned,
-        wanted=by_zone(deadlines=Deadlines(stop=300.0, start=100.0)),
+    Scene(name="second_failure: a node of another zone leaves, and both of the wave come up",
+        of=zoned, nodes={ES2: {"start_seconds": 60.0}}, wanted=by_zone(),
+        befalls=[at("stop", mishaps.NodeDies(node=ES3, back_after=300.0), after=20.0)], ends=FAILED,
+        says="es3", away=[ES3], events={"second_failure": 1}, then=[300.0]),
+    Scene(name="zone: a node that dies again while another hangs has one more start",
+        of=zoned, wanted=by_zone(deadlines=Deadlines(stop=300.0, start=100.0)),
         befalls=[
             first(mishaps.StopHangs(node=ES2, repaired_after=2_000.0)),
-            at("start", mishaps.NodeDies(node=ES5), ES5, after=40.0),
+            at("start", mishaps.NodeDies(node=ES5), ES5, after=40.0)
         ],
-        ends=FAILED,
-        away=None,
-        shows=lambda played: played.world.nodes[ES5].joined,
-    ),
-    Scene(
-        name="zone: a node that dies beside a starting one is started again",
-        of=zoned,
-        nodes={ES2: {"join_seconds": 90.0}},
-        wanted=by_zone(),
-        befalls=[at("start", mishaps.NodeDies(node=ES5), after=20.0)],
-        lives={ES5: 3},
-        sent={"start es5": 2},
-    ),
-    Scene(
-        name="second_failure: a node of the wave that leaves again is started again",
-        of=zoned,
-        nodes={ES2: {"join_seconds": 90.0}},
-        wanted=by_zone(),
-        befalls=[at("restore_allocation", mishaps.NodeDies(node=ES5), after=0.3)],
-        ends=FAILED,
-        says="es5 left the cluster again after it had rejoined",
-        sent={"start es5": 2},
-    ),
-    Scene(
-        name="rescued: a whole wave is started at once, and its hooks run in the next",
-        of=zoned,
-        wanted=by_zone(hooks=DRAINS),
-        befalls=[at("stop", mishaps.IndexMade(name="new", on=ES2), ES5)],
-        lives={ES2: 3, ES5: 3},
-        shows=_rescued_at_once,
-    ),
+        ends=FAILED, away=None, shows=lambda played: played.world.nodes[ES5].joined),
+    Scene(name="zone: a node that dies beside a starting one is started again",
+        of=zoned, nodes={ES2: {"join_seconds": 90.0}}, wanted=by_zone(),
+        befalls=[at("start", mishaps.NodeDies(node=ES5), after=20.0)], lives={ES5: 3},
+        sent={"start es5": 2}),
+    Scene(name="second_failure: a node of the wave that leaves again is started again",
+        of=zoned, nodes={ES2: {"join_seconds": 90.0}}, wanted=by_zone(),
+        befalls=[at("restore_allocation", mishaps.NodeDies(node=ES5), after=0.3)], ends=FAILED,
+        says="es5 left the cluster again after it had rejoined", sent={"start es5": 2}),
+    Scene(name="rescued: a whole wave is started at once, and its hooks run in the next",
+        of=zoned, wanted=by_zone(hooks=DRAINS),
+        befalls=[at("stop", mishaps.IndexMade(name="new", on=ES2), ES5)], lives={ES2: 3, ES5: 3},
+        shows=_rescued_at_once),
     Scene(name="reboot: a zone", of=zoned, wanted=by_zone(reboot=True), boots={}, lives={}),
     Scene(
         name="master_step_down: before its zone goes, as the last",
@@ -389,27 +317,17 @@ _BY_ZONE: Final = (
             and not [what for _, what in played.world.story if "was the master" in what]
         ),
     ),
-    Scene(
-        name="zero_replica_indices: a zone is held as one node is",
-        of=zoned,
-        indices={"bare": {"replicas": 0, "places": [ES5]}},
-        wanted=by_zone(),
-        ends=HELD,
-        says="index bare",
-        sent={"stop": 0},
-    ),
-    Scene(
-        name="record: another machine starts the whole wave",
-        of=zoned,
-        wanted=by_zone(),
-        killed="after stop of es5",
+    Scene(name="zero_replica_indices: a zone is held as one node is",
+        of=zoned, indices={"bare": {"replicas": 0, "places": [ES5]}}, wanted=by_zone(), ends=HELD,
+        says="index bare", sent={"stop": 0}),
+    Scene(name="record: another machine starts the whole wave",
+        of=zoned, wanted=by_zone(), killed="after stop of es5",
         then=[
-            60.0,
-            lambda played: [node.node for node in played.simulation.record.in_hand] == [ES2, ES5],
-            elsewhere(),
-        ],
-    ),
+            60.0, lambda played: [node.node for node in played.simulation.record.in_hand] == [ES2, ES5],
+            elsewhere()
+        ]),
 )
+# fmt: on
 
 # By machine -------------------------------------------------------------------------------------------
 
@@ -470,6 +388,7 @@ def _held(name: str, predicate: str, text: str, **more: object) -> Scene:
 
 TOGETHER: Final = "es2, es5 go together, being on one machine: "
 COPIES: Final = "every_shard_keeps_started_copies"
+# fmt: off
 _BY_MACHINE: Final = (
     *(
         Scene(name=f"together: waves, {name}", of=sharing, wanted=wanted, waves=waves, lives={})
@@ -483,20 +402,11 @@ _BY_MACHINE: Final = (
             ("never", policy(together=Together.NEVER), SINGLES),
         )
     ),
-    Scene(
-        name="together: of a machine only what is selected goes",
-        of=sharing,
-        wanted=always(selection=THREE),
-        waves=[(ES2,), (ES3, ES6)],
-    ),
-    Scene(
-        name="together: a canary takes a whole machine",
-        of=sharing,
-        wanted=always(pause_after=1),
-        ends=PAUSED,
-        then=[lambda played: played.waves == PAIRS[:1], resume()],
-        waves=PAIRS,
-    ),
+    Scene(name="together: of a machine only what is selected goes",
+        of=sharing, wanted=always(selection=THREE), waves=[(ES2,), (ES3, ES6)]),
+    Scene(name="together: a canary takes a whole machine",
+        of=sharing, wanted=always(pause_after=1), ends=PAUSED,
+        then=[lambda played: played.waves == PAIRS[:1], resume()], waves=PAIRS),
     *(
         Scene(
             name=f"together: a canary of {after} of a zone is cut between machines",
@@ -521,36 +431,23 @@ _BY_MACHINE: Final = (
             and played.whys[0].endswith("; together, each on one machine: es2+es5")
         ),
     ),
-    Scene(
-        name="budget_not_exceeded: an index that the run itself would repair is no hold",
-        of=sharing,
-        indices={"bare": {"replicas": 0, "places": [ES2]}},
-        wanted=always(max_unavailable=1, zero_replicas=ZeroReplicas.ADD_REPLICA),
-        ends=HELD,
-        says="by budget_not_exceeded: wave: 2 nodes would be away",
-    ),
+    Scene(name="budget_not_exceeded: an index that the run itself would repair is no hold",
+        of=sharing, indices={"bare": {"replicas": 0, "places": [ES2]}},
+        wanted=always(max_unavailable=1, zero_replicas=ZeroReplicas.ADD_REPLICA), ends=HELD,
+        says="by budget_not_exceeded: wave: 2 nodes would be away"),
     *(
-        _held(
-            f"{COPIES}: a machine that may not stop whole holds with advice, {name}",
-            COPIES,
-            f"0 started in-sync copies elsewhere, 1 wanted; {TOGETHER}{advice}",
-            indices=_pair(ES2, ES5),
-            wanted=wanted,
-        )
+        _held(f"{COPIES}: a machine that may not stop whole holds with advice, {name}",
+            COPIES, f"0 started in-sync copies elsewhere, 1 wanted; {TOGETHER}{advice}",
+            indices=_pair(ES2, ES5), wanted=wanted)
         for name, wanted, advice in (
             ("always", always(), "give the index more replicas, or set `hosts.together: never`"),
             ("by zone", MACHINES_BY_ZONE, "give the index more replicas, or set `hosts.together: never`"),
             ("reboot", rebooting(), "give the index more replicas, or restart without `--reboot`"),
         )
     ),
-    Scene(
-        name=f"{COPIES}: the machine is not named where one node is refused too",
-        of=sharing,
-        indices=_pair(ES2, ES1),
-        wanted=always(min_started_copies=2),
-        ends=HELD,
-        shows=lambda played: "together" not in played.holds[COPIES],
-    ),
+    Scene(name=f"{COPIES}: the machine is not named where one node is refused too",
+        of=sharing, indices=_pair(ES2, ES1), wanted=always(min_started_copies=2), ends=HELD,
+        shows=lambda played: "together" not in played.holds[COPIES]),
     _held(
         "budget_not_exceeded: a budget smaller than the machine holds",
         "budget_not_exceeded",
@@ -578,13 +475,10 @@ _BY_MACHINE: Final = (
         ),
     ),
     *(
-        _held(
-            f"selected_hosts_ready: a reboot that would take another node along holds, {name}",
-            "selected_hosts_ready",
-            "host of es2: es5 on the same machine would go down with it",
+        _held(f"selected_hosts_ready: a reboot that would take another node along holds, {name}",
+            "selected_hosts_ready", "host of es2: es5 on the same machine would go down with it",
             wanted=wanted,
-            then=[lambda played, ways=ways: {hold.ways for hold in played.found(Hold)} == {(ways,)}],
-        )
+            then=[lambda played, ways=ways: {hold.ways for hold in played.found(Hold)} == {(ways,)}])
         for name, wanted, ways in (
             (
                 "never",
@@ -598,16 +492,9 @@ _BY_MACHINE: Final = (
             ),
         )
     ),
-    Scene(
-        name="reboot: one of a machine once all its nodes are down",
-        of=sharing,
-        nodes=SLOW_STOP,
-        wanted=rebooting(),
-        boots={},
-        lives={},
-        shows=lambda played: _reboots(played) == PAIRS,
-        marks=ONE_REBOOT,
-    ),
+    Scene(name="reboot: one of a machine once all its nodes are down",
+        of=sharing, nodes=SLOW_STOP, wanted=rebooting(), boots={}, lives={},
+        shows=lambda played: _reboots(played) == PAIRS, marks=ONE_REBOOT),
     *(
         Scene(
             name=f"reboot: in doubt, {one.how.name}, that of a machine is not sent again blindly",
@@ -625,30 +512,18 @@ _BY_MACHINE: Final = (
             (refused("reboot", target=ES2), 2),
         )
     ),
-    Scene(
-        name="reboot: refused three times, both nodes are started and owe it",
-        of=sharing,
-        wanted=rebooting(),
-        befalls=[refused("reboot", times=3)],
-        ends=FAILED,
+    Scene(name="reboot: refused three times, both nodes are started and owe it",
+        of=sharing, wanted=rebooting(), befalls=[refused("reboot", times=3)], ends=FAILED,
         says="the host of es2 was asked to reboot 3 times: sudo: a password is required",
-        then=[_both_owe_it, resume()],
-        boots={},
-    ),
-    Scene(
-        name="reboot: StopHangs keeps the machine from it",
-        of=sharing,
-        wanted=rebooting(deadlines=Deadlines(stop=120.0)),
-        befalls=[first(mishaps.StopHangs(node=ES5, repaired_after=2000.0))],
-        ends=FAILED,
-        away=None,
+        then=[_both_owe_it, resume()], boots={}),
+    Scene(name="reboot: StopHangs keeps the machine from it",
+        of=sharing, wanted=rebooting(deadlines=Deadlines(stop=120.0)),
+        befalls=[first(mishaps.StopHangs(node=ES5, repaired_after=2000.0))], ends=FAILED, away=None,
         then=[
-            lambda played: (_reboots(played), played.world.nodes[ES2].joined) == ([], True),
-            3000.0,
-            resume(retry_failed=True),
+            lambda played: (_reboots(played), played.world.nodes[ES2].joined) == ([], True), 3000.0,
+            resume(retry_failed=True)
         ],
-        boots={},
-    ),
+        boots={}),
     Scene(
         name="reboot: RisesByItself puts that of the machine off",  # it would die while nobody has stopped it
         of=sharing,
@@ -659,14 +534,9 @@ _BY_MACHINE: Final = (
         shows=lambda played: _reboots(played) == LATER,
         marks=ONE_REBOOT,
     ),
-    Scene(
-        name="reboot: a stop that was never done puts that of the machine off",
-        of=sharing,
-        wanted=rebooting(),
-        befalls=[lost("stop", target=ES5)],
-        boots={},
-        shows=lambda played: _reboots(played) == [PAIRS[1], (ES5, ES2), PAIRS[2]],
-    ),
+    Scene(name="reboot: a stop that was never done puts that of the machine off",
+        of=sharing, wanted=rebooting(), befalls=[lost("stop", target=ES5)], boots={},
+        shows=lambda played: _reboots(played) == [PAIRS[1], (ES5, ES2), PAIRS[2]]),
     Scene(
         name="reboot: rescued, both nodes of the machine are started, and it comes later",
         of=sharing,
@@ -675,20 +545,13 @@ _BY_MACHINE: Final = (
         befalls=[at("stop", mishaps.IndexMade(name="raced", on=ES2, replicas=1), ES2)],
         shows=lambda played: played.waves.count(PAIRS[0]) == 2 and sorted(_reboots(played)) == sorted(PAIRS),
     ),
-    Scene(
-        name="BaselineRecorded: which machine each node is on",
-        of=sharing,
-        wanted=always(),
-        shows=_written_down,
-    ),
-    Scene(
-        name="HostCutOff: a host that fails to respond keeps its machine",
-        of=sharing,
-        wanted=always(),
-        befalls=[at("start", mishaps.HostCutOff(node=ES3, seconds=400.0), ES5)],
-        waves=PAIRS,
-    ),
+    Scene(name="BaselineRecorded: which machine each node is on",
+        of=sharing, wanted=always(), shows=_written_down),
+    Scene(name="HostCutOff: a host that fails to respond keeps its machine",
+        of=sharing, wanted=always(),
+        befalls=[at("start", mishaps.HostCutOff(node=ES3, seconds=400.0), ES5)], waves=PAIRS),
 )
+# fmt: on
 
 # By role ----------------------------------------------------------------------------------------------
 
@@ -741,23 +604,16 @@ def _in_order(line: str) -> list[tuple[str, ...]]:
 IN_ORDER: Final = _in_order(
     "frozen1 frozen2 cold1 cold2 warm1 warm2 content1 hot1 hot2 ml1 ml2 web1 web2 m2 m3 m1"
 )
+# fmt: off
 _BY_ROLE: Final = (
-    Scene(
-        name="order: by role and tier, and masters last",
-        of=tiered,
-        wanted=policy(zone_attribute="zone"),
-        waves=IN_ORDER,
-        lives={},
-    ),
-    Scene(
-        name="order: zone by zone, each when its last node would go",
-        of=partial(tiered, one_machine=False),
-        wanted=by_zone(),
+    Scene(name="order: by role and tier, and masters last",
+        of=tiered, wanted=policy(zone_attribute="zone"), waves=IN_ORDER, lives={}),
+    Scene(name="order: zone by zone, each when its last node would go",
+        of=partial(tiered, one_machine=False), wanted=by_zone(),
         waves=_in_order(
             "frozen2+cold2 ml1+web1 cold1+hot2+ml2+m2 frozen1+warm2+content1+m3 warm1+hot1+web2+m1"
         ),
-        lives={},
-    ),
+        lives={}),
     Scene(
         name="order: a machine goes when its last node would",
         # A coordinating node with a hot one, a master with a warm one, the elected master with a cold one.
@@ -769,5 +625,6 @@ _BY_ROLE: Final = (
         lives={},
     ),
 )
+# fmt: on
 
 SCENES: Final = (*_BY_ZONE, *_BY_MACHINE, *_BY_ROLE)
