@@ -24,13 +24,6 @@ ON_SERVERS: Final = {"real": "nodes", "airflow": "nodes", "docker": "hosts"}
 WHOLE_RUNS: Final = "whole-runs"
 """The group of the whole simulated runs."""
 SLOW: Final = (
-    "tests/cli/test_bulk.py",
-    "tests/cli/test_init.py",
-    "tests/cli/test_interrupted_early.py",
-    "tests/cli/test_left_by_others.py",
-    "tests/cli/test_nothing_due.py",
-    "tests/cli/test_rehearse.py",
-    "tests/cli/test_tune_on_trees.py",
     "tests/integration/test_exclusion.py",
     "tests/integration/test_rehearse_on_nodes.py",
     "tests/integration/test_riak_on_processes.py",

@@ -1,4 +1,4 @@
-"""A console for each test, and real nodes where a test asks for them."""
+"""A console for each test, and the small cluster with its file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateStore, open_store
 from tests.cli.console import Console
+from tests.cli.small_cluster import SmallCluster
 
 
 @pytest.fixture
@@ -22,8 +23,26 @@ def console(tmp_path: Path) -> Console:
 
 @pytest.fixture
 def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
-    """The state of the console's commands, also for commands that run in this process."""
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    opened = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    """The state of the console's commands, also for commands that run without it."""
+    monkeypatch.setenv("ORCHESTRATE_STATE", console.url)
+    opened = open_store(console.url, {}, access=Access.WRITE)
     yield opened
     opened.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_packages_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hosts of the small cluster are this machine: `apt` at work on it would hold a plan."""
+    monkeypatch.setattr("orchestrator.hosts.management.SCRIPT", "(exit 0)")
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster() as server:
+        yield server
+
+
+@pytest.fixture
+def file(console: Console, cluster: SmallCluster) -> str:
+    """The file of `cluster`."""
+    return cluster.write_file(console.folder)

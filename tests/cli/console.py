@@ -1,29 +1,34 @@
-"""The program, run as a user runs it: a process of its own, with a home and a state of its own.
+"""The program as a user runs it, with a home and a state of its own, and without a terminal.
 
-A second of each start goes into reading the program's modules. Most commands are therefore forked from a
-process that has read them once, and differ from the console script in nothing else; `SCRIPT` is the script.
+A second of each start goes into reading the program's modules. So most commands run in this process, with
+the streams, variables and folder that a new one would have; `SCRIPT` is the console script.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.cli import program
+
 SCRIPT = Path(sys.executable).with_name("orchestrate")
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 600.0
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    ["orchestrator.cli.program", *(f"orchestrator.cli.work.{name}" for name in ("rehearse", "tune"))]
-)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +51,20 @@ class Said:
         kept = [line for line in self.err.splitlines() if not line.startswith("warning: ")]
         return "\n".join(kept).removeprefix("orchestrate: ")
 
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan among them; empty without one."""
+        return next((line for line in self.lines if line["event"] == "plan"), {})
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of the plan's waves, by name."""
+        return sorted(node for wave in self.plan["waves"] for node in wave["nodes"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Runs the console script without a terminal.
+    """Runs commands.
 
     Attributes:
         home: the user's home; empty at first.
@@ -66,28 +81,59 @@ class Console:
         """The state file that every command of this console uses."""
         return self.home / "state.db"
 
-    def variables(self) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if key in {"PATH", "PYTHONPATH", "LANG", "TMPDIR"}
-        }
-        return {
-            **kept,
-            "HOME": str(self.home),
-            "ORCHESTRATE_STATE": f"sqlite:///{self.state}",
-            **self.environment,
-        }
+    @property
+    def url(self) -> str:
+        """The same, as `--state` takes it."""
+        return f"sqlite:///{self.state}"
 
-    def run(self, *arguments: str, before: tuple[str, ...] = ()) -> Said:
-        """Run it to its end.
+    def variables(self) -> dict[str, str]:
+        inherited = {"PATH", "PYTHONPATH", "LANG", "TMPDIR"}
+        kept = {key: value for key, value in os.environ.items() if key in inherited}
+        return {**kept, "HOME": str(self.home), "ORCHESTRATE_STATE": self.url, **self.environment}
+
+    def run(self, *arguments: str, before: tuple[str, ...] = (), typed: str | None = None) -> Said:
+        """Run a command to its end.
 
         Args:
             arguments: of the program.
-            before: a command that starts it, such as `env`, with its arguments.
+            before: a command that starts it, such as `env`, with its arguments: it is a process then.
+            typed: what a person types on a terminal; None where there is no terminal.
         """
-        if not before:
-            return self._forked(arguments)
+        if before:
+            return self._process([*before, str(SCRIPT), *arguments], arguments)
+        out, err = io.StringIO() if typed is None else Terminal(), io.StringIO()
+        stdin = io.StringIO() if typed is None else Terminal(typed)
+        with self._entered(), redirect_stdout(out), redirect_stderr(err):
+            was, sys.stdin = sys.stdin, stdin
+            try:
+                code = program.run(arguments)
+            except SystemExit as end:  # of typer, after a TAB
+                code = end.code if isinstance(end.code, int) else 0
+            finally:
+                sys.stdin = was
+        return Said(command=arguments, code=code, out=out.getvalue(), err=err.getvalue())
+
+    def script(self, *arguments: str) -> Said:
+        """Run it as a process of its own."""
+        return self._process([str(SCRIPT), *arguments], arguments)
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        variables, folder = dict(os.environ), Path.cwd()
+        wanted = self.variables()
+        os.environ.clear()
+        os.environ.update(wanted)
+        os.chdir(self.folder)
+        try:
+            yield
+        finally:
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(variables)
+
+    def _process(self, words: list[str], arguments: tuple[str, ...]) -> Said:
         done = subprocess.run(  # noqa: S603  (the program under test)
-            [*before, str(SCRIPT), *arguments],
+            words,
             check=False,
             capture_output=True,
             cwd=self.folder,
@@ -97,38 +143,3 @@ class Console:
             timeout=LIMIT_SECONDS,
         )
         return Said(command=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
-
-    def _forked(self, arguments: tuple[str, ...]) -> Said:
-        with tempfile.TemporaryDirectory() as place:
-            out, err = Path(place, "out"), Path(place, "err")
-            process = _FORKS.Process(
-                target=_program, args=(arguments, self.variables(), self.folder, out, err)
-            )
-            process.start()
-            process.join(LIMIT_SECONDS)
-            if process.exitcode is None:
-                process.kill()
-                process.join()
-                raise subprocess.TimeoutExpired(arguments, LIMIT_SECONDS, out.read_bytes(), err.read_bytes())
-            return Said(command=arguments, code=process.exitcode, out=out.read_text(), err=err.read_text())
-
-
-def _program(
-    arguments: tuple[str, ...], variables: dict[str, str], folder: Path, out: Path, err: Path
-) -> None:
-    """Be the console script, with the streams, variables, folder and words that a new process would have."""
-    from orchestrator.cli.main import main  # noqa: PLC0415  (read already where this runs)
-    from orchestrator.cli.program import PROGRAM  # noqa: PLC0415  (as above)
-
-    for number, file in enumerate((Path(os.devnull), out, err)):
-        opened = os.open(file, os.O_RDWR | os.O_CREAT)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a descriptor, and open until the end)
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  (as above)
-    sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115  (as above)
-    os.environ.clear()
-    os.environ.update(variables)
-    os.chdir(folder)
-    sys.argv = [PROGRAM, *arguments]
-    main()

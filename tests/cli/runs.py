@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import RunEntry, open_store
 from tests.cli.console import Console
 from tests.simulation import play
@@ -23,6 +24,8 @@ def entry(run: str, process: str, *, cluster: str = "lab", uuid: str = "uuid") -
 
 
 RUN = "20261101-0300-abcd"
+DEAD_PROCESS = "/".join([*str(current_process()).split("/")[:2], str(2**22 + 1), "1"])
+"""On this machine, above the highest pid that Linux gives."""
 
 
 def ended_run(

@@ -29,6 +29,7 @@ class SmallCluster(ScriptedServer):
         legacy: legacy templates by name.
         started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
         plugins: what every node has loaded.
+        zones: of the nodes, by name.
         silent: so many more times the last node does not answer when it is asked about itself.
     """
 
@@ -42,6 +43,7 @@ class SmallCluster(ScriptedServer):
         self.templates: dict[str, Any] = {}
         self.legacy: dict[str, Any] = {}
         self.lives: dict[str, int] = {}
+        self.zones: dict[str, str] = {}
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
         health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
@@ -131,8 +133,7 @@ class SmallCluster(ScriptedServer):
         return ["master", "data"]
 
     def _attributes(self, name: str) -> dict[str, str]:
-        del name
-        return {}
+        return {"zone": self.zones[name]} if name in self.zones else {}
 
     def _http(self) -> dict[str, Any]:
         return {

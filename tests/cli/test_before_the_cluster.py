@@ -1,84 +1,79 @@
-"""What needs nothing from the cluster is checked before the cluster is read."""
+"""What is checked before the cluster is read, and its first reading."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
+from orchestrator.runs import planning
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 
 UNRESOLVED = "secret env:NOT_SET_ANYWHERE"
-NO_FOLDER = "cannot be saved: No such file or directory"
 FUTURE = "--started-before 2999-01-01T00:00Z: this time is in the future, so the flag leaves out no node; "
+SUDO = {"sudo": {"password": "env:NOT_SET_ANYWHERE"}}
 
 
-@pytest.fixture(autouse=True)
-def state(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-
-
-@pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        yield server
-
-
-@pytest.mark.parametrize(
-    ("line", "sudo", "says"),
-    [
-        ("plan --out {folder}/no/plan.json", False, f"the plan {NO_FOLDER}"),
-        ("plan --out /proc/plan.json", False, "/proc/plan.json: the plan cannot be saved: "),
-        ("rehearse --save {folder}/no/snapshot.json", False, f"the snapshot {NO_FOLDER}"),
-        ("plan --started-before 2999-01-01T00:00Z", False, FUTURE),
-        ("restart --yes --started-before 2999-01-01T00:00Z", False, FUTURE),
-        ("plan", True, UNRESOLVED),
-        ("restart --yes", True, UNRESOLVED),
-        ("validate", True, UNRESOLVED),
-        ("tune check", True, UNRESOLVED),
-        ("tune apply --yes", True, UNRESOLVED),
-    ],
-)
-def test_it_is_told_before_the_cluster_is_read(
-    console: Console,
-    cluster: SmallCluster,
-    capsys: pytest.CaptureFixture[str],
-    line: str,
-    *,
-    sudo: bool,
-    says: str,
+def test_it_is_refused_before_the_cluster_is_read(
+    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
 ) -> None:
-    hosts = {"sudo": {"password": "env:NOT_SET_ANYWHERE"}} if sudo else {}
-    file = cluster.write_file(console.folder, hosts=hosts)
-    command = line.format(folder=console.folder).split()
-    group = 2 if command[0] == "tune" else 1
-    assert run([*command[:group], "--cluster", file, *command[group:]]) == ExitCode.USAGE
-    assert says in capsys.readouterr().err
-    assert cluster.asked == []
+    for line, says in [
+        ("plan --out no/plan.json", "the plan cannot be saved: No such file or directory"),
+        ("plan --out /proc/plan.json", "/proc/plan.json: the plan cannot be saved: "),
+        ("rehearse --save no/one", "the snapshot cannot be saved: No such file or directory"),
+        ("plan --started-before 2999-01-01T00:00Z", FUTURE),
+        ("restart --yes --started-before 2999-01-01T00:00Z", FUTURE),
+        ("plan", UNRESOLVED),
+        ("restart --yes", UNRESOLVED),
+        ("validate", UNRESOLVED),
+        ("tune check", UNRESOLVED),
+        ("tune apply --yes", UNRESOLVED),
+    ]:
+        with subtests.test(line=line):
+            file = cluster.write_file(console.folder, hosts=SUDO if says == UNRESOLVED else {})
+            said = console.run(*line.split(), "--cluster", file)
+            assert (said.code, says in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
 
 
-def test_the_sudo_password_of_a_saved_plan_too(
-    console: Console,
-    cluster: SmallCluster,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    saved = str(console.folder / "plan.json")
-    file = cluster.write_file(console.folder, hosts={"sudo": {"password": "env:NOT_SET_ANYWHERE"}})
-    monkeypatch.setenv("NOT_SET_ANYWHERE", "once")
-    obliging = console.folder / "bin" / "sudo"  # takes any password, on every machine
-    obliging.parent.mkdir()
-    obliging.write_text(
-        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do [ "$1" != -p ] || shift; shift; done\nexec "$@"\n'
-    )
-    obliging.chmod(0o755)
-    monkeypatch.setenv("PATH", str(obliging.parent), prepend=":")
-    assert run(["plan", "--cluster", file, "--out", saved]) == ExitCode.DONE
-    monkeypatch.delenv("NOT_SET_ANYWHERE")
+def test_the_sudo_password_of_a_saved_plan_too(console: Console, cluster: SmallCluster) -> None:
+    """A machine without sudo holds the plan, which is saved all the same."""
+    file = cluster.write_file(console.folder, hosts=SUDO)
+    once = replace(console, environment={"NOT_SET_ANYWHERE": "once"})
+    said = once.run("plan", "--cluster", file, "--out", "plan.json")
+    assert said.code in {ExitCode.DONE, ExitCode.HELD}
     cluster.asked.clear()
-    assert run(["apply", saved, "--yes"]) == ExitCode.USAGE
-    assert UNRESOLVED in capsys.readouterr().err
-    assert cluster.asked == []
+    said = console.run("apply", "plan.json", "--yes")
+    assert (said.code, UNRESOLVED in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
+
+
+def test_an_override_for_no_node_is_warned_of(console: Console, cluster: SmallCluster) -> None:
+    """By every command that looks at the cluster first."""
+    overrides = {"es1": {"port": 23}, "es*": {"port": 22}, "se2": {"port": 24}}
+    file = cluster.write_file(console.folder, hosts={"overrides": overrides})
+    for line in ("validate", "plan", "restart --dry-run"):
+        said = console.run(*line.split(), "--cluster", file)
+        warnings = [each for each in said.err.splitlines() if each.startswith("warning: ")]
+        assert warnings == [f"warning: {file}:1: hosts.overrides.se2: no node of the cluster is called so"]
+        assert said.code == ExitCode.DONE
+
+
+UNREPORTED = "cluster state: node es3 has not reported its roles and version yet"
+
+
+def test_a_member_that_has_just_joined_is_waited_for(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a time. The version is one whose cluster state has no roles."""
+    with SmallCluster(version="2.19.0") as server:
+        file = server.write_file(console.folder)
+        server.silent = 2
+        said = console.run("plan", "--cluster", file)
+        assert (said.code, "es3" in said.out) == (ExitCode.DONE, True)
+        waiting = f"waiting up to 30 s for the first reading: {UNREPORTED}"
+        assert said.err.count(waiting) == 1, said.err
+        monkeypatch.setattr(planning, "_REPORT_SECONDS", 1.0)
+        server.silent = 1_000_000
+        said = console.run("plan", "--cluster", file)
+        assert (said.code, f"cannot be read: {UNREPORTED}\n" in said.err) == (ExitCode.USAGE, True)

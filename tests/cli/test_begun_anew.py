@@ -6,78 +6,68 @@ import json
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runs.simulated import Simulation
-from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
-from orchestrator.runtime.store import open_store
+from orchestrator.runtime.store import StateStore
+from orchestrator.simulation.world import World
 from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console
-from tests.cli.runs import entry
+from tests.cli.runs import RUN, entry
 from tests.cli.small_cluster import SmallCluster
 from tests.simulation import play
 
-PAUSED = KILLED = "20261101-0300-abcd"
+KILLED = PAUSED = RUN
+
+
+def journalled(store: StateStore, simulation: Simulation) -> None:
+    """The simulated run in the state, of a process that is gone."""
+    events = [record.event for record in simulation.journal.records]
+    store.create_run(entry(RUN, "boot/1/2/3")).append(events, 1.0)
+
+
+def lab() -> World:
+    world = play.cluster(3)
+    world.name = "lab"
+    return world
 
 
 @pytest.mark.parametrize("nodes", [1, None])
-def test_a_restart_tells_of_a_run_that_can_be_resumed(
-    console: Console,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    nodes: int | None,
+def test_a_restart_names_a_run_that_can_be_resumed(
+    console: Console, cluster: SmallCluster, store: StateStore, file: str, nodes: int | None
 ) -> None:
-    """Paused after a node there is something to tell; done, there is nothing."""
-    world = play.cluster(3)
-    world.name = "lab"
-    simulation, _ = play.run(world, wanted=play.policy(cluster="lab", pause_after=nodes))
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    events = [record.event for record in simulation.journal.records]
-    store.create_run(entry(PAUSED, "boot/1/2/3")).append(events, 1.0)
-    store.close()
-    with SmallCluster() as cluster:
-        # Somebody holds the lease, so that the new run ends before it begins.
-        theirs = LeaseRecord(
-            epoch=1, run="theirs", owner="ben@here", process=str(current_process()), started="2026-11-02"
-        )
-        cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(theirs)))
-        code = run(["restart", "--cluster", cluster.write_file(console.folder), "--yes"])
-    said = capsys.readouterr().err
-    assert code == ExitCode.LEASED
-    told = (
-        f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "
-        f"`orchestrate resume {PAUSED} --state sqlite:///{console.state}` continues with the others"
+    """Paused after a node there is one; done, there is none."""
+    journalled(store, play.run(lab(), wanted=play.policy(cluster="lab", pause_after=nodes))[0])
+    # Another run holds the lease, so that the new run ends before it begins.
+    theirs = LeaseRecord(
+        epoch=1, run="theirs", owner="ben@here", process=str(current_process()), started="2026-11-02"
     )
-    assert (told in said) is (nodes is not None), said
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(theirs)))
+    said = console.run("restart", "--cluster", file, "--yes")
+    paused = (
+        f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "
+        f"`orchestrate resume {PAUSED} --state {console.url}` continues with the others"
+    )
+    assert (said.code, paused in said.err) == (ExitCode.LEASED, nodes is not None), said.err
 
 
 @pytest.mark.parametrize("point", [26, 40])
 def test_without_a_master_the_run_that_left_a_node_down_is_named(
-    console: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], point: int
+    console: Console, cluster: SmallCluster, store: StateStore, file: str, point: int
 ) -> None:
     """Killed while its first node was down, and once that node was back."""
-    world = play.cluster(3)
-    world.name = "lab"
-    simulation = Simulation(world)
+    simulation = Simulation(lab())
     simulation.seams.crash_at = point
     assert play.killed(simulation, simulation.begin(play.policy(cluster="lab")))
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    events = [record.event for record in simulation.journal.records]
-    store.create_run(entry(KILLED, "boot/1/2/3")).append(events, 1.0)
-    store.close()
-    with SmallCluster() as cluster:
-        cluster.without_a_master()
-        code = run(["restart", "--cluster", cluster.write_file(console.folder), "--yes"])
-    said = capsys.readouterr().err
-    assert code == ExitCode.USAGE
-    assert "cluster lab" in said
-    assert "cannot be read" in said
+    journalled(store, simulation)
+    cluster.without_a_master()
+    said = console.run("restart", "--cluster", file, "--yes")
+    assert said.code == ExitCode.USAGE
+    assert "cluster lab" in said.err
+    assert "cannot be read" in said.err
     hint = (
         f"run {KILLED} stopped es2 and has not started it again: if that run was killed, "
-        f"`orchestrate resume {KILLED} --state sqlite:///{console.state}` starts es2 first"
+        f"`orchestrate resume {KILLED} --state {console.url}` starts es2 first"
     )
-    assert (hint in said) is (point == 26), said
+    assert (hint in said.err) is (point == 26), said.err

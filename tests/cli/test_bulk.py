@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
-from tests.cli.console import Console
+from tests.cli.console import Console, Said
 from tests.cli.loaded_cluster import LoadedCluster, Posts
 
 
@@ -25,141 +22,96 @@ def cluster() -> Iterator[LoadedCluster]:
         yield server
 
 
-@pytest.fixture
-def file(console: Console, cluster: LoadedCluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    monkeypatch.setenv("HOME", str(console.home))
-    return cluster.write_file(console.folder)
-
-
 def changed(cluster: LoadedCluster) -> list[str]:
     """Requests that could change something."""
     return [f"{asked.method} {asked.path}" for asked in cluster.asked if asked.method != "GET"]
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+BAD = [
+    ([], "--index: name the indices that were loaded, such as --index 'posts-*'"),
+    (["--index", ""], "--index: the name of an index, or a glob, is needed"),
+    (["--index", "eu:posts-*"], "--index eu:posts-*: names indices of another cluster, and a merge is "),
+    (["--index", "posts-*", "--index", "pots-*"], "--index pots-*: lab has no index, alias or data stream"),
+    (["--index", "closed-*"], "--index closed-*: closed-01 is closed, and the segments of a closed index"),
+    (["--index", "secret-*"], "--index secret-*: secret-01 is hidden: give the name in full"),
+    (["--index", "posts-*", "--max-segments", "0"], "--max-segments 0: must be at least 1"),
+    (["--index", "posts-*", "--timeout", "5"], "--timeout 5: must be a duration"),
+    (["--index", "posts-*", "--disable-predicate", "x"], "--disable-predicate x: there is no such predicate"),
+]
 
 
 @pytest.mark.parametrize("command", ["post-bulk-index", "force-merge"])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--index: name the indices that were loaded, such as --index 'posts-*'"),
-        (["--index", ""], "--index: the name of an index, or a glob, is needed"),
-        (["--index", "eu:posts-*"], "--index eu:posts-*: names indices of another cluster, and a merge is "),
-        (
-            ["--index", "posts-*", "--index", "pots-*"],
-            "--index pots-*: lab has no index, alias or data stream",
-        ),
-        (
-            ["--index", "closed-*"],
-            "--index closed-*: closed-01 is closed, and the segments of a closed index",
-        ),
-        (["--index", "secret-*"], "--index secret-*: secret-01 is hidden: give the name in full"),
-        (["--index", "posts-*", "--max-segments", "0"], "--max-segments 0: must be at least 1"),
-        (["--index", "posts-*", "--timeout", "5"], "--timeout 5: must be a duration"),
-        (
-            ["--index", "posts-*", "--disable-predicate", "x"],
-            "--disable-predicate x: there is no such predicate",
-        ),
-    ],
-)
-def test_bad_input_is_told_in_one_message_and_changes_nothing(
-    *,
-    command: str,
-    arguments: list[str],
-    message: str,
-    file: str,
-    cluster: LoadedCluster,
-    console: Console,
-    capsys: pytest.CaptureFixture[str],
+def test_bad_input_is_one_message_and_changes_nothing(
+    command: str, console: Console, cluster: LoadedCluster, file: str, subtests: pytest.Subtests
 ) -> None:
-    assert run([command, "--cluster", file, "--yes", *arguments]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"orchestrate: {message}")
-    assert said.err.count("\n") == 1
-    assert changed(cluster) == []
-    assert not console.state.exists()
+    said = console.run(command, "--cluster", file, "--index", "posts-*")
+    question = "there is no terminal for the question: check with `--dry-run`, then add --yes"
+    assert (said.code, said.err, cluster.asked) == (ExitCode.USAGE, f"orchestrate: {question}\n", [])
+    for arguments, message in BAD:
+        with subtests.test(arguments=arguments):
+            said = console.run(command, "--cluster", file, "--yes", *arguments)
+            assert (said.code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
+            assert said.err.startswith(f"orchestrate: {message}")
+            assert changed(cluster) == []
+            assert not console.state.exists()
 
 
-@pytest.mark.parametrize("command", ["post-bulk-index", "force-merge"])
-def test_without_a_terminal_and_without_yes_nothing_begins(
-    command: str, file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([command, "--cluster", file, "--index", "posts-*"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == (
-        "orchestrate: there is no terminal for the question: check with `--dry-run`, then add --yes\n"
-    )
-    assert cluster.asked == []
+def merge(console: Console, *more: str, index: str = "posts-*") -> Said:
+    line = ("force-merge", "--cluster", "lab.yml", "--index", index, "--output", "json")
+    return console.run(*line, *(more or ("--yes",)))
 
 
-def test_what_matches_and_cannot_be_merged_is_left_out_and_named(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["force-merge", "--cluster", file, "--index", "*", "--dry-run"]) == ExitCode.DONE
-    said = capsys.readouterr().err
-    assert "warning: left out, since closed: closed-01\n" in said
-    assert "warning: left out, since hidden: secret-01; give the name in full to have it merged\n" in said
+def settle(console: Console, *more: str) -> Said:
+    line = ("post-bulk-index", "--cluster", "lab.yml", "--index", "posts-*", "--output", "json")
+    return console.run(*line, *more)
 
 
+@pytest.mark.usefixtures("file")
+def test_what_cannot_be_merged_is_left_out_and_named(console: Console) -> None:
+    said = merge(console, "--dry-run", index="*")
+    assert said.code == ExitCode.DONE
+    assert "warning: left out, since closed: closed-01\n" in said.err
+    assert "warning: left out, since hidden: secret-01; give the name in full to have it merged\n" in said.err
+
+
+@pytest.mark.usefixtures("file")
 def test_a_plan_shows_what_is_merged_and_what_the_loader_left(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
+    console: Console, cluster: LoadedCluster
 ) -> None:
     cluster.indices["posts-01"].refresh_interval = "-1"
-    assert (
-        run(["post-bulk-index", "--cluster", file, "--index", "posts-*", "--dry-run", "--output", "json"])
-        == ExitCode.DONE
-    )
-    plan, summary = lines(capsys)
-    assert (plan["event"], plan["max_segments"], summary["outcome"]) == ("plan", 5, "done")
+    said = settle(console, "--dry-run")
+    plan, summary = said.lines
+    assert (said.code, plan["max_segments"], summary["outcome"]) == (ExitCode.DONE, 5, "done")
     assert plan["merges"] == [
         {"index": "posts-01", "segments": 40, "bytes": 80_000_000, "due": True},
         {"index": "posts-02", "segments": 4, "bytes": 8_000_000, "due": False},
     ]
-    assert plan["leftovers"] == [
-        {
-            "index": "posts-01",
-            "setting": "index.refresh_interval",
-            "found": "-1",
-            "put_right": False,
-            "wanted": None,
-        }
-    ]
+    left = {"setting": "index.refresh_interval", "found": "-1", "put_right": False, "wanted": None}
+    assert plan["leftovers"] == [{"index": "posts-01", **left}]
     merges = [step for step in plan["steps"] if step["action"] == "force_merge"]
     assert [(step["wave"], step["target"]) for step in merges] == [(0, "index posts-01")]
     assert "POST /posts-01/_forcemerge" in merges[0]["detail"]
-    assert {name for wave in plan["waves"] for name in wave["nodes"]} == {"es1", "es2", "es3"}
+    assert said.nodes == ["es1", "es2", "es3"]
+    line = ("force-merge", "--cluster", "lab.yml", "--index", "posts-*", "--dry-run")
+    shown = console.run(*line).out
+    for part in (
+        "Merges to at most 5 segments a copy, in this order, before any stop (not in the prediction):",
+        "  posts-01        40  80.0 MB  to be merged\n",
+        "  posts-02         4   8.0 MB  few enough already\n",
+        "  found: refresh_interval -1 on posts-01; not changed: force_merge.put_right of the playbook ",
+        "No waves: no node is restarted.\n",
+    ):
+        assert part in shown
     assert changed(cluster) == []
 
 
-def test_the_plan_in_text(file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.indices["posts-01"].refresh_interval = "-1"
-    assert run(["force-merge", "--cluster", file, "--index", "posts-*", "--dry-run"]) == ExitCode.DONE
-    said = capsys.readouterr().out
-    assert (
-        "Merges to at most 5 segments a copy, in this order, before any stop (not in the prediction):" in said
-    )
-    assert "  posts-01        40  80.0 MB  to be merged\n" in said
-    assert "  posts-02         4   8.0 MB  few enough already\n" in said
-    assert (
-        "  found: refresh_interval -1 on posts-01; not changed: force_merge.put_right of the playbook "
-        "does not name it\n"
-    ) in said
-    assert "No waves: no node is restarted.\n" in said
-
-
-def _merged(file: str, *more: str) -> int:
-    return run(["force-merge", "--cluster", file, "--index", "posts-*", "--yes", "--output", "json", *more])
-
-
+@pytest.mark.usefixtures("file")
 def test_a_merge_is_done_once_and_then_there_is_nothing_to_do(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
+    console: Console, cluster: LoadedCluster
 ) -> None:
-    assert _merged(file) == ExitCode.DONE
-    *events, summary = lines(capsys)
-    assert cluster.merges == ["posts-01"]
+    said = merge(console)
+    *events, summary = said.lines
+    assert (said.code, cluster.merges) == (ExitCode.DONE, ["posts-01"])
     assert [event["index"] for event in events if event["event"] == "index_merged"] == ["posts-01"]
     assert (summary["outcome"], summary["exit_code"], summary["nothing_to_do"]) == ("done", 0, False)
     assert (summary["indices_merged"], summary["nodes_restarted"]) == (1, 0)
@@ -169,71 +121,54 @@ def test_a_merge_is_done_once_and_then_there_is_nothing_to_do(
     assert (few["segments_before"], few["segments_after"], few["state"]) == (4, None, "few")
     assert summary["recovery"]["bytes_copied"] is None
     cluster.asked.clear()
-    assert _merged(file) == ExitCode.DONE
-    (summary,) = lines(capsys)
-    assert (summary["event"], summary["outcome"], summary["nothing_to_do"]) == ("summary", "done", True)
+    said = merge(console)
+    (summary,) = said.lines
+    assert (said.code, summary["outcome"], summary["nothing_to_do"]) == (ExitCode.DONE, "done", True)
     assert summary["message"] == "lab: nothing to do: 2 indices have at most 5 segments a copy"
     assert (cluster.merges, changed(cluster), cluster.templates) == (["posts-01"], [], {})
 
 
+@pytest.mark.usefixtures("file")
 def test_nodes_are_due_until_they_are_restarted_after_the_merge(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
+    console: Console, cluster: LoadedCluster
 ) -> None:
     """The merge alone, as a kill before the restart would have left it: the step restarts what is due."""
-    assert _merged(file) == ExitCode.DONE
-    capsys.readouterr()
-    line = ["post-bulk-index", "--cluster", file, "--index", "posts-*", "--dry-run", "--output", "json"]
-    assert run(line) == ExitCode.DONE
-    plan, _ = lines(capsys)
-    assert sorted(name for wave in plan["waves"] for name in wave["nodes"]) == ["es1", "es2", "es3"]
-    assert [step for step in plan["steps"] if step["action"] == "force_merge"] == []
+    assert merge(console).code == ExitCode.DONE
+    said = settle(console, "--dry-run")
+    assert (said.code, said.nodes) == (ExitCode.DONE, ["es1", "es2", "es3"])
+    assert [step for step in said.plan["steps"] if step["action"] == "force_merge"] == []
     cluster.reborn("es1", "es2", "es3")
-    assert run(["post-bulk-index", "--cluster", file, "--index", "posts-*", "--yes"]) == ExitCode.DONE
-    assert capsys.readouterr().err == (
+    said = settle(console, "--yes")
+    assert said.code == ExitCode.DONE
+    assert said.err == (
         "lab: nothing to do: 2 indices have at most 5 segments a copy, "
         "and every selected node was restarted since they were merged\n"
     )
-    assert run([*line, "--no-restart"]) == ExitCode.DONE
-    plan, _ = lines(capsys)
-    assert plan["waves"] == []
+    said = settle(console, "--dry-run", "--no-restart")
+    assert (said.code, said.plan["waves"]) == (ExitCode.DONE, [])
 
 
-def test_an_index_that_is_written_holds_the_merge_and_is_named(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("file")
+def test_index_is_not_written_holds_until_it_is_resumed(console: Console, cluster: LoadedCluster) -> None:
     cluster.indices["posts-01"].written = 10
-    assert _merged(file) == ExitCode.HELD
-    *_, summary = lines(capsys)
-    (hold,) = summary["holds"]
+    said = merge(console, "--yes", "--max-segments", "4")
+    (hold,) = said.lines[-1]["holds"]
+    assert (said.code, cluster.merges) == (ExitCode.HELD, [])
     assert (hold["predicate"], hold["subject"]) == ("index_is_not_written", "index posts-01")
-    assert cluster.merges == []
-
-
-def test_a_run_that_was_held_is_resumed_without_any_flag(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.indices["posts-01"].written = 10
-    assert _merged(file, "--max-segments", "4") == ExitCode.HELD
-    said = _status(capsys)
-    assert "  merges: 0 of 1 index merged; 1 to come; 1 with few enough segments before\n" in said
-    assert "  to continue with 1 index: orchestrate resume " in said
+    status = console.run("status").out
+    assert "  merges: 0 of 1 index merged; 1 to come; 1 with few enough segments before\n" in status
+    assert "  to continue with 1 index: orchestrate resume " in status
     cluster.indices["posts-01"].written = 0
-    assert run(["resume", "--yes"]) == ExitCode.DONE
-    assert "posts-01: 40 -> 4 segments a copy, 80.0 MB -> 8.0 MB" in capsys.readouterr().out
+    resumed = console.run("resume", "--yes")
+    assert resumed.code == ExitCode.DONE
+    assert "posts-01: 40 -> 4 segments a copy, 80.0 MB -> 8.0 MB" in resumed.out
     assert cluster.merges == ["posts-01"]
 
 
-def _status(capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    assert run(["status"]) == ExitCode.DONE
-    return capsys.readouterr().out
-
-
-def test_allow_writes_takes_it_and_says_what_that_means(
-    file: str, cluster: LoadedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("file")
+def test_allow_writes_merges_it_with_a_warning(console: Console, cluster: LoadedCluster) -> None:
     cluster.indices["posts-01"].written = 10
-    assert _merged(file, "--allow-writes") == ExitCode.DONE
-    *events, _ = lines(capsys)
-    assert [event["index"] for event in events if event["event"] == "merge_warned"] == ["posts-01"]
+    said = merge(console, "--yes", "--allow-writes")
+    assert said.code == ExitCode.DONE
+    assert [line["index"] for line in said.lines if line["event"] == "merge_warned"] == ["posts-01"]
     assert cluster.merges == ["posts-01"]

@@ -1,157 +1,205 @@
-"""`--due`: nodes that run an older version, or whose configuration changed since they started."""
+"""Which nodes are due: `--due` (an older version, a changed configuration) and `--started-before`."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
-from tests.cli.console import Console
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.runtime.identity import current_process
+from orchestrator.stores.elasticsearch.lease import lease_body
+from tests.cli.console import Console, Said
+from tests.cli.runs import DEAD_PROCESS
 from tests.cli.small_cluster import NODES, SmallCluster
 
-
-@pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        server.started = int(time.time() - 3600) * 1000
-        yield server
+OLD, RECENT = 1_000, 1_700_000_000_000
+"""Starts of the nodes, in milliseconds."""
+BEFORE = ("--started-before", "2000-01-01T00:00Z")
+NOTHING = "lab: nothing to restart: no selected node started before 2000-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def files(console: Console) -> Path:
-    """A configuration file for each node, under its name."""
+def files(console: Console, cluster: SmallCluster) -> Path:
+    """A configuration file for each node, under its name; the nodes started an hour ago."""
+    cluster.started = int(time.time() - 3600) * 1000
     folder = console.folder / "etc"
     folder.mkdir()
     for node in NODES:
         (folder / f"{node}.yml").write_text("")
+    playbook = {"kind": "elasticsearch", "config_files": [str(folder / "{node}.yml")]}
+    (console.folder / "book.yml").write_text(json.dumps(playbook))
+    cluster.write_file(console.folder, playbook=str(console.folder / "book.yml"))
     return folder
 
 
-@pytest.fixture
-def file(console: Console, cluster: SmallCluster, files: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    playbook = console.folder / "book.yml"
-    playbook.write_text(json.dumps({"kind": "elasticsearch", "config_files": [str(files / "{node}.yml")]}))
-    return cluster.write_file(console.folder, playbook=str(playbook))
-
-
-class Plans:
-    """`plan --due …` of this cluster file."""
-
-    def __init__(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self._file, self._capsys = file, capsys
-
-    def __call__(self, *words: str) -> tuple[int, list[str], str]:
-        """The exit code, the nodes of the plan in its order, and what was said beside it."""
-        code = run(["plan", "--cluster", self._file, "--output", "json", *words])
-        said = self._capsys.readouterr()
-        lines: list[dict[str, Any]] = [json.loads(line) for line in said.out.splitlines()]
-        waves = next((line["waves"] for line in lines if line["event"] == "plan"), [])
-        return code, sorted(node for wave in waves for node in wave["nodes"]), said.err
-
-
-@pytest.fixture
-def plans(file: str, capsys: pytest.CaptureFixture[str]) -> Plans:
-    return Plans(file, capsys)
+def plan(console: Console, *words: str) -> Said:
+    return console.run("plan", "--cluster", "lab.yml", "--output", "json", *words)
 
 
 def _started_after_its_files(cluster: SmallCluster) -> None:
     cluster.started = int(time.time() + 3600) * 1000
 
 
-def test_nodes_that_run_an_older_version(plans: Plans, cluster: SmallCluster) -> None:
+@pytest.mark.usefixtures("files")
+def test_due_version_is_an_older_version(console: Console, cluster: SmallCluster) -> None:
     cluster.upgrade("es2", "9.1.0")
-    _, nodes, said = plans("--due", "version:9.1.0")
-    assert nodes == ["es1", "es3"]
-    assert "due: es3 runs 8.19.0; es1 runs 8.19.0" in said
-    assert plans("--due", "version:8.19")[1] == [], "9.1 is newer, and 8.19 is 8.19.0"
-    assert plans("--due", "version:8.19.1")[1] == ["es1", "es3"]
+    said = plan(console, "--due", "version:9.1.0")
+    assert said.nodes == ["es1", "es3"]
+    assert "due: es3 runs 8.19.0; es1 runs 8.19.0" in said.err
+    assert plan(console, "--due", "version:8.19").nodes == [], "9.1 is newer, and 8.19 is 8.19.0"
+    assert plan(console, "--due", "version:8.19.1").nodes == ["es1", "es3"]
 
 
-def test_files_that_changed_after_the_start(plans: Plans, cluster: SmallCluster) -> None:
-    assert plans("--due", "config")[1] == list(NODES)
+@pytest.mark.usefixtures("files")
+def test_due_config_is_a_file_changed_after_the_start(console: Console, cluster: SmallCluster) -> None:
+    assert plan(console, "--due", "config").nodes == list(NODES)
     _started_after_its_files(cluster)
-    code, nodes, said = plans("--due", "config")
-    assert (code, nodes) == (ExitCode.DONE, [])
-    assert said == "lab: nothing to restart: no selected node is due (config)\n"
+    said = plan(console, "--due", "config")
+    assert (said.code, said.nodes) == (ExitCode.DONE, [])
+    assert said.err == "lab: nothing to restart: no selected node is due (config)\n"
 
 
-def test_only_the_node_whose_file_changed(plans: Plans, cluster: SmallCluster, files: Path) -> None:
-    second = int(time.time())
-    cluster.started = second * 1000
-    while time.time() < second + 1.1:  # files are stamped by a coarser clock
+def test_due_config_goes_by_the_file_of_each_node(
+    console: Console, cluster: SmallCluster, files: Path
+) -> None:
+    """A file of the second of the start is older."""
+    changed = int(max((files / f"{node}.yml").stat().st_ctime for node in NODES))
+    cluster.started = changed * 1000
+    assert plan(console, "--due", "config").nodes == []
+    while time.time() < changed + 1.1:  # files are stamped by a coarser clock
         time.sleep(0.05)
     (files / "es2.yml").write_text("node.name: es2\n")
-    _, nodes, said = plans("--due", "config")
-    assert nodes == ["es2"]
-    assert f"due: es2 {files}/es2.yml changed after it started" in said
+    said = plan(console, "--due", "config")
+    assert said.nodes == ["es2"]
+    assert f"due: es2 {files}/es2.yml changed after it started" in said.err
 
 
-def test_a_host_that_does_not_show_it(plans: Plans, cluster: SmallCluster, files: Path) -> None:
+def test_due_must_be_known(console: Console, cluster: SmallCluster, files: Path) -> None:
     (files / "es2.yml").unlink()
-    code, _, said = plans("--due", "config")
-    assert code == ExitCode.USAGE
-    assert f"--due config: not known: host of es2: none of its files exists ({files}/es2.yml" in said
+    said = plan(console, "--due", "config")
+    assert said.code == ExitCode.USAGE
+    assert f"--due config: not known: host of es2: none of its files exists ({files}/es2.yml" in said.err
     assert {asked.method for asked in cluster.asked} == {"GET"}
+    (files / "es2.yml").touch()
+    cluster.started = None
+    said = plan(console, "--due", "config")
+    assert (said.code, "did not show when its process started" in said.err) == (ExitCode.USAGE, True)
+    said = console.run("restart", "--cluster", "lab.yml", "--yes", *BEFORE)
+    assert said.code == ExitCode.USAGE
+    assert "es2, es3, es1 did not show when the process started" in said.err
 
 
-def test_several_are_a_union_which_the_age_narrows(plans: Plans, cluster: SmallCluster) -> None:
+@pytest.mark.usefixtures("files")
+def test_several_due_are_a_union_which_the_age_narrows(console: Console, cluster: SmallCluster) -> None:
     _started_after_its_files(cluster)
     cluster.upgrade("es2", "9.1.0")
-    assert plans("--due", "config", "--due", "version:9.1.0")[1] == ["es1", "es3"]
-    assert plans("--due", "version:9.1.0", "--only", "es1")[1] == ["es1"]
-    code, nodes, said = plans("--due", "version:9.1.0", "--started-before", "1d")
-    assert (code, nodes) == (ExitCode.DONE, [])
-    assert "no selected node started before" in said
+    assert plan(console, "--due", "config", "--due", "version:9.1.0").nodes == ["es1", "es3"]
+    assert plan(console, "--due", "version:9.1.0", "--only", "es1").nodes == ["es1"]
+    said = plan(console, "--due", "version:9.1.0", "--started-before", "1d")
+    assert (said.code, said.nodes) == (ExitCode.DONE, [])
+    assert "no selected node started before" in said.err
 
 
-def test_a_saved_plan_keeps_it(
-    file: str, cluster: SmallCluster, console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved = console.folder / "plan.json"
-    words = ["plan", "--cluster", file, "--out", str(saved), "--due", "version:9.1.0"]
-    assert run(words) in (ExitCode.DONE, ExitCode.HELD)
+@pytest.mark.usefixtures("files")
+def test_a_saved_plan_keeps_what_is_due(console: Console, cluster: SmallCluster) -> None:
+    saved = ("plan", "--cluster", "lab.yml", "--out", "plan.json")
+    assert console.run(*saved, "--due", "version:9.1.0").code in (ExitCode.DONE, ExitCode.HELD)
     for node in NODES:
         cluster.upgrade(node, "9.1.0")
-    capsys.readouterr()
-    assert run(["apply", str(saved), "--yes"]) == ExitCode.PLAN_MISMATCH
-    assert "needs a restart any more" in capsys.readouterr().err
+    said = console.run("apply", "plan.json", "--yes")
+    assert (said.code, "needs a restart any more" in said.err) == (ExitCode.PLAN_MISMATCH, True)
+    cluster.started = OLD
+    assert console.run(*saved, *BEFORE).code == ExitCode.DONE
+    cluster.started = RECENT
+    said = console.run("apply", "plan.json", "--yes")
+    assert said.code == ExitCode.PLAN_MISMATCH
+    assert "none of its nodes (es2, es3, es1) needs a restart any more" in said.err
+    assert console.run(*saved, *BEFORE).code == ExitCode.DONE
+    said = console.run("apply", "plan.json", "--yes")
+    assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
+@pytest.mark.usefixtures("files")
+def test_a_wrong_due_is_refused_before_any_request(
+    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
+) -> None:
+    for written, message in [
         ("reboot-required", "needs --reboot, since a restart of the service leaves the host as it is"),
         ("version", "must name a version, such as `version:9.1.0`"),
         ("version:9", "must name a version"),
         ("version:latest", "must name a version"),
         ("confg", "unknown; did you mean `config`?"),
         ("config:es1.yml", "unknown"),
-    ],
-)
-def test_what_is_wrong_is_said_before_the_cluster_is_read(
-    written: str, message: str, plans: Plans, cluster: SmallCluster
+    ]:
+        with subtests.test(written=written):
+            said = plan(console, "--due", written)
+            assert (said.code, cluster.asked) == (ExitCode.USAGE, [])
+            assert f"--due {written}: {message}" in said.err
+
+
+def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: SmallCluster, file: str) -> None:
+    cluster.started = RECENT
+    for command in (("plan",), ("restart", "--dry-run")):
+        said = console.run(*command, "--cluster", file, "--output", "json", *BEFORE)
+        empty = [said.plan[name] for name in ("waves", "steps", "holds")]
+        assert (said.code, empty, said.err) == (ExitCode.DONE, [[], [], []], f"{NOTHING}\n")
+    assert list(console.home.iterdir()) == []
+    restart = ("restart", "--cluster", file, "--yes", *BEFORE)
+    said = console.run(*restart)
+    assert (said.code, said.out, said.err) == (ExitCode.DONE, "", f"{NOTHING}\n")
+    said = console.run(*restart, "--output", "json")
+    (only,) = said.lines
+    assert (only["event"], only["outcome"], only["exit_code"], only["run"]) == ("summary", "done", 0, None)
+    assert (only["nodes_restarted"], only["message"], said.err) == (0, NOTHING, f"{NOTHING}\n")
+    assert {asked.method for asked in cluster.asked} == {"GET"}
+    said = console.run(*restart, "--exclude", "es*")
+    assert said.code == ExitCode.USAGE, "any other empty selection is a mistake"
+    assert "the selection leaves no node to restart" in said.err
+
+
+def _left(cluster: SmallCluster, process: str) -> None:
+    """The record of a run that had es2 in hand, in a life that es2 has behind it."""
+    node = NodeInHand(node=NodeName("es2"), incarnation=Incarnation(ephemeral_id="earlier"))
+    record = LeaseRecord(
+        epoch=1, run="run-0", owner="ben@here", process=process, started="2026-11-01", in_hand=(node,)
+    )
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(record)))
+
+
+def test_plan_and_rehearse_name_a_run_that_holds_or_left(
+    console: Console, cluster: SmallCluster, file: str, subtests: pytest.Subtests
 ) -> None:
-    code, _, said = plans("--due", written)
-    assert code == ExitCode.USAGE
-    assert f"--due {written}: {message}" in said
-    assert cluster.asked == []
+    cluster.started = OLD
+    ended, holds = "run run-0 ended without restoring its changes", "run run-0 of ben@here holds the cluster"
+    first = "a restart restores them first; `orchestrate resume run-0 --state "
+    for command in ("plan", "rehearse"):
+        for process, says in ((DEAD_PROCESS, (ended, first)), (str(current_process()), (holds,))):
+            with subtests.test(command=command, process=process):
+                _left(cluster, process)
+                said = console.run(command, "--cluster", file)
+                assert [each for each in (ended, holds, first) if each in said.err] == [
+                    each for each in (ended, holds, first) if each in says
+                ]
+    assert {asked.method for asked in cluster.asked} == {"GET"}
 
 
-def test_a_start_that_is_not_known_is_no_reason_to_leave_out(plans: Plans, cluster: SmallCluster) -> None:
-    cluster.started = None
-    code, _, said = plans("--due", "config")
-    assert code == ExitCode.USAGE
-    assert "did not show when its process started" in said
-
-
-def test_a_file_of_the_second_of_the_start_is_older(plans: Plans, cluster: SmallCluster, files: Path) -> None:
-    changed = max((files / f"{node}.yml").stat().st_ctime for node in NODES)
-    cluster.started = int(changed) * 1000
-    assert plans("--due", "config")[1] == []
+def test_nothing_due_restores_what_a_dead_run_left(
+    console: Console, cluster: SmallCluster, file: str
+) -> None:
+    cluster.started = RECENT
+    _left(cluster, str(current_process()))
+    restart = ("restart", "--cluster", file, "--yes", *BEFORE)
+    said = console.run(*restart)
+    assert (said.code, "run run-0 of ben@here" in said.err) == (ExitCode.LEASED, True)
+    assert set(cluster.templates) == {"orchestrate-lease-1"}
+    _left(cluster, DEAD_PROCESS)
+    said = console.run(*restart, "--output", "json")
+    assert said.code == ExitCode.DONE
+    assert "run run-0 of ben@here ended without restoring its changes" in said.err
+    assert [line["outcome"] for line in said.lines if line["event"] == "summary"] == ["done", "done"]
+    assert cluster.templates == {}

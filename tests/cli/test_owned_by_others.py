@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.program import run
+from orchestrator.config import lookup
 from orchestrator.errors import ExitCode
 from orchestrator.runtime.glance import last_runs
-from tests.cli.console import Console
+from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, ended_run
 from tests.cli.small_cluster import SmallCluster
 
@@ -31,12 +31,6 @@ def _to_an_account(path: Path) -> None:
     os.chown(path, OTHER, OTHER)
 
 
-@pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        yield server
-
-
 class Place:
     """All files that a command obeys, each in a folder of its own."""
 
@@ -52,14 +46,14 @@ class Place:
         self.plan = self._file("plan", "plan.json")
         ended_run(console)
         self.state = console.state
-        assert self.do("plan", "--cluster", str(self.file), "--out", str(self.plan)) == ExitCode.DONE
+        assert self.do("plan", "--cluster", str(self.file), "--out", str(self.plan)).code == ExitCode.DONE
 
     def _file(self, folder: str, name: str) -> Path:
         (self.folder / folder).mkdir()
         return self.folder / folder / name
 
-    def do(self, *words: str) -> int:
-        return run([*words, "--state", f"sqlite:///{self.state}"])
+    def do(self, *words: str) -> Said:
+        return self.console.run(*words)
 
     def beside(self, suffix: str) -> Path:
         """A file that SQLite would read with the state."""
@@ -69,10 +63,8 @@ class Place:
 
 
 @pytest.fixture
-def place(console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]) -> Place:
-    made = Place(console, cluster)
-    capsys.readouterr()
-    return made
+def place(console: Console, cluster: SmallCluster) -> Place:
+    return Place(console, cluster)
 
 
 WAYS: dict[str, tuple[Callable[[Place], Path], tuple[str, ...]]] = {
@@ -99,17 +91,14 @@ WAYS: dict[str, tuple[Callable[[Place], Path], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("give", [_to_all, _to_an_account])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_others_can_change_is_not_obeyed(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], give: Give, way: str
-) -> None:
+def test_what_others_can_change_is_not_obeyed(place: Place, give: Give, way: str) -> None:
     what, words = WAYS[way]
-    monkeypatch.chdir(place.folder)
     given = what(place)
     give(given)
-    assert place.do(*words) == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert f"{given} {'can be written by every account' if give is _to_all else 'belongs to '}" in said
-    assert f"`chmod o-w {given}`" in said or f" {given}`" in said
+    said = place.do(*words)
+    assert said.code == ExitCode.USAGE
+    assert f"{given} {'can be written by every account' if give is _to_all else 'belongs to '}" in said.err
+    assert f"`chmod o-w {given}`" in said.err or f" {given}`" in said.err
     assert place.cluster.templates == {}
 
 
@@ -119,17 +108,14 @@ def test_a_tab_does_not_read_it(place: Place) -> None:
     assert last_runs(place.state, limit=1) == []
 
 
-def test_no_state_is_made_where_others_can_write(
-    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_state_is_made_where_others_can_write(console: Console, file: str) -> None:
     """Also not in a folder like /tmp, where they could put a rollback journal beside it."""
     crowd = console.folder / "tmp"
     crowd.mkdir()
     crowd.chmod(0o1777)
-    file = cluster.write_file(console.folder)
-    words = ["restart", "--cluster", file, "--yes", "--state", f"sqlite:///{crowd}/x.db"]
-    assert run(words) == ExitCode.USAGE
-    assert f"other accounts can create files in {crowd}" in capsys.readouterr().err
+    said = console.run("restart", "--cluster", file, "--yes", "--state", f"sqlite:///{crowd}/x.db")
+    assert said.code == ExitCode.USAGE
+    assert f"other accounts can create files in {crowd}" in said.err
     assert [*crowd.iterdir()] == []
 
 
@@ -137,18 +123,15 @@ def test_files_of_the_package_are_as_trusted_as_the_package(
     console: Console, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An image may be built by another account than the one that runs in it."""
-    from orchestrator.config import lookup  # noqa: PLC0415  (patched here alone)
-
     shipped = tmp_path / "shipped"
     shipped.mkdir()
     book = shipped / "elasticsearch-rolling-restart.yml"
     book.write_text(json.dumps({"kind": "elasticsearch"}))
     _to_all(book)
     file = cluster.write_file(console.folder, playbook=str(book))
-    state = f"sqlite:///{console.state}"
-    assert run(["plan", "--cluster", file, "--state", state]) == ExitCode.USAGE
+    assert console.run("plan", "--cluster", file).code == ExitCode.USAGE
     monkeypatch.setattr(lookup, "shipped", lambda _folder: shipped)
-    assert run(["plan", "--cluster", file, "--state", state]) == ExitCode.DONE
+    assert console.run("plan", "--cluster", file).code == ExitCode.DONE
 
 
 def test_a_state_that_was_read_is_unchanged(place: Place) -> None:
@@ -157,7 +140,7 @@ def test_a_state_that_was_read_is_unchanged(place: Place) -> None:
     log.write_bytes(b"planted")
     _to_all(log)
     before = place.state.read_bytes()
-    assert place.do("history") == ExitCode.USAGE
+    assert place.do("history").code == ExitCode.USAGE
     assert (place.state.read_bytes(), log.read_bytes()) == (before, b"planted")
     log.unlink()
     with sqlite3.connect(place.state) as state:

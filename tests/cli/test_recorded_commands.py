@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import prompts
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode, LeaseError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunFinished, RunStarted
@@ -25,7 +22,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
 from orchestrator.stores.elasticsearch.lease import lease_body
-from tests.cli.console import Console
+from tests.cli.console import Console, Said
 from tests.cli.runs import RUN, entry
 from tests.cli.small_cluster import NODES, SmallCluster
 
@@ -34,20 +31,15 @@ REPAIR = "20261102-0300-efgh"
 VERBS = ["resume", "restore"]
 
 
-@pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        yield server
-
-
 class Stage:
     """A team's state with two runs: one was interrupted, and a node of the other is out of service.
 
     Another run holds the cluster: a command that is not refused ends there.
     """
 
-    def __init__(self, folder: Path, cluster: SmallCluster) -> None:
-        self.folder, self.cluster = folder, cluster
+    def __init__(self, console: Console, cluster: SmallCluster) -> None:
+        self.console, self.cluster = console, cluster
+        self.folder = folder = console.folder
         self.book = folder / "ours.yml"
         self.file = cluster.write_file(folder, playbook=str(self.book))
         self.state = folder / "state" / "state.db"
@@ -92,123 +84,95 @@ class Stage:
         store.create_run(entry(REPAIR, "boot/1/2/3")).append([repair, ended], 2.0)
         store.close()
 
-    def do(self, verb: str, *more: str) -> int:
-        return run([verb, REPAIR if verb == "restore" else RUN, "--state", self.url, *more])
+    def do(self, verb: str, *more: str, typed: str | None = None) -> Said:
+        name = REPAIR if verb == "restore" else RUN
+        return self.console.run(verb, name, "--state", self.url, *more, typed=typed)
 
 
 @pytest.fixture
 def stage(console: Console, cluster: SmallCluster) -> Stage:
-    return Stage(console.folder, cluster)
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The answers that are typed at a terminal; each question takes one."""
-    answers: list[str] = []
-
-    def confirm(_question: str) -> bool:
-        answer, answers[:] = answers[0], answers[1:]
-        return answer == "y"
-
-    monkeypatch.setattr(prompts, "has_terminal", lambda _context: True)
-    monkeypatch.setattr("typer.confirm", confirm)
-    return answers
+    return Stage(console, cluster)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_commands_of_the_playbook_need_no_question(stage: Stage, verb: str) -> None:
     stage.record(stage.hook("here"))
-    assert stage.do(verb, "--yes") == ExitCode.LEASED
+    assert stage.do(verb, "--yes").code == ExitCode.LEASED
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("more", [(), ("--output", "json")])
-def test_other_commands_do_not_run_unattended(
-    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str, more: tuple[str, ...]
-) -> None:
+def test_other_commands_do_not_run_unattended(stage: Stage, verb: str) -> None:
     """Each is shown whole, on one line; `--yes` was meant for another question."""
     planted = stage.hook("planted") + " " * 400
     stage.record(planted + "\n  all checks passed")
     before = stage.state.read_bytes()
-    assert stage.do(verb, "--yes", *more) == ExitCode.USAGE
-    said = capsys.readouterr()
-    text = json.loads(said.out)["message"] if more else said.err
-    assert (
+    shown = (
         f"  hooks.after_recovery[0].run: recorded `{planted}\\n  all checks passed`, now "
-        f"`{stage.hook('here')}`\n" in text
+        f"`{stage.hook('here')}`\n"
     )
-    assert f"add {ACCEPT} (--yes is not enough)" in text
-    assert stage.state.read_bytes() == before
+    for more in ((), ("--output", "json")):
+        said = stage.do(verb, "--yes", *more)
+        text = said.lines[-1]["message"] if more else said.err
+        assert (said.code, shown in text) == (ExitCode.USAGE, True)
+        assert f"add {ACCEPT} (--yes is not enough)" in text
+        assert stage.state.read_bytes() == before
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_other_commands_run_with_the_flag_and_are_shown(
-    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str
-) -> None:
+def test_other_commands_need_a_flag_or_an_answer(stage: Stage, verb: str) -> None:
     stage.record(stage.hook("planted"))
-    assert stage.do(verb, ACCEPT, "--yes") == ExitCode.LEASED
-    assert f"recorded `{stage.hook('planted')}`" in capsys.readouterr().err
+    first = "y\n" if verb == "resume" else ""
+    for more, typed, code in (
+        ((ACCEPT, "--yes"), None, ExitCode.LEASED),
+        ((), f"{first}y\n", ExitCode.LEASED),
+        ((), f"{first}n\n", ExitCode.INTERRUPTED),
+    ):
+        said = stage.do(verb, *more, typed=typed)
+        assert (said.code, f"recorded `{stage.hook('planted')}`" in said.err) == (code, True)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("answer", ["y", "n"])
-def test_other_commands_are_asked_for_on_a_terminal(
-    stage: Stage, terminal: list[str], capsys: pytest.CaptureFixture[str], verb: str, answer: str
-) -> None:
-    stage.record(stage.hook("planted"))
-    terminal += ["y", answer] if verb == "resume" else [answer]
-    assert stage.do(verb) == (ExitCode.LEASED if answer == "y" else ExitCode.INTERRUPTED)
-    assert terminal == []
-    assert f"recorded `{stage.hook('planted')}`" in capsys.readouterr().err
-
-
-def test_a_command_that_is_no_hook_is_one_too(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_is_no_hook_is_one_too(stage: Stage) -> None:
     """A gate runs on this machine, and the secret of another one may be a command."""
     at = HttpAccess(url="http://127.0.0.1:1/", bearer="command:sh -c 'touch x'")
-    stage.record(
-        stage.hook("here"),
-        gates=(
-            CommandGate(name="planted", run="touch x", folder="/"),
-            HttpJsonGate(name="sent", at=at, path="a", within=Within(maximum=1)),
-        ),
-    )
-    assert stage.do("resume", "--yes") == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert "  gates[0].run: recorded `touch x`, now nothing\n" in said
-    assert "  gates[1].at.bearer: recorded `command:sh -c 'touch x'`, now nothing\n" in said
+    sent = HttpJsonGate(name="sent", at=at, path="a", within=Within(maximum=1))
+    planted = CommandGate(name="planted", run="touch x", folder="/")
+    stage.record(stage.hook("here"), gates=(planted, sent))
+    said = stage.do("resume", "--yes")
+    assert said.code == ExitCode.USAGE
+    assert "  gates[0].run: recorded `touch x`, now nothing\n" in said.err
+    assert "  gates[1].at.bearer: recorded `command:sh -c 'touch x'`, now nothing\n" in said.err
 
 
 def test_a_second_beginning_in_the_journal_counts(stage: Stage) -> None:
     """A run obeys the last one."""
     stage.record(stage.hook("here"), then=stage.hook("planted"))
-    assert stage.do("resume", "--yes") == ExitCode.USAGE
+    assert stage.do("resume", "--yes").code == ExitCode.USAGE
 
 
-def test_without_a_playbook_everything_recorded_is_shown(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_playbook_everything_recorded_is_shown(stage: Stage) -> None:
     stage.record(stage.hook("here"))
     stage.book.unlink()
-    assert stage.do("resume", "--yes") == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert "differs from its playbook, which cannot be used" in said
-    assert f"recorded `{stage.hook('here')}`, now nothing" in said
+    said = stage.do("resume", "--yes")
+    assert said.code == ExitCode.USAGE
+    assert "differs from its playbook, which cannot be used" in said.err
+    assert f"recorded `{stage.hook('here')}`, now nothing" in said.err
 
 
 def test_a_restore_asks_only_for_what_it_can_run(stage: Stage) -> None:
     """At night a node has to come up, whatever else has changed in the playbook."""
     stage.record(stage.hook("here"), gates=(CommandGate(name="other", run="true", folder="/"),))
-    assert stage.do("restore", "--yes") == ExitCode.LEASED
+    assert stage.do("restore", "--yes").code == ExitCode.LEASED
     stage.write_book()
-    assert run(["restore", RUN, "--state", stage.url, "--yes"]) == ExitCode.LEASED  # all are in service
-    assert stage.do("restore", "--yes") == ExitCode.USAGE
+    all_in_service = stage.console.run("restore", RUN, "--state", stage.url, "--yes")
+    assert all_in_service.code == ExitCode.LEASED
+    assert stage.do("restore", "--yes").code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_state_of_one_account_is_its_own(stage: Stage, verb: str) -> None:
     stage.state.parent.chmod(0o700)
     stage.record(stage.hook("planted"))
-    assert stage.do(verb, "--yes") == ExitCode.LEASED
+    assert stage.do(verb, "--yes").code == ExitCode.LEASED
 
 
 def test_a_program_is_asked_by_an_argument(stage: Stage) -> None:
@@ -221,9 +185,7 @@ def test_a_program_is_asked_by_an_argument(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_journal_names_no_cluster_file_of_the_group(
-    stage: Stage, capsys: pytest.CaptureFixture[str], verb: str
-) -> None:
+def test_a_journal_names_no_cluster_file_of_the_group(stage: Stage, verb: str) -> None:
     """It would name another playbook to compare with, and commands of its own, such as that of a password."""
     canary = stage.folder / "canary"
     stage.record(stage.hook("here"))
@@ -233,8 +195,8 @@ def test_a_journal_names_no_cluster_file_of_the_group(
     planted.write_text(json.dumps({**content, "auth": {"basic": {"username": "x", "password": password}}}))
     with sqlite3.connect(stage.state) as state:
         state.execute("update events set event = replace(event, ?, ?)", (stage.file, str(planted)))
-    assert stage.do(verb, "--yes") == ExitCode.USAGE
-    assert "name the cluster file with --cluster" in capsys.readouterr().err
+    said = stage.do(verb, "--yes")
+    assert (said.code, "name the cluster file with --cluster" in said.err) == (ExitCode.USAGE, True)
     assert not canary.exists()
-    assert stage.do(verb, "--yes", "--cluster", stage.file) == ExitCode.LEASED
+    assert stage.do(verb, "--yes", "--cluster", stage.file).code == ExitCode.LEASED
     assert not canary.exists()

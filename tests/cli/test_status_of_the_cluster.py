@@ -12,13 +12,13 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, GoodReading, PhaseEntered, RunFinished, RunStarted
@@ -51,57 +51,47 @@ Status = Callable[..., str]
 
 
 @pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        yield server
-
-
-@pytest.fixture
-def status(capsys: pytest.CaptureFixture[str]) -> Status:
+def status(console: Console) -> Status:
     """Runs `status`; what it prints."""
 
     def shown(*words: str) -> str:
-        assert run(["status", RUN, *words]) == ExitCode.DONE
-        return capsys.readouterr().out
+        said = console.run("status", RUN, *words)
+        assert said.code == ExitCode.DONE
+        return said.out
 
     return shown
 
 
-def until_the_stop(file: str, kind: Kind = Kind.ELASTICSEARCH) -> list[Event]:
+@cache
+def until_the_stop() -> tuple[Event, ...]:
     """The events of a run until its first node stops: allocation is disabled, and limits are raised."""
     world = play.cluster(3)
     world.name = "lab"
     simulation, _ = play.run(world, wanted=play.policy(cluster="lab"))
-    events: list[Event] = []
-    for record in simulation.journal.records:
-        event = record.event
-        if isinstance(event, RunStarted):
-            event = replace(event, cluster="lab", cluster_uuid="uuid", cluster_file=file)
-            event = replace(event, policy=replace(event.policy, kind=kind))
-        events.append(event)
-        if isinstance(event, PhaseEntered) and event.to == NodePhase.STOPPING.value:
-            return events
-    raise AssertionError("no node was stopped")
+    events = [record.event for record in simulation.journal.records]
+    stops = [isinstance(one, PhaseEntered) and one.to == NodePhase.STOPPING.value for one in events]
+    return tuple(events[: stops.index(True) + 1])
 
 
-def begun(store: StateStore, file: str, process: str = GONE) -> SqlJournal:
+def begin(store: StateStore, file: str, process: str = GONE, kind: Kind = Kind.ELASTICSEARCH) -> SqlJournal:
     """The run in the state, until its first node stops."""
+    started, *more = until_the_stop()
+    assert isinstance(started, RunStarted)
+    policy = replace(started.policy, kind=kind)
+    started = replace(started, cluster="lab", cluster_uuid="uuid", cluster_file=file, policy=policy)
     journal = store.create_run(entry(RUN, process))
-    journal.append(until_the_stop(file), 1000.0)
+    journal.append([started, *more], 1000.0)
     return journal
 
 
-def changed(store: StateStore, cluster: SmallCluster) -> None:
-    """The cluster has the values that the run has set."""
-    for change in replay(RUN, store.replay(RUN)).unrestored.settings.values():
-        cluster.settings[change.level.value][change.key] = change.wanted
+@pytest.fixture
+def journal(store: StateStore, file: str) -> SqlJournal:
+    return begin(store, file)
 
 
-def test_a_run_that_restored_everything_before_the_kill(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
+@pytest.mark.usefixtures("journal")
+def test_a_run_that_restored_everything_before_the_kill(cluster: SmallCluster, status: Status) -> None:
     """Its process was killed between its last restore and the commit."""
-    begun(store, cluster.write_file(console.folder))
     said = status()
     assert f"not restored: nothing, {READ}; the journal ends at {SINCE}\n" in said
     assert "; now absent (restored)\n" in said
@@ -113,11 +103,12 @@ def test_a_run_that_restored_everything_before_the_kill(
     assert not [asked for asked in cluster.asked if "template" in asked.path], "no lease"
 
 
+@pytest.mark.usefixtures("journal")
 def test_changes_that_are_there_and_changes_by_others(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
+    cluster: SmallCluster, store: StateStore, status: Status
 ) -> None:
-    begun(store, cluster.write_file(console.folder))
-    changed(store, cluster)
+    for change in replay(RUN, store.replay(RUN)).unrestored.settings.values():
+        cluster.settings[change.level.value][change.key] = change.wanted
     keys = sorted(cluster.settings[Level.PERSISTENT.value])
     cluster.settings[Level.PERSISTENT.value][keys[-1]] = "42"
     said = status()
@@ -139,67 +130,31 @@ def test_changes_that_are_there_and_changes_by_others(
     assert found["cluster_now"]["why_not"] is None
 
 
-def test_a_node_that_is_no_member(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
-    begun(store, cluster.write_file(console.folder))
+@pytest.mark.usefixtures("journal")
+def test_a_node_that_is_no_member_is_not_restored(cluster: SmallCluster, status: Status) -> None:
     cluster.nodes = {node: name for node, name in cluster.nodes.items() if name != "es2"}
     assert "node es2: stopping; now not a member (not restored)\n" in status()
 
 
-def test_a_cluster_out_of_reach(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
+@pytest.mark.usefixtures("journal")
+def test_a_cluster_that_cannot_be_read_is_left_out(
+    cluster: SmallCluster, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun(store, cluster.write_file(console.folder))
-    cluster.__exit__(None, None, None)
-    said = status()
-    assert f"{UNKNOWN}the last record of the journal; the cluster was not read: " in said
-    assert f"to restore: orchestrate restore {RUN}" in said
-    found = json.loads(status("--output", "json").splitlines()[0])
-    assert (found["cluster_now"]["read_at"], found["cluster_now"]["changes"]) == (None, [])
-    assert found["cluster_now"]["why_not"]
-
-
-def test_a_riak_cluster_is_not_read(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
-    journal = store.create_run(entry(RUN, GONE))
-    journal.append(until_the_stop(cluster.write_file(console.folder), Kind.RIAK), 1000.0)
-    assert "the cluster was not read: a Riak cluster is read by commands on its hosts" in status()
-    assert cluster.asked == []
-
-
-def test_what_a_run_said_at_its_end_is_certain_until_then(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
-    journal = begun(store, cluster.write_file(console.folder))
-    journal.append([RunFinished(outcome=Outcome.NOT_RESTORED, exit_code=8, seconds=1.0)], 1001.0)
-    assert f"not restored: nothing, {READ}; the journal ends at " in status()
-    cluster.__exit__(None, None, None)
-    assert "not restored: 5 when the run ended; the cluster was not read: " in status()
-
-
-def test_a_cluster_that_does_not_answer_is_left_out(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
-    begun(store, cluster.write_file(console.folder))
+    """It hangs, its reading has a defect, or nothing listens: the journal is shown."""
     cluster.on("/_nodes/_local/http", hang)
     began = time.monotonic()
     assert "the cluster was not read: it has not answered within 3s" in status()
     assert time.monotonic() - began < cluster_now.LIMIT + 2
+    cluster.__exit__(None, None, None)
+    said = status()
+    assert f"{UNKNOWN}the last record of the journal; the cluster was not read: " in said
+    assert f"to restore: orchestrate restore {RUN}" in said
+    now = json.loads(status("--output", "json").splitlines()[0])["cluster_now"]
+    assert (now["read_at"], now["changes"], bool(now["why_not"])) == (None, [], True)
 
-
-def test_a_defect_in_the_comparison_does_not_hide_the_journal(
-    console: Console,
-    cluster: SmallCluster,
-    store: StateStore,
-    status: Status,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     def fails(*_: object) -> None:
         raise KeyError("hunter2")
 
-    begun(store, cluster.write_file(console.folder))
     monkeypatch.setattr(cluster_now, "_read", fails)
     said = status()
     assert "the cluster was not read: a defect of the program: KeyError;" in said
@@ -207,27 +162,40 @@ def test_a_defect_in_the_comparison_does_not_hide_the_journal(
     assert f"to restore: orchestrate restore {RUN}" in said
 
 
+def test_a_riak_cluster_is_not_read(
+    cluster: SmallCluster, store: StateStore, file: str, status: Status
+) -> None:
+    begin(store, file, kind=Kind.RIAK)
+    assert "the cluster was not read: a Riak cluster is read by commands on its hosts" in status()
+    assert cluster.asked == []
+
+
+def test_what_a_run_named_at_its_end_is_certain_until_then(
+    cluster: SmallCluster, journal: SqlJournal, status: Status
+) -> None:
+    journal.append([RunFinished(outcome=Outcome.NOT_RESTORED, exit_code=8, seconds=1.0)], 1001.0)
+    assert f"not restored: nothing, {READ}; the journal ends at " in status()
+    cluster.__exit__(None, None, None)
+    assert "not restored: 5 when the run ended; the cluster was not read: " in status()
+
+
 @pytest.mark.parametrize("ago", [0.0, 61.0])
 def test_a_secret_refused_a_moment_ago_is_not_sent_again(
-    console: Console,
-    cluster: SmallCluster,
-    store: StateStore,
-    status: Status,
-    ago: float,
+    cluster: SmallCluster, journal: SqlJournal, status: Status, ago: float
 ) -> None:
     refusal = Refusal(endpoint=cluster.url, credentials="user op", source="env:PW")
-    journal = begun(store, cluster.write_file(console.folder))
     journal.append([AccessRefused(refusal=refusal, reading=True)], time.time() - ago)
     said = "(401; secret from env:PW) a moment ago"
     assert (said in status()) is (ago == 0.0)
     assert (cluster.asked == []) is (ago == 0.0)
 
 
+@pytest.mark.usefixtures("journal")
 def test_a_missing_secret_and_another_cluster_are_named(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
+    console: Console, cluster: SmallCluster, status: Status
 ) -> None:
     basic = {"username": "op", "password": "env:NO_SUCH_PASSWORD"}
-    begun(store, cluster.write_file(console.folder, auth={"basic": basic}))
+    cluster.write_file(console.folder, auth={"basic": basic})
     assert "NO_SUCH_PASSWORD" in status().split("the cluster was not read: ")[1]
     assert cluster.asked == []
     cluster.write_file(console.folder, name="other")
@@ -235,13 +203,8 @@ def test_a_missing_secret_and_another_cluster_are_named(
 
 
 def test_a_full_disk_is_known_later(
-    console: Console,
-    cluster: SmallCluster,
-    store: StateStore,
-    status: Status,
-    capsys: pytest.CaptureFixture[str],
+    console: Console, cluster: SmallCluster, store: StateStore, journal: SqlJournal, status: Status
 ) -> None:
-    journal = begun(store, cluster.write_file(console.folder))
     with store._engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
@@ -249,9 +212,9 @@ def test_a_full_disk_is_known_later(
         journal.append([GoodReading(count=1)] * 1000, 2.0)
     assert f"not restored: nothing, {READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
     assert json.loads(status("--output", "json").splitlines()[0])["unwritten"] is True
-    assert run(["history"]) == ExitCode.DONE
-    past = capsys.readouterr().out
-    assert f"outcome unknown, {UNWRITTEN}; `status` reads the cluster: {RUN}" in past
+    past = console.run("history")
+    assert past.code == ExitCode.DONE
+    assert f"outcome unknown, {UNWRITTEN}; `status` reads the cluster: {RUN}" in past.out
     cluster.__exit__(None, None, None)
     assert f"{UNKNOWN}{UNWRITTEN}; the cluster was not read: " in status()
     with store._engine.connect() as connection:
@@ -261,25 +224,20 @@ def test_a_full_disk_is_known_later(
 
 
 def test_a_locked_database_is_known_later(
-    console: Console,
-    cluster: SmallCluster,
-    status: Status,
-    monkeypatch: pytest.MonkeyPatch,
+    console: Console, file: str, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process of the run is alive: what it restores now is not in its journal either."""
-    url = f"sqlite:///{console.state}"
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
-    store = open_store(url, {}, access=Access.WRITE)
-    journal = begun(store, cluster.write_file(console.folder), ALIVE)
+    store = open_store(console.url, {}, access=Access.WRITE)
+    journal = begin(store, file, ALIVE)
     with sqlite3.connect(console.state, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="kept it locked"):
             journal.append([GoodReading(count=1)], 2.0)
-        said = status("--state", url)
-        assert f"not restored: nothing, {READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in said
+        assert f"not restored: nothing, {READ}; the journal ends at {SINCE}, {UNWRITTEN}\n" in status()
         other.execute("ROLLBACK")
     journal.append([GoodReading(count=1)], 2.0)
-    assert UNWRITTEN not in status("--state", url)
+    assert UNWRITTEN not in status()
     store.close()
 
 
@@ -298,16 +256,13 @@ except JournalError as error:
 """
 
 
-def test_a_folder_that_became_read_only(
-    console: Console, cluster: SmallCluster, store: StateStore, status: Status
-) -> None:
+@pytest.mark.usefixtures("journal")
+def test_a_folder_that_became_read_only(console: Console, status: Status) -> None:
     """No mark can be made there: the cause stays unknown, and the cluster is read."""
-    begun(store, cluster.write_file(console.folder))
     console.state.parent.chmod(0o555)
-    url = f"sqlite:///{console.state}"
     try:
         done = subprocess.run(  # noqa: S603  (our own script)
-            [*heeding_modes(), sys.executable, "-c", APPENDS, url, RUN],
+            [*heeding_modes(), sys.executable, "-c", APPENDS, console.url, RUN],
             capture_output=True,
             check=False,
             text=True,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
@@ -35,7 +34,8 @@ from orchestrator.runs.tuned_hosts import TunedHosts, select
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger, Tuning
-from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.runtime.store import open_store
+from tests.cli.console import Said, Terminal
 from tests.fakes.valued_hosts import ValuedHosts, path_of
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
@@ -53,187 +53,222 @@ PROFILE = TuningProfile(
 )
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+class Answer(Terminal):
+    """A person who says yes, but not at once: meanwhile something happens."""
 
-    def isatty(self) -> bool:
-        return True
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__("y\n")
+        self.meanwhile = meanwhile
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # of IOBase, for StringIO alike
+        self.meanwhile()
+        return super().readline(size)
+
+
+class Bench:
+    """Two hosts that are not as the profile wants them, and a ledger."""
+
+    def __init__(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ledger, self._monkeypatch = ledger, monkeypatch
+        self.hosts = ValuedHosts(values={node: dict(FOUND) for node in (ES1, ES2)})
+        self.around, self.where = self.scene()
+
+    def scene(
+        self,
+        output: Output = Output.TEXT,
+        out: io.StringIO | None = None,
+        environment: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> tuple[Context, TunedHosts]:
+        around = Context(
+            environment=environment or {},
+            home=Path("/nowhere"),
+            clock=SystemClock(),
+            output=output,
+            out=out if out is not None else io.StringIO(),
+            err=io.StringIO(),
+        )
+        nodes = tuple(self.hosts.machines) or tuple(NodeName(name) for name in self.hosts.values)
+        where = TunedHosts(
+            clock=around.clock,
+            cluster="prod",
+            port=self.hosts,
+            nodes=nodes,
+            addresses={node: f"10.0.0.{number}" for number, node in enumerate(nodes, 1)},
+            machines=self.hosts.machines,
+            command=lambda verb: f"orchestrate {verb} --cluster prod",
+            **more,
+        )
+        return around, where
+
+    def tune(
+        self,
+        output: Output = Output.TEXT,
+        *,
+        ledger: Callable[[], Ledger] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+        **more: Any,
+    ) -> Said:
+        """`tune apply`, with `--yes` or with an answer before which something happens."""
+        self.around, self.where = self.scene(output, **more)
+        self._typed(meanwhile)
+        code = apply(
+            self.where,
+            PROFILE,
+            ledger or (lambda: self.ledger),
+            self.around,
+            operator="anna",
+            yes=meanwhile is None,
+        )
+        return self._said(code)
+
+    def undo(
+        self, output: Output = Output.TEXT, *, meanwhile: Callable[[], None] | None = None, **more: Any
+    ) -> Said:
+        """`tune revert`, likewise."""
+        self.around, self.where = self.scene(output, **more)
+        self._typed(meanwhile)
+        owed = self.ledger.owed(self.where.machine)
+        yes = meanwhile is None
+        return self._said(revert(self.where, self.ledger, owed, self.around, operator="ben", yes=yes))
+
+    def _typed(self, meanwhile: Callable[[], None] | None) -> None:
+        if meanwhile is not None:
+            self._monkeypatch.setattr("sys.stdin", Answer(meanwhile))
+
+    def _said(self, code: ExitCode) -> Said:
+        assert isinstance(self.around.out, io.StringIO)
+        assert isinstance(self.around.err, io.StringIO)
+        return Said(command=(), code=code, out=self.around.out.getvalue(), err=self.around.err.getvalue())
+
+    def write(self, node: NodeName, **values: str) -> Callable[[], None]:
+        """Other values of these tunables, once it is called."""
+        names = {"swap": SWAP, "zone": ZONE}
+        return lambda: self.hosts.values[node].update(
+            {path_of(names[name]): value for name, value in values.items()}
+        )
+
+    def interrupt_at(self, number: int) -> None:
+        """Have a signal come while this change is made."""
+
+        def interrupt(_action: TuneHost) -> None:
+            if len(self.hosts.performed) == number - 1:
+                os.kill(os.getpid(), signal.SIGINT)
+                self.around.clock.wait(30)  # until it is noticed: a change takes longer than that
+
+        self.hosts.before = interrupt
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[StateStore]:
-    opened = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
-    yield opened
-    opened.close()
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    yield Bench(store.ledger("prod"), monkeypatch)
+    store.close()
 
 
 @pytest.fixture
-def ledger(store: StateStore) -> Ledger:
-    return store.ledger("prod")
+def one(bench: Bench) -> Bench:
+    """One host alone."""
+    bench.hosts.values = {ES1: dict(FOUND)}
+    bench.around, bench.where = bench.scene()
+    return bench
 
 
-@pytest.fixture
-def hosts() -> ValuedHosts:
-    return ValuedHosts(values={node: dict(FOUND) for node in (ES1, ES2)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene(TunedHosts):
-    """Hosts, and the context of the command that works on them."""
-
-    around: Context
-
-
-def scene_of(
-    hosts: ValuedHosts,
-    *,
-    output: Output = Output.TEXT,
-    out: io.StringIO | None = None,
-    environment: Mapping[str, str] | None = None,
-    unplaced: Mapping[NodeName, Unknown] | None = None,
-    **more: Any,
-) -> Scene:
-    around = Context(
-        environment=environment or {},
-        home=Path("/nowhere"),
-        clock=SystemClock(),
-        output=output,
-        out=out if out is not None else io.StringIO(),
-        err=io.StringIO(),
-    )
-    nodes = tuple(hosts.machines) or tuple(NodeName(name) for name in hosts.values)
-    return Scene(
-        around=around,
-        clock=around.clock,
-        cluster="prod",
-        port=hosts,
-        nodes=nodes,
-        addresses={node: f"10.0.0.{number}" for number, node in enumerate(nodes, 1)},
-        machines=hosts.machines,
-        unplaced=unplaced or {},
-        command=lambda verb: f"orchestrate {verb} --cluster prod",
-        **more,
-    )
-
-
-def said(where: Scene) -> str:
-    assert isinstance(where.around.out, io.StringIO)
-    return where.around.out.getvalue()
-
-
-def noted(where: Scene) -> str:
-    assert isinstance(where.around.err, io.StringIO)
-    return where.around.err.getvalue()
-
-
-def lines(where: Scene) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in said(where).splitlines()]
-
-
-def tune(where: Scene, ledger: Ledger) -> ExitCode:
-    return apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=True)
-
-
-def undo(where: Scene, ledger: Ledger) -> ExitCode:
-    return revert(where, ledger, ledger.owed(where.machine), where.around, operator="ben", yes=True)
-
-
-def test_hosts_are_made_as_the_profile_wants_and_brought_back(hosts: ValuedHosts, ledger: Ledger) -> None:
-    where = scene_of(hosts)
-    assert tune(where, ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: WANTED, ES2: WANTED}
-    assert "every host is as the profile wants it" in said(where)
-    assert "transparent_hugepage.enabled: applies to processes that start from now on" in noted(where)
-    assert "`orchestrate restart --cluster prod`" in noted(where)
-    assert ledger.addresses() == {ES1: "10.0.0.1", ES2: "10.0.0.2"}
-    back = scene_of(hosts)
-    assert undo(back, ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: FOUND, ES2: FOUND}
-    assert ledger.owed() == {}
-    assert said(back).endswith("all original values are restored\n")
-    undone = [action.tunable for action in hosts.performed[6:] if action.node == ES1]
+def test_apply_makes_all_hosts_as_wanted_and_revert_restores_them(bench: Bench) -> None:
+    said = bench.tune()
+    assert (said.code, bench.hosts.values) == (ExitCode.DONE, {ES1: WANTED, ES2: WANTED})
+    assert "every host is as the profile wants it" in said.out
+    assert "transparent_hugepage.enabled: applies to processes that start from now on" in said.err
+    assert "`orchestrate restart --cluster prod`" in said.err
+    assert bench.ledger.addresses() == {ES1: "10.0.0.1", ES2: "10.0.0.2"}
+    said = bench.undo()
+    assert (said.code, bench.hosts.values) == (ExitCode.DONE, {ES1: FOUND, ES2: FOUND})
+    assert bench.ledger.owed() == {}
+    assert said.out.endswith("all original values are restored\n")
+    undone = [action.tunable for action in bench.hosts.performed[6:] if action.node == ES1]
     assert undone == [THP, ZONE, SWAP]
 
 
-def test_a_host_that_is_right_is_only_read(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.values = {ES1: dict(WANTED)}
-    where = scene_of(hosts)
-    assert apply(where, PROFILE, _never, where.around, operator="anna", yes=False) is ExitCode.DONE
-    assert hosts.performed == []
-    assert said(where).splitlines()[0].split() == [*HEAD]
-    assert said(where).endswith("every host is as the profile wants it\n")
-    assert ledger.owed() == {}
+def test_a_host_that_is_right_is_only_read(one: Bench) -> None:
+    one.hosts.values = {ES1: dict(WANTED)}
+
+    def never() -> Ledger:
+        raise AssertionError("nothing is written where nothing is changed")
+
+    said = one.tune(ledger=never)
+    assert (said.code, one.hosts.performed, one.ledger.owed()) == (ExitCode.DONE, [], {})
+    assert said.out.splitlines()[0].split() == [*HEAD]
+    assert said.out.endswith("every host is as the profile wants it\n")
 
 
-def _never() -> Ledger:
-    raise AssertionError("nothing is written where nothing is changed")
-
-
-def test_what_is_changed_stands_in_the_ledger_before(hosts: ValuedHosts, ledger: Ledger) -> None:
+def test_each_change_is_in_the_ledger_before_it_is_made(bench: Bench) -> None:
     def look(action: TuneHost) -> None:
-        owed = {one.subject: one.undoing for one in ledger.owed()[action.node]}
+        owed = {each.subject: each.undoing for each in bench.ledger.owed()[action.node]}
         assert owed[path_of(action.tunable)] == (action.changes[0].undone(),)
 
-    hosts.before = look
-    assert tune(scene_of(hosts), ledger) is ExitCode.DONE
-    assert len(hosts.performed) == 6
+    bench.hosts.before = look
+    assert bench.tune().code is ExitCode.DONE
+    assert len(bench.hosts.performed) == 6
 
 
-def test_without_a_ledger_nothing_is_changed(hosts: ValuedHosts, ledger: Ledger, store: StateStore) -> None:
-    where = scene_of(hosts)
-    store.close()
+def test_without_a_ledger_nothing_is_changed(bench: Bench) -> None:
     with pytest.raises(JournalError, match="ledger"):
-        apply(where, PROFILE, lambda: _broken(ledger), where.around, operator="anna", yes=True)
-    assert hosts.performed == []
-    assert hosts.values == {ES1: FOUND, ES2: FOUND}
+        bench.tune(ledger=lambda: Ledger(create_engine("sqlite://"), "prod"))
+    assert (bench.hosts.performed, bench.hosts.values) == ([], {ES1: FOUND, ES2: FOUND})
 
 
-def _broken(ledger: Ledger) -> Ledger:
-    from sqlalchemy import create_engine  # noqa: PLC0415  (this test's alone)
+def test_a_ledger_that_fails_in_the_middle_ends_it(one: Bench) -> None:
+    class Full(Ledger):
+        def record(self, tuning: Any, at: float) -> None:
+            if tuning.tunable == ZONE:
+                raise JournalError("no space is left")
+            one.ledger.record(tuning, at)
 
-    del ledger
-    return Ledger(create_engine("sqlite://"), "prod")
-
-
-def test_a_refused_tunable_is_named_and_the_others_are_set(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.refused = {ZONE}
-    where = scene_of(hosts)
-    assert tune(where, ledger) is ExitCode.FAILED
-    assert hosts.values[ES1] == WANTED | {path_of(ZONE): "1"}
-    assert "FAILED  es1, es2  vm.zone_reclaim_mode: sudo says no" in said(where)
-    assert said(where).endswith("failed: vm.zone_reclaim_mode (es1, es2)\n")
-    # It stands in the ledger, and was never made: the host itself tells.
-    assert undo(scene_of(hosts), ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: FOUND, ES2: FOUND}
-    assert ledger.owed() == {}
+    full = Full(one.ledger._engine, "prod")
+    maker = Maker(one.where, PROFILE, full, operator="anna", stop=lambda: False)
+    making = maker.make(one.where.read(PROFILE))
+    assert [each.state.tunable for each in making.made] == [SWAP]
+    assert (making.left_out, str(making.broken)) == (2, "no space is left")
+    with pytest.raises(JournalError, match="no space"):
+        one.tune(ledger=lambda: full)
+    assert one.hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
 
 
-def test_unknown_is_never_fine(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.unreadable = {ZONE}
-    where = scene_of(hosts)
-    assert tune(where, ledger) is ExitCode.HELD
-    assert "es1, es2: vm.zone_reclaim_mode: may not be read" in noted(where)
-    assert "UNKNOWN: may not be read" in said(where)
-    assert said(where).endswith("unknown: es1, es2\n")
+def test_a_refused_tunable_is_named_and_the_others_are_set(bench: Bench) -> None:
+    bench.hosts.refused = {ZONE}
+    said = bench.tune()
+    assert said.code is ExitCode.FAILED
+    assert bench.hosts.values[ES1] == WANTED | {path_of(ZONE): "1"}
+    assert "FAILED  es1, es2  vm.zone_reclaim_mode: sudo says no" in said.out
+    assert said.out.endswith("failed: vm.zone_reclaim_mode (es1, es2)\n")
+    # The ledger lists it, and it was never made: the host itself shows that.
+    assert bench.undo().code is ExitCode.DONE
+    assert (bench.hosts.values, bench.ledger.owed()) == ({ES1: FOUND, ES2: FOUND}, {})
 
 
-def test_a_host_that_is_away_leaves_the_others_to_be_tuned(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.away = {ES1}
-    nowhere = {ES3: Unknown(reason="es3: its address is not known")}
-    where = scene_of(hosts, unplaced=nowhere)
-    assert tune(where, ledger) is ExitCode.FAILED
-    assert hosts.values == {ES1: FOUND, ES2: WANTED}
-    assert "NOT REACHED: host of es1: no route" in said(where)
-    assert "NOT REACHED: es3: its address is not known" in said(where)
-    assert said(where).endswith("unreachable: es1, es3\n")
+def test_unknown_is_never_fine(bench: Bench) -> None:
+    bench.hosts.unreadable = {ZONE}
+    said = bench.tune()
+    assert said.code is ExitCode.HELD
+    assert "es1, es2: vm.zone_reclaim_mode: may not be read" in said.err
+    assert "UNKNOWN: may not be read" in said.out
+    assert said.out.endswith("unknown: es1, es2\n")
 
 
-def test_json_tells_everything_a_line(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.refused, hosts.away = {ZONE}, {ES2}
-    where = scene_of(hosts, output=Output.JSON)
-    assert tune(where, ledger) is ExitCode.FAILED
-    told = lines(where)
-    assert [(line["event"], line.get("tunable")) for line in told] == [
+def test_a_host_that_is_away_leaves_the_others_to_be_tuned(bench: Bench) -> None:
+    bench.hosts.away = {ES1}
+    said = bench.tune(unplaced={ES3: Unknown(reason="es3: its address is not known")})
+    assert (said.code, bench.hosts.values) == (ExitCode.FAILED, {ES1: FOUND, ES2: WANTED})
+    assert "NOT REACHED: host of es1: no route" in said.out
+    assert "NOT REACHED: es3: its address is not known" in said.out
+    assert said.out.endswith("unreachable: es1, es3\n")
+
+
+def test_json_of_apply_has_a_line_for_everything(bench: Bench) -> None:
+    bench.hosts.refused, bench.hosts.away = {ZONE}, {ES2}
+    said = bench.tune(Output.JSON)
+    assert said.code is ExitCode.FAILED
+    assert [(line["event"], line.get("tunable")) for line in said.lines] == [
         ("tuning_applied", SWAP),
         ("tuning_missed", ZONE),
         ("tuning_applied", THP),
@@ -243,10 +278,10 @@ def test_json_tells_everything_a_line(hosts: ValuedHosts, ledger: Ledger) -> Non
         ("host_unreachable", None),
         ("summary", None),
     ]
-    assert {line["run"] for line in told} == {None}
+    assert {line["run"] for line in said.lines} == {None}
     change = {"change": "value", "path": path_of(ZONE), "found": "1", "wanted": "0"}
-    assert told[4] == {
-        "ts": told[4]["ts"],
+    assert said.lines[4] == {
+        "ts": said.lines[4]["ts"],
         "run": None,
         "event": "tunable",
         "node": "es1",
@@ -258,199 +293,61 @@ def test_json_tells_everything_a_line(hosts: ValuedHosts, ledger: Ledger) -> Non
         "detail": "",
         "changes": [change],
     }
-    summary = told[-1]
+    summary = said.lines[-1]
     assert (summary["outcome"], summary["exit_code"], summary["changed"]) == ("failed", 4, 2)
     assert (summary["failed"], summary["drifted"]) == (["es1 vm.zone_reclaim_mode"], ["es1"])
     assert (summary["unknown"], summary["unreachable"], summary["hosts"]) == ([], ["es2"], 2)
 
 
-def test_json_of_a_revert(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.values = {ES1: dict(FOUND)}
-    tune(scene_of(hosts), ledger)
-    hosts.values[ES1][path_of(SWAP)] = "30"
-    hosts.refused = {ZONE}
-    where = scene_of(hosts, output=Output.JSON)
-    assert undo(where, ledger) is ExitCode.FAILED
-    told = {line.get("tunable"): line for line in lines(where)}
-    assert (told[THP]["event"], told[THP]["change"]["wanted"]) == ("tuning_reverted", "always")
-    assert (told[ZONE]["event"], told[ZONE]["why"]) == ("tuning_missed", "sudo says no")
-    assert (told[SWAP]["event"], told[SWAP]["subject"]) == ("tuning_left", path_of(SWAP))
-    assert "shows 30, which the record in this state does not have" in told[SWAP]["why"]
-    assert (told[None]["undone"], told[None]["owed"], told[None]["exit_code"]) == (1, 2, 4)
+def test_json_of_revert_has_a_line_for_everything(one: Bench) -> None:
+    one.tune()
+    one.write(ES1, swap="30")()
+    one.hosts.refused = {ZONE}
+    said = one.undo(Output.JSON)
+    lines = {line.get("tunable"): line for line in said.lines}
+    assert (lines[THP]["event"], lines[THP]["change"]["wanted"]) == ("tuning_reverted", "always")
+    assert (lines[ZONE]["event"], lines[ZONE]["why"]) == ("tuning_missed", "sudo says no")
+    assert (lines[SWAP]["event"], lines[SWAP]["subject"]) == ("tuning_left", path_of(SWAP))
+    assert "shows 30, which the record in this state does not have" in lines[SWAP]["why"]
+    summary = [lines[None][name] for name in ("undone", "owed", "exit_code")]
+    assert (said.code, summary) == (ExitCode.FAILED, [1, 2, 4])
 
 
-def test_what_somebody_else_set_since_is_left(hosts: ValuedHosts, ledger: Ledger) -> None:
-    tune(scene_of(hosts), ledger)
-    hosts.values[ES1][path_of(SWAP)] = "30"
-    where = scene_of(hosts)
-    assert undo(where, ledger) is ExitCode.HELD
-    assert hosts.values == {ES1: FOUND | {path_of(SWAP): "30"}, ES2: FOUND}
-    assert "/proc/sys/vm/swappiness: NOT RESTORED: it shows 30" in said(where)
-    assert said(where).endswith("5 restored, 1 not restored\n")
-    hosts.values[ES1][path_of(SWAP)] = "1"
-    assert undo(scene_of(hosts), ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: FOUND, ES2: FOUND}
+def test_revert_leaves_a_value_that_somebody_set_since(bench: Bench) -> None:
+    bench.tune()
+    bench.write(ES1, swap="30")()
+    said = bench.undo()
+    assert said.code is ExitCode.HELD
+    assert bench.hosts.values == {ES1: FOUND | {path_of(SWAP): "30"}, ES2: FOUND}
+    assert "/proc/sys/vm/swappiness: NOT RESTORED: it shows 30" in said.out
+    assert said.out.endswith("5 restored, 1 not restored\n")
+    bench.write(ES1, swap="1")()
+    assert bench.undo().code is ExitCode.DONE
+    assert bench.hosts.values == {ES1: FOUND, ES2: FOUND}
 
 
-def test_a_revert_of_a_part_is_run_again(hosts: ValuedHosts, ledger: Ledger) -> None:
-    tune(scene_of(hosts), ledger)
-    hosts.away, hosts.refused = {ES2}, {ZONE}
-    where = scene_of(hosts)
-    assert undo(where, ledger) is ExitCode.FAILED
-    assert "NOT READ: host of es2: no route" in said(where)
-    assert hosts.values[ES1] == FOUND | {path_of(ZONE): "0"}
-    hosts.away, hosts.refused = set(), set()
-    assert undo(scene_of(hosts), ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: FOUND, ES2: FOUND}
-    assert ledger.owed() == {}
+def test_revert_of_a_part_is_run_again(bench: Bench) -> None:
+    bench.tune()
+    bench.hosts.away, bench.hosts.refused = {ES2}, {ZONE}
+    said = bench.undo()
+    assert (said.code, "NOT READ: host of es2: no route" in said.out) == (ExitCode.FAILED, True)
+    assert bench.hosts.values[ES1] == FOUND | {path_of(ZONE): "0"}
+    bench.hosts.away, bench.hosts.refused = set(), set()
+    assert bench.undo().code is ExitCode.DONE
+    assert (bench.hosts.values, bench.ledger.owed()) == ({ES1: FOUND, ES2: FOUND}, {})
 
 
-def test_nodes_of_one_machine_are_tuned_one_after_the_other(ledger: Ledger) -> None:
+def test_nodes_of_one_machine_are_tuned_one_after_the_other(bench: Bench) -> None:
     """The second finds what the first one left; both at once would both take the first value for found."""
-    hosts = ValuedHosts(values={"m": dict(FOUND)}, machines={ES1: "m", ES2: "m"})
-    assert tune(scene_of(hosts), ledger) is ExitCode.DONE
-    assert [action.node for action in hosts.performed] == [ES1] * 3
-    assert undo(scene_of(hosts), ledger) is ExitCode.DONE
-    assert hosts.values == {"m": FOUND}
+    bench.hosts = ValuedHosts(values={"m": dict(FOUND)}, machines={ES1: "m", ES2: "m"})
+    assert bench.tune().code is ExitCode.DONE
+    assert [action.node for action in bench.hosts.performed] == [ES1] * 3
+    assert bench.undo().code is ExitCode.DONE
+    assert bench.hosts.values == {"m": FOUND}
 
 
-def test_while_a_run_holds_the_cluster_nothing_is_changed(hosts: ValuedHosts, ledger: Ledger) -> None:
-    tune(scene_of(hosts), ledger)
-    made = len(hosts.performed)
-
-    def held() -> None:
-        raise LeaseError("another run holds the lease on prod")
-
-    where = scene_of(hosts, check_free=held)
-    for command in (tune, undo):
-        with pytest.raises(LeaseError):
-            command(where, ledger)
-    assert len(hosts.performed) == made
-
-
-def _interrupt_at(hosts: ValuedHosts, where: Scene, number: int) -> None:
-    """Have a signal come while this change is made."""
-
-    def interrupt(_action: TuneHost) -> None:
-        if len(hosts.performed) == number - 1:
-            os.kill(os.getpid(), signal.SIGINT)
-            where.around.clock.wait(30)  # until it is noticed: a change takes longer than that
-
-    hosts.before = interrupt
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_signal_ends_it_after_the_change_in_hand(hosts: ValuedHosts, ledger: Ledger, number: int) -> None:
-    hosts.values = {ES1: dict(FOUND)}
-    where = scene_of(hosts, output=Output.JSON)
-    _interrupt_at(hosts, where, number)
-    assert tune(where, ledger) is ExitCode.INTERRUPTED
-    assert [action.tunable for action in hosts.performed] == [SWAP, ZONE, THP][:number]
-    assert f"interrupted: {3 - number} tunable" in noted(where)
-    assert "`orchestrate tune revert --cluster prod` restores the original values" in noted(where)
-    told = lines(where)
-    assert [line["event"] for line in told] == [*["tuning_applied"] * number, "summary"]
-    assert (told[-1]["outcome"], told[-1]["changed"]) == ("interrupted", number)
-    assert len(ledger.owed()[ES1]) == number
-
-
-def test_a_signal_ends_a_revert_and_another_goes_on(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.values = {ES1: dict(FOUND)}
-    tune(scene_of(hosts), ledger)
-    hosts.performed = []
-    where = scene_of(hosts)
-    _interrupt_at(hosts, where, 1)
-    assert undo(where, ledger) is ExitCode.INTERRUPTED
-    assert hosts.values[ES1] == WANTED | {path_of(THP): "always"}
-    assert "es1  /proc/sys/vm/swappiness: not begun" in said(where)
-    hosts.performed = [*hosts.performed] * 9  # no further signal
-    assert undo(scene_of(hosts), ledger) is ExitCode.DONE
-    assert hosts.values == {ES1: FOUND}
-
-
-def test_a_queue_is_put_back_after_its_scheduler(ledger: Ledger) -> None:
-    """The kernel sets the length anew with the scheduler: put back first, it would be lost."""
-    scheduler, length = (f"/sys/block/sdb/queue/{name}" for name in ("scheduler", "nr_requests"))
-    for path, found, wanted in ((scheduler, "bfq", "none"), (length, "512", "64")):
-        change = ValueChange(path=path, found=found, wanted=wanted)
-        tuning = Tuning(node=ES1, tunable=path, changes=(change,), operator="anna")
-        ledger.record(tuning, 1.0)
-    hosts = ValuedHosts(values={ES1: {scheduler: "none", length: "64"}})
-    where = scene_of(hosts)
-    assert undo(where, ledger) is ExitCode.DONE, said(where)
-    assert [action.tunable for action in hosts.performed] == [scheduler, length]
-
-
-def test_a_change_made_during_the_question_is_not_touched(hosts: ValuedHosts) -> None:
-    where = scene_of(hosts)
-    shown = where.read(PROFILE)
-    hosts.values[ES1][path_of(SWAP)] = "30"
-    hosts.away = {ES2}
-    kept = agreed(shown, where.read(PROFILE))
-    assert isinstance(kept[ES2], Unknown)
-    one = kept[ES1]
-    assert isinstance(one, HostTuning)
-    assert [state.tunable for state in one.drifted] == [ZONE, THP]
-
-
-class Answer(io.StringIO):
-    """Somebody who says yes, but not at once: meanwhile something happens."""
-
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        super().__init__("y\n")
-        self.meanwhile = meanwhile
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # of IOBase, for StringIO alike
-        self.meanwhile()
-        return super().readline(size)
-
-
-def _change(hosts: ValuedHosts) -> None:
-    hosts.values[ES1][path_of(SWAP)] = "30"
-
-
-def test_an_answer_covers_only_what_was_shown(
-    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", Answer(lambda: _change(hosts)))
-    where = scene_of(hosts)
-    assert apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=False) is ExitCode.HELD
-    assert hosts.values[ES1] == WANTED | {path_of(SWAP): "30"}
-    assert hosts.values[ES2] == WANTED
-
-    def written_again() -> None:
-        hosts.values[ES2][path_of(SWAP)] = "60"
-        hosts.values[ES2][path_of(ZONE)] = "7"
-
-    monkeypatch.setattr("sys.stdin", Answer(written_again))
-    back = scene_of(hosts)
-    assert revert(back, ledger, ledger.owed(), back.around, operator="ben", yes=False) is ExitCode.HELD
-    assert hosts.values[ES1] == FOUND | {path_of(SWAP): "30"}
-    assert hosts.values[ES2] == FOUND | {path_of(ZONE): "7"}
-
-
-def test_our_value_that_came_during_the_question_is_left(
-    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tune(scene_of(hosts), ledger)
-    hosts.values[ES1][path_of(SWAP)] = "30"
-
-    def ours_again() -> None:
-        hosts.values[ES1][path_of(SWAP)] = "1"
-
-    monkeypatch.setattr("sys.stdin", Answer(ours_again))
-    where = scene_of(hosts)
-    assert revert(where, ledger, ledger.owed(), where.around, operator="ben", yes=False) is ExitCode.HELD
-    assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
-    assert "it changed after the question was shown" in said(where)
-
-
-def test_a_run_that_began_during_the_question_goes_first(
-    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_is_held_bars_apply_and_revert(bench: Bench) -> None:
+    """Also that of a run which began during the question."""
     runs: list[str] = []
 
     def check_free() -> None:
@@ -460,37 +357,83 @@ def test_a_run_that_began_during_the_question_goes_first(
     def begun() -> None:
         runs.append("a run")
 
-    where = scene_of(hosts, check_free=check_free)
-    monkeypatch.setattr("sys.stdin", Answer(begun))
     with pytest.raises(LeaseError):
-        apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=False)
-    assert hosts.performed == []
+        bench.tune(meanwhile=begun, check_free=check_free)
+    assert bench.hosts.performed == []
     runs.clear()
-    made = len(hosts.performed) if tune(where, ledger) is ExitCode.DONE else 0
-    monkeypatch.setattr("sys.stdin", Answer(begun))
+    assert bench.tune(check_free=check_free).code is ExitCode.DONE
+    made = len(bench.hosts.performed)
     with pytest.raises(LeaseError):
-        revert(where, ledger, ledger.owed(), where.around, operator="ben", yes=False)
-    assert len(hosts.performed) == made
+        bench.undo(meanwhile=begun, check_free=check_free)
+    for command in (bench.tune, bench.undo):
+        with pytest.raises(LeaseError):
+            command(check_free=check_free)
+    assert len(bench.hosts.performed) == made
 
 
-def test_a_ledger_that_fails_in_the_middle_ends_it(hosts: ValuedHosts, ledger: Ledger) -> None:
-    hosts.values = {ES1: dict(FOUND)}
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_signal_ends_apply_after_the_current_change(one: Bench, number: int) -> None:
+    one.interrupt_at(number)
+    said = one.tune(Output.JSON)
+    assert said.code is ExitCode.INTERRUPTED
+    assert [action.tunable for action in one.hosts.performed] == [SWAP, ZONE, THP][:number]
+    assert f"interrupted: {3 - number} tunable" in said.err
+    assert "`orchestrate tune revert --cluster prod` restores the original values" in said.err
+    assert [line["event"] for line in said.lines] == [*["tuning_applied"] * number, "summary"]
+    assert (said.lines[-1]["outcome"], said.lines[-1]["changed"]) == ("interrupted", number)
+    assert len(one.ledger.owed()[ES1]) == number
 
-    class Full(Ledger):
-        def record(self, tuning: Any, at: float) -> None:
-            if tuning.tunable == ZONE:
-                raise JournalError("no space is left")
-            ledger.record(tuning, at)
 
-    where = scene_of(hosts)
-    full = Full(ledger._engine, "prod")
-    maker = Maker(where, PROFILE, full, operator="anna", stop=lambda: False)
-    making = maker.make(where.read(PROFILE))
-    assert [one.state.tunable for one in making.made] == [SWAP]
-    assert (making.left_out, str(making.broken)) == (2, "no space is left")
-    with pytest.raises(JournalError, match="no space"):
-        apply(where, PROFILE, lambda: full, where.around, operator="anna", yes=True)
-    assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
+def test_a_signal_ends_revert_and_another_one_continues(one: Bench) -> None:
+    one.tune()
+    one.hosts.performed = []
+    one.interrupt_at(1)
+    said = one.undo()
+    assert said.code is ExitCode.INTERRUPTED
+    assert one.hosts.values[ES1] == WANTED | {path_of(THP): "always"}
+    assert "es1  /proc/sys/vm/swappiness: not begun" in said.out
+    one.hosts.performed = [*one.hosts.performed] * 9  # no further signal
+    assert one.undo().code is ExitCode.DONE
+    assert one.hosts.values == {ES1: FOUND}
+
+
+def test_revert_restores_a_queue_after_its_scheduler(one: Bench) -> None:
+    """The kernel sets the length anew with the scheduler: restored first, it would be lost."""
+    scheduler, length = (f"/sys/block/sdb/queue/{name}" for name in ("scheduler", "nr_requests"))
+    for path, found, wanted in ((scheduler, "bfq", "none"), (length, "512", "64")):
+        change = ValueChange(path=path, found=found, wanted=wanted)
+        one.ledger.record(Tuning(node=ES1, tunable=path, changes=(change,), operator="anna"), 1.0)
+    one.hosts.values = {ES1: {scheduler: "none", length: "64"}}
+    said = one.undo()
+    assert said.code is ExitCode.DONE, said.out
+    assert [action.tunable for action in one.hosts.performed] == [scheduler, length]
+
+
+def test_agreed_leaves_out_a_change_made_during_the_question(bench: Bench) -> None:
+    shown = bench.where.read(PROFILE)
+    bench.write(ES1, swap="30")()
+    bench.hosts.away = {ES2}
+    kept = agreed(shown, bench.where.read(PROFILE))
+    assert isinstance(kept[ES2], Unknown)
+    host = kept[ES1]
+    assert isinstance(host, HostTuning)
+    assert [state.tunable for state in host.drifted] == [ZONE, THP]
+
+
+def test_an_answer_covers_only_what_was_shown(bench: Bench) -> None:
+    assert bench.tune(meanwhile=bench.write(ES1, swap="30")).code is ExitCode.HELD
+    assert bench.hosts.values == {ES1: WANTED | {path_of(SWAP): "30"}, ES2: WANTED}
+    assert bench.undo(meanwhile=bench.write(ES2, swap="60", zone="7")).code is ExitCode.HELD
+    assert bench.hosts.values[ES1] == FOUND | {path_of(SWAP): "30"}
+    assert bench.hosts.values[ES2] == FOUND | {path_of(ZONE): "7"}
+
+
+def test_our_value_that_came_during_the_question_is_left(bench: Bench) -> None:
+    bench.tune()
+    bench.write(ES1, swap="30")()
+    said = bench.undo(meanwhile=bench.write(ES1, swap="1"))
+    assert (said.code, bench.hosts.values[ES1]) == (ExitCode.HELD, FOUND | {path_of(SWAP): "1"})
+    assert "it changed after the question was shown" in said.out
 
 
 def test_verdicts() -> None:
@@ -511,24 +454,24 @@ def test_an_older_limit_of_the_process_is_named() -> None:
     assert by_verdict(found)["restart_needed"] == [ES1]
 
 
-def test_a_terminal_gets_a_table_and_colours_unless_refused(hosts: ValuedHosts) -> None:
-    drawn: dict[str, str] = {}
-    for name, environment in {"plain": {"NO_COLOR": "1"}, "coloured": {}}.items():
-        where = scene_of(hosts, out=Terminal(), environment={"TERM": "xterm-256color", **environment})
-        show_states(where.read(PROFILE), where.around)
-        drawn[name] = said(where)
-    assert "\x1b[" in drawn["coloured"]
-    assert "\x1b[" not in drawn["plain"]
-    assert all("vm.swappiness" in text and "DRIFT" in text for text in drawn.values())
-
-
-def test_what_a_host_says_cannot_drive_the_terminal(hosts: ValuedHosts) -> None:
-    hosts.values[ES1][path_of(SWAP)] = "60\x1b[2J"
-    for out in (io.StringIO(), Terminal()):
-        where = scene_of(hosts, out=out, environment={"TERM": "xterm", "NO_COLOR": "1"})
-        show_states(where.read(PROFILE), where.around)
-        assert "\x1b" not in said(where)
-        assert "\\x1b" in said(where)
+def test_a_terminal_gets_a_table_and_colours_unless_refused(bench: Bench) -> None:
+    """And no text of a host can drive it."""
+    bench.write(ES1, swap="60\x1b[2J")()
+    drawn = {}
+    for name, out, environment in (
+        ("coloured", Terminal(), {"TERM": "xterm-256color"}),
+        ("plain", Terminal(), {"TERM": "xterm-256color", "NO_COLOR": "1"}),
+        ("lines", io.StringIO(), {}),
+    ):
+        around, where = bench.scene(out=out, environment=environment)
+        show_states(where.read(PROFILE), around)
+        drawn[name] = out.getvalue()
+    assert "\x1b" in drawn["coloured"]
+    assert "\x1b" not in drawn["plain"] + drawn["lines"]
+    for text in drawn.values():
+        assert "\x1b[2J" not in text
+        for part in ("\\x1b", "vm.swappiness", "DRIFT"):
+            assert part in text
 
 
 def test_nodes_are_chosen_by_name_and_glob() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.program import run
 from orchestrator.cli.work.tune_apply import apply
 from orchestrator.cli.work.tune_revert import revert
 from orchestrator.cli.work.tune_show import verdict_on
@@ -24,10 +25,9 @@ from orchestrator.runs import from_file
 from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.ledger import Ledger, Tuning
+from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
-from tests.cli.small_cluster import SmallCluster
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import THP, HostTree
 
@@ -40,174 +40,111 @@ KINDS: Mapping[str, Callable[[Path], HostTree]] = {
 }
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
-    yield store.ledger("prod")
-    store.close()
+class Operating:
+    """`tune` on a host of files, from a machine with a state database of its own."""
+
+    def __init__(self, tree: HostTree, folder: Path, node: str = "es1") -> None:
+        folder.mkdir(exist_ok=True)
+        self.tree, self.node = tree, NodeName(node)
+        self.out = io.StringIO()
+        self.around = Context(
+            environment={},
+            home=folder,
+            clock=SystemClock(),
+            output=Output.TEXT,
+            out=self.out,
+            err=io.StringIO(),
+        )
+        self.store = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
+        self.ledger = self.store.ledger("prod")
+        self.port = Hosts({self.node: tree.settings(node, cluster="prod")})
+        self.where = TunedHosts(
+            clock=self.around.clock,
+            cluster="prod",
+            port=self.port,
+            nodes=(self.node,),
+            addresses={self.node: "10.0.0.1"},
+            machines={},
+        )
+
+    def apply(self, wanted: TuningProfile) -> tuple[ExitCode, str]:
+        self.out.truncate(self.out.seek(0))
+        code = apply(self.where, wanted, lambda: self.ledger, self.around, operator="anna", yes=True)
+        return code, self.out.getvalue()
+
+    def revert(self) -> tuple[ExitCode, str]:
+        self.out.truncate(self.out.seek(0))
+        code = revert(self.where, self.ledger, self.ledger.owed(), self.around, operator="ben", yes=True)
+        return code, self.out.getvalue()
+
+    def restores(self, before: dict[str, str]) -> None:
+        """A revert leaves the host as it was before, and nothing to restore."""
+        code, said = self.revert()
+        assert code is ExitCode.DONE, said
+        assert self.tree.files() == before
+        assert self.ledger.owed() == {}
+
+    def close(self) -> None:
+        self.port.close()
+        self.store.close()
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Context:
-    return Context(
-        environment={},
-        home=tmp_path,
-        clock=SystemClock(),
-        output=Output.TEXT,
-        out=io.StringIO(),
-        err=io.StringIO(),
-    )
+def operating(tmp_path: Path) -> Iterator[Callable[..., Operating]]:
+    made: list[Operating] = []
+
+    def make(tree: HostTree, name: str = "anna", node: str = "es1") -> Operating:
+        made.append(Operating(tree, tmp_path / name, node))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_host_is_tuned_and_comes_back_file_by_file(
-    kind: str, tmp_path: Path, around: Context, ledger: Ledger
+@pytest.mark.parametrize(("kind", "name"), [*((kind, "elasticsearch") for kind in KINDS), ("Debian", "riak")])
+def test_apply_and_revert_of_a_shipped_profile_on_a_whole_host(
+    kind: str, name: str, tmp_path: Path, operating: Callable[..., Operating]
 ) -> None:
     tree = KINDS[kind](tmp_path / "host")
     tree.folder("/etc/security/limits.d")
+    if name == "riak":
+        tree.write("/etc/riak/riak.conf", "nodename = riak@riak1\nring_size = 64\n")
+    anna = operating(tree, node="riak@riak1" if name == "riak" else "es1")
     before = tree.files()
-    port = Hosts({ES1: tree.settings()})
-    where = TunedHosts(
-        clock=around.clock,
-        cluster="prod",
-        port=port,
-        nodes=(ES1,),
-        addresses={ES1: "10.0.0.1"},
-        machines={},
-    )
-    profile = around.files.tuning_profile("elasticsearch")
-    try:
-        found = where.read(profile)
-        assert verdict_on(found) is ExitCode.HELD
-        assert tree.files() == before
-        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
-        assert code is ExitCode.DONE, _said(around)
-        assert tree.files() != before
-        again = where.read(profile)[ES1]
-        assert not isinstance(again, Unknown)
-        assert again.drifted == ()
-        assert again.unread == ()
-        code = revert(where, ledger, ledger.owed(), around, operator="ben", yes=True)
-        assert code is ExitCode.DONE, _said(around)
-        assert tree.files() == before
-        assert ledger.owed() == {}
-    finally:
-        port.close()
-
-
-def _said(around: Context) -> str:
-    assert isinstance(around.out, io.StringIO)
-    return around.out.getvalue()
+    profile = anna.around.files.tuning_profile(name)
+    assert verdict_on(anna.where.read(profile)) is ExitCode.HELD
+    assert tree.files() == before
+    code, said = anna.apply(profile)
+    assert code is ExitCode.DONE, said
+    assert tree.files() != before
+    again = anna.where.read(profile)[anna.node]
+    assert not isinstance(again, Unknown)
+    assert (again.drifted, again.unread) == ((), ())
+    if name == "riak":
+        assert "erlang.schedulers" in (tree.read("/etc/riak/riak.conf") or "")
+    anna.restores(before)
 
 
 @pytest.mark.parametrize("wanted", ["1024", "512"])
-def test_values_that_others_set_anew_come_back_all_the_same(
-    wanted: str, tmp_path: Path, around: Context, ledger: Ledger
+def test_values_that_a_change_resets_are_restored_too(
+    wanted: str, tmp_path: Path, operating: Callable[..., Operating]
 ) -> None:
     """tuned's profile and a new scheduler write values of their own, as they are undone too."""
     tree = host_kinds.rhel7(tmp_path / "host")
     tree.write("/sys/block/sdb/queue/nr_requests", "512\n")
     tree.write(f"{THP}/enabled", "always [madvise] never\n")
-    before = tree.files()
-    port = Hosts({ES1: tree.settings()})
-    where = TunedHosts(
-        clock=around.clock, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
-    )
+    before, anna = tree.files(), operating(tree)
     settings = {
         "tuned": "override",
         "transparent_hugepage.enabled": "never",
         "io_scheduler": "noop",
         "nr_requests": wanted,
     }
-    profile = TuningProfile(
-        name="own",
-        applies_to="elasticsearch",
-        settings=tuple(TuningSetting(tunable=name, wanted=value) for name, value in settings.items()),
-    )
-    try:
-        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
-        assert code is ExitCode.DONE, _said(around)
-        assert tree.read("/sys/block/sdb/queue/nr_requests") == f"{wanted}\n"
-        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE
-        assert tree.files() == before
-        assert ledger.owed() == {}
-    finally:
-        port.close()
-
-
-def test_a_riak_host_gets_schedulers_and_is_restored(tmp_path: Path, around: Context, ledger: Ledger) -> None:
-    riak1 = NodeName("riak@riak1")
-    tree = host_kinds.debian(tmp_path / "host")
-    tree.write("/etc/riak/riak.conf", "nodename = riak@riak1\nring_size = 64\n")
-    tree.folder("/etc/security/limits.d")
-    before = tree.files()
-    port = Hosts({riak1: tree.settings(riak1)})
-    where = TunedHosts(
-        clock=around.clock,
-        cluster="ring",
-        port=port,
-        nodes=(riak1,),
-        addresses={riak1: "10.0.0.1"},
-        machines={},
-    )
-    profile = around.files.tuning_profile("riak")
-    try:
-        assert verdict_on(where.read(profile)) is ExitCode.HELD
-        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
-        assert code is ExitCode.DONE, _said(around)
-        assert "erlang.schedulers" in (tree.read("/etc/riak/riak.conf") or "")
-        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE, _said(
-            around
-        )
-        assert tree.files() == before
-    finally:
-        port.close()
-
-
-class Operating:
-    """`tune` on a host of files, from a machine with a state database of its own."""
-
-    def __init__(self, tree: HostTree, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.tree = tree
-        self.around = Context(
-            environment={},
-            home=folder,
-            clock=SystemClock(),
-            output=Output.TEXT,
-            out=io.StringIO(),
-            err=io.StringIO(),
-        )
-        self.store = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
-        self.ledger = self.store.ledger("prod")
-        self.port = Hosts({ES1: tree.settings(cluster="prod")})
-        self.where = TunedHosts(
-            clock=self.around.clock,
-            cluster="prod",
-            port=self.port,
-            nodes=(ES1,),
-            addresses={ES1: "10.0.0.1"},
-            machines={},
-        )
-
-    def apply(self, wanted: TuningProfile) -> tuple[ExitCode, str]:
-        self._forget()
-        code = apply(self.where, wanted, lambda: self.ledger, self.around, operator="anna", yes=True)
-        return code, _said(self.around)
-
-    def revert(self) -> tuple[ExitCode, str]:
-        self._forget()
-        code = revert(self.where, self.ledger, self.ledger.owed(), self.around, operator="ben", yes=True)
-        return code, _said(self.around)
-
-    def _forget(self) -> None:
-        assert isinstance(self.around.out, io.StringIO)
-        self.around.out.seek(0)
-        self.around.out.truncate()
-
-    def close(self) -> None:
-        self.port.close()
-        self.store.close()
+    code, said = anna.apply(profile_of(settings))
+    assert code is ExitCode.DONE, said
+    assert tree.read("/sys/block/sdb/queue/nr_requests") == f"{wanted}\n"
+    anna.restores(before)
 
 
 PART = "/etc/orchestrate-tuning/prod+es1.part"
@@ -215,18 +152,19 @@ SCRIPT = "/etc/orchestrate-tuning/boot.sh"
 SWAPPINESS = "/proc/sys/vm/swappiness"
 
 
+def profile_of(settings: Mapping[str, str], *, persist: bool = True) -> TuningProfile:
+    wanted = tuple(TuningSetting(tunable=name, wanted=value) for name, value in settings.items())
+    return TuningProfile(name="own", applies_to="elasticsearch", settings=wanted, persist=persist)
+
+
 def wanting(value: str, *, persist: bool = True) -> TuningProfile:
-    settings = (TuningSetting(tunable="vm.swappiness", wanted=value),)
-    return TuningProfile(name="test", applies_to="elasticsearch", settings=settings, persist=persist)
+    return profile_of({"vm.swappiness": value}, persist=persist)
 
 
 @pytest.fixture
-def operators(tmp_path: Path) -> Iterator[list[Operating]]:
+def operators(tmp_path: Path, operating: Callable[..., Operating]) -> list[Operating]:
     tree = host_kinds.debian(tmp_path / "host")
-    made = [Operating(tree, tmp_path / name) for name in ("anna", "ben")]
-    yield made
-    for one in made:
-        one.close()
+    return [operating(tree, name) for name in ("anna", "ben")]
 
 
 def test_a_part_of_two_operators_is_neither_lost_nor_half(operators: list[Operating]) -> None:
@@ -245,8 +183,7 @@ def test_a_part_of_two_operators_is_neither_lost_nor_half(operators: list[Operat
     assert ben.revert()[0] is ExitCode.DONE
     assert (tree.read(PART), tree.read(SWAPPINESS)) == (first, "10\n")
     assert tree.read(SCRIPT) is not None
-    assert anna.revert()[0] is ExitCode.DONE
-    assert tree.files() == before
+    anna.restores(before)
 
 
 def test_a_boot_that_another_operator_removed_comes_back_whole(operators: list[Operating]) -> None:
@@ -258,8 +195,7 @@ def test_a_boot_that_another_operator_removed_comes_back_whole(operators: list[O
     assert tree.read(PART) is tree.read(SCRIPT) is None
     assert ben.revert()[0] is ExitCode.DONE
     assert tree.files() == made, "its units are on again"
-    assert anna.revert()[0] is ExitCode.DONE
-    assert tree.files() == before
+    anna.restores(before)
 
 
 def test_a_value_that_another_part_sets_at_boot_is_no_success(operators: list[Operating]) -> None:
@@ -285,8 +221,7 @@ def test_a_boot_that_a_person_edited_is_kept_as_a_whole(operators: list[Operatin
     assert f"{SWAPPINESS}: NOT RESTORED: it stays while {path}" in said
     assert tree.files() == edited
     assert anna.apply(wanting("1"))[0] is ExitCode.DONE
-    assert anna.revert()[0] is ExitCode.DONE
-    assert tree.files() == before
+    anna.restores(before)
 
 
 def test_a_profile_that_stops_persisting_leaves_nothing_at_boot(operators: list[Operating]) -> None:
@@ -305,21 +240,19 @@ def test_a_profile_that_stops_persisting_leaves_nothing_at_boot(operators: list[
     }
 
 
-def test_an_init_script_switched_off_by_hand_is_enabled(tmp_path: Path) -> None:
+def test_an_init_script_switched_off_by_hand_is_enabled(
+    tmp_path: Path, operating: Callable[..., Operating]
+) -> None:
     tree = host_kinds.rhel6(tmp_path / "host")
     tree.folder("/etc/security/limits.d")
-    before, anna = tree.files(), Operating(tree, tmp_path / "anna")
-    try:
-        assert anna.apply(wanting("1"))[0] is ExitCode.DONE
-        link = next(path for path in tree.files() if "/etc/rc3.d/S" in path and "orchestrate" in path)
-        tree.connection().run("chkconfig orchestrate-tuning off", timeout=20.0)
-        assert link not in tree.files()
-        assert anna.apply(wanting("1"))[0] is ExitCode.DONE
-        assert link in tree.files()
-        assert anna.revert()[0] is ExitCode.DONE
-        assert tree.files() == before
-    finally:
-        anna.close()
+    before, anna = tree.files(), operating(tree)
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    link = next(path for path in tree.files() if "/etc/rc3.d/S" in path and "orchestrate" in path)
+    tree.connection().run("chkconfig orchestrate-tuning off", timeout=20.0)
+    assert link not in tree.files()
+    assert anna.apply(wanting("1"))[0] is ExitCode.DONE
+    assert link in tree.files()
+    anna.restores(before)
 
 
 OLD_FILE = "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf"
@@ -329,10 +262,7 @@ OLD_TEXT = (
 
 
 def test_a_check_looks_into_the_state_that_it_is_given(
-    console: Console,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    console: Console, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an earlier version wrote carries no cluster: the ledger in that state says whose it is."""
     tree = host_kinds.debian(tmp_path / "host")
@@ -340,20 +270,15 @@ def test_a_check_looks_into_the_state_that_it_is_given(
     settings = tree.settings(cluster="lab")
     monkeypatch.setattr(from_file, "host_settings", lambda *_: {ES1: settings})
     url = f"sqlite:///{tmp_path}/other.db"
-    store = open_store(url, {}, access=Access.WRITE)
     change = FileChange(path=OLD_FILE, found=None, wanted=OLD_TEXT)
-    store.ledger("lab").record(
-        Tuning(node=ES1, tunable="vm.swappiness", changes=(change,), operator="anna"), 1.0
-    )
-    store.close()
-    wanted = console.folder / "wanted.yml"
-    wanted.write_text('{"applies_to": "elasticsearch", "settings": {"vm.swappiness": "1"}}')
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    monkeypatch.chdir(console.folder)
-    with SmallCluster() as cluster:
-        file = cluster.write_file(console.folder)
-        command = ["tune", "check", "--cluster", file, "--profile", str(wanted), "--only", "es1"]
-        assert run([*command, "--state", url]) == ExitCode.HELD
-        assert f"replaces what an earlier version wrote: {OLD_FILE}" in capsys.readouterr().out
-        assert run(command) == ExitCode.HELD
-        assert f"leaves what an earlier version wrote from elsewhere: {OLD_FILE}" in capsys.readouterr().out
+    with closing(open_store(url, {}, access=Access.WRITE)) as store:
+        tuning = Tuning(node=ES1, tunable="vm.swappiness", changes=(change,), operator="anna")
+        store.ledger("lab").record(tuning, 1.0)
+    wanted = {"applies_to": "elasticsearch", "settings": {"vm.swappiness": "1"}}
+    (console.folder / "wanted.yml").write_text(json.dumps(wanted))
+    command = ("tune", "check", "--cluster", file, "--profile", "./wanted.yml", "--only", "es1")
+    for state, says in ((("--state", url), "replaces what"), ((), "leaves what")):
+        said = console.run(*command, *state)
+        assert said.code == ExitCode.HELD
+        elsewhere = "" if state else " from elsewhere"
+        assert f"{says} an earlier version wrote{elsewhere}: {OLD_FILE}" in said.out

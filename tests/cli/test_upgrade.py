@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
-from tests.cli.console import Console
+from tests.cli.console import Console, Said
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.fakes.scripted_http import reply
 
@@ -18,249 +17,168 @@ STEPS: list[dict[str, Any]] = [
     {"run": "install --version {version}"},
     {"run": "plugins {node}", "as_root": False},
 ]
+TO = ("--to", "8.19.5")
+
+
+def write_book(console: Console, **keys: Any) -> Path:
+    """The playbook with this `upgrade`."""
+    path = console.folder / "book.yml"
+    path.write_text(json.dumps({"kind": "elasticsearch", "upgrade": {"install": STEPS, **keys}}))
+    return path
 
 
 @pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with SmallCluster() as server:
-        yield server
+def book(console: Console, cluster: SmallCluster) -> Path:
+    """The playbook of the cluster file."""
+    path = write_book(console)
+    cluster.write_file(console.folder, hosts={"together": "never"}, playbook=str(path))
+    return path
 
 
-class Files:
-    """A cluster file, and its playbook with this `upgrade`."""
-
-    def __init__(self, console: Console, cluster: SmallCluster) -> None:
-        self.playbook = console.folder / "book.yml"
-        self.cluster = cluster.write_file(
-            console.folder, hosts={"together": "never"}, playbook=str(self.playbook)
-        )
-        self.write()
-
-    def write(self, **keys: Any) -> None:
-        upgrade = {"install": STEPS, **keys}
-        self.playbook.write_text(json.dumps({"kind": "elasticsearch", "upgrade": upgrade}))
+def plan(console: Console, *words: str) -> Said:
+    return console.run("plan", "--cluster", "lab.yml", *TO, "--output", "json", *words)
 
 
-@pytest.fixture
-def files(console: Console, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch) -> Files:
-    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
-    return Files(console, cluster)
+def upgrade(console: Console, *words: str) -> Said:
+    return console.run("upgrade", "--cluster", "lab.yml", *words)
 
 
-class Plans:
-    """`plan --to …` of this cluster file."""
-
-    def __init__(self, files: Files, capsys: pytest.CaptureFixture[str]) -> None:
-        self._files, self._capsys = files, capsys
-
-    def __call__(self, *words: str, to: str = "8.19.5") -> tuple[int, dict[str, Any], str]:
-        """The exit code, the plan, and what was said beside it."""
-        code = run(["plan", "--cluster", self._files.cluster, "--to", to, "--output", "json", *words])
-        said = self._capsys.readouterr()
-        lines: list[dict[str, Any]] = [json.loads(line) for line in said.out.splitlines()]
-        return code, next((line for line in lines if line["event"] == "plan"), {}), said.err
-
-
-@pytest.fixture
-def plans(files: Files, capsys: pytest.CaptureFixture[str]) -> Plans:
-    return Plans(files, capsys)
-
-
-def _nodes(plan: dict[str, Any]) -> list[str]:
-    return sorted(node for wave in plan["waves"] for node in wave["nodes"])
-
-
-def test_a_plan_has_the_version_and_every_step(plans: Plans, cluster: SmallCluster) -> None:
-    code, plan, said = plans()
-    assert (code, plan["holds"], said) == (ExitCode.DONE, [], "")
-    assert (plan["version"], plan["target_version"]) == ("8.19.0", "8.19.5")
-    assert plan["owed"] == {node: ["version"] for node in NODES}
-    assert plan["other_versions"] == {}
-    of_es2 = [(step["action"], step["detail"]) for step in plan["steps"] if step["target"] == "es2"]
+@pytest.mark.usefixtures("book")
+def test_a_plan_has_the_version_and_every_step(console: Console, cluster: SmallCluster) -> None:
+    said = plan(console)
+    assert (said.code, said.plan["holds"], said.err) == (ExitCode.DONE, [], "")
+    assert (said.plan["version"], said.plan["target_version"]) == ("8.19.0", "8.19.5")
+    assert said.plan["owed"] == {node: ["version"] for node in NODES}
+    assert said.plan["other_versions"] == {}
+    of_es2 = [(step["action"], step["detail"]) for step in said.plan["steps"] if step["target"] == "es2"]
     assert of_es2 == [
         ("stop", "true"),
         ("install", "install --version 8.19.5"),
         ("install", "plugins es2"),
         ("start", "true"),
     ]
+    dry = upgrade(console, *TO, "--dry-run", "--output", "json")
+    assert (dry.code, dry.plan["fingerprint"]) == (ExitCode.DONE, said.plan["fingerprint"])
     assert {asked.method for asked in cluster.asked} == {"GET"}
+    shown = console.run("plan", "--cluster", "lab.yml", *TO, "--only", "es1")
+    assert "Plan for lab: Elasticsearch 8.19.0, upgrade to 8.19.5, strategy node\n" in shown.out
+    assert "mixed versions after this run: es2 8.19.0, es3 8.19.0\n" in shown.out
+    assert "install --version 8.19.5" in shown.out
 
 
-def test_the_plan_for_people(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("plan", "--cluster", files.cluster, "--to", "8.19.5", "--only", "es1")
-    assert run(words) == ExitCode.DONE
-    said = capsys.readouterr().out
-    assert "Plan for lab: Elasticsearch 8.19.0, upgrade to 8.19.5, strategy node\n" in said
-    assert "mixed versions after this run: es2 8.19.0, es3 8.19.0\n" in said
-    assert "install --version 8.19.5" in said
-
-
-def test_a_dry_run_shows_the_same_plan(
-    files: Files, plans: Plans, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("upgrade", "--cluster", files.cluster, "--to", "8.19.5", "--dry-run", "--output", "json")
-    assert run(words) == ExitCode.DONE
-    shown = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert shown["fingerprint"] == plans()[1]["fingerprint"]
-
-
-def test_nodes_that_run_the_version_are_left_alone(plans: Plans, cluster: SmallCluster) -> None:
+@pytest.mark.usefixtures("book")
+def test_nodes_that_run_the_version_are_left_alone(console: Console, cluster: SmallCluster) -> None:
+    assert plan(console, "--due", "version:8.19.0").nodes == []
     cluster.upgrade("es2", "8.19.5")
-    code, plan, said = plans()
-    assert (code, _nodes(plan)) == (ExitCode.DONE, ["es1", "es3"])
-    assert said == "left out, since they run 8.19.5 already: es2\n"
-
-
-def test_a_second_run_finds_nothing_to_do(
-    files: Files, plans: Plans, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+    said = plan(console)
+    assert (said.code, said.nodes) == (ExitCode.DONE, ["es1", "es3"])
+    assert said.err == "left out, since they run 8.19.5 already: es2\n"
+    said = plan(console, "--started-before", "1d", "--only", "es2")
+    assert (said.code, said.nodes) == (ExitCode.DONE, [])
+    assert "nothing to upgrade: no selected node started before" in said.err
+    assert said.err.endswith("and is to be upgraded to 8.19.5\n")
     for node in NODES:
         cluster.upgrade(node, "8.19.5")
     nothing = "lab: nothing to upgrade: every selected node runs 8.19.5\n"
-    code, plan, said = plans()
-    assert (code, _nodes(plan), said) == (ExitCode.DONE, [], nothing)
-    assert run(["upgrade", "--cluster", files.cluster, "--to", "8.19.5", "--yes"]) == ExitCode.DONE
-    assert capsys.readouterr().err == nothing
+    said = plan(console)
+    assert (said.code, said.nodes, said.err) == (ExitCode.DONE, [], nothing)
+    said = upgrade(console, *TO, "--yes")
+    assert (said.code, said.err) == (ExitCode.DONE, nothing)
     assert {asked.method for asked in cluster.asked} == {"GET"}
 
 
-def test_a_node_without_a_plugin_is_not_upgraded_yet(
-    files: Files, plans: Plans, cluster: SmallCluster
-) -> None:
-    files.write(plugins=["analysis-icu"])
+@pytest.mark.usefixtures("book")
+def test_a_node_without_a_plugin_is_not_upgraded_yet(console: Console, cluster: SmallCluster) -> None:
+    write_book(console, plugins=["analysis-icu"])
     for node in NODES:
         cluster.upgrade(node, "8.19.5")
-    assert _nodes(plans()[1]) == list(NODES)
+    assert plan(console).nodes == list(NODES)
     cluster.plugins = ("analysis-icu", "repository-x")
-    _, plan, said = plans()
-    assert (_nodes(plan), said) == (
-        [],
-        "lab: nothing to upgrade: every selected node runs 8.19.5 with analysis-icu\n",
-    )
+    said = plan(console)
+    nothing = "lab: nothing to upgrade: every selected node runs 8.19.5 with analysis-icu\n"
+    assert (said.nodes, said.err) == ([], nothing)
 
 
-def test_due_and_age_narrow_an_upgrade(plans: Plans, cluster: SmallCluster) -> None:
-    assert _nodes(plans("--due", "version:8.19.0")[1]) == []
-    cluster.upgrade("es2", "8.19.5")
-    code, plan, said = plans("--started-before", "1d", "--only", "es2")
-    assert (code, _nodes(plan)) == (ExitCode.DONE, [])
-    assert "nothing to upgrade: no selected node started before" in said
-    assert said.endswith("and is to be upgraded to 8.19.5\n")
-
-
-def test_a_node_that_is_newer_holds(plans: Plans, cluster: SmallCluster) -> None:
+@pytest.mark.usefixtures("book")
+def test_no_node_is_newer_holds_and_no_wait_clears_it(console: Console, cluster: SmallCluster) -> None:
     cluster.upgrade("es2", "8.19.9")
-    code, plan, _ = plans()
-    assert code == ExitCode.HELD
-    (newer,) = [hold for hold in plan["holds"] if hold["predicate"] == "no_node_is_newer"]
-    assert "es2" in newer["evidence"]
+    said = plan(console)
+    (newer,) = [hold for hold in said.plan["holds"] if hold["predicate"] == "no_node_is_newer"]
+    assert (said.code, "es2" in newer["evidence"]) == (ExitCode.HELD, True)
+    shown = console.run("plan", "--cluster", "lab.yml", *TO).out
+    assert "Waiting cannot clear no_node_is_newer: a run ends at once, with code 3.\n" in shown
+    assert "No waves: the run ends before the first.\n" in shown
 
 
-def test_a_plan_says_that_waiting_does_not_help(
-    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.upgrade("es2", "8.19.9")
-    assert run(["plan", "--cluster", files.cluster, "--to", "8.19.5"]) == ExitCode.HELD
-    said = capsys.readouterr().out
-    assert "Waiting cannot clear no_node_is_newer: a run ends at once, with code 3.\n" in said
-    assert "No waves: the run ends before the first.\n" in said
-
-
-def test_a_server_without_deprecations_is_no_dead_end(
-    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It was to be corrected, and then resumed: neither could be done."""
-    cluster.versions = dict.fromkeys(NODES, "8.19.0")
+@pytest.mark.usefixtures("book")
+def test_a_server_without_deprecations_is_no_dead_end(console: Console, cluster: SmallCluster) -> None:
+    """Nothing can be corrected there, so the way is another run, with the flag that the hold names."""
     cluster.on("/_migration/deprecations", reply({"error": "no handler found for uri"}, status=400))
-    words = ["upgrade", "--cluster", files.cluster, "--to", "9.1.0", "--yes"]
-    assert run(words) == ExitCode.HELD
-    said = capsys.readouterr().out
+    to = ("--to", "9.1.0")
+    said = upgrade(console, *to, "--yes")
     flag = "--disable-predicate no_critical_deprecations=deprecations"
-    assert f"read its list of breaking changes instead; another run passes it with {flag}\n" in said
-    assert "this run keeps its policy: begin another run, with what the hold names\n" in said
-    assert "orchestrate resume" not in said
-    assert run(["plan", *words[1:-1]]) == ExitCode.HELD
-    assert flag in capsys.readouterr().out
-    assert run(["plan", *words[1:-1], *flag.split()]) == ExitCode.DONE
+    assert said.code == ExitCode.HELD
+    assert f"read its list of breaking changes instead; another run passes it with {flag}\n" in said.out
+    assert "this run keeps its policy: begin another run, with what the hold names\n" in said.out
+    assert "orchestrate resume" not in said.out
+    held = console.run("plan", "--cluster", "lab.yml", *to)
+    assert (held.code, flag in held.out) == (ExitCode.HELD, True)
+    assert console.run("plan", "--cluster", "lab.yml", *to, *flag.split()).code == ExitCode.DONE
 
 
-def test_what_a_person_can_correct_is_still_resumed(
-    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A deprecation can be corrected, and the run continues; its policy stays."""
+@pytest.mark.usefixtures("book")
+def test_a_deprecation_can_be_corrected_and_is_resumed(console: Console, cluster: SmallCluster) -> None:
     listed = {"level": "critical", "message": "node.x is gone", "url": ""}
     found = {"cluster_settings": [listed], "node_settings": [], "index_settings": {}}
     cluster.on("/_migration/deprecations", reply(found))
-    assert run(["upgrade", "--cluster", files.cluster, "--to", "9.1.0", "--yes"]) == ExitCode.HELD
-    said = capsys.readouterr().out
-    assert "correct what holds it, then continue: orchestrate resume " in said
-    assert "needs another run\n" in said
-    assert "--disable-predicate" not in said
+    said = upgrade(console, "--to", "9.1.0", "--yes")
+    assert said.code == ExitCode.HELD
+    assert "correct what holds it, then continue: orchestrate resume " in said.out
+    assert "needs another run\n" in said.out
+    assert "--disable-predicate" not in said.out
 
 
-def test_a_saved_plan_keeps_the_upgrade(
-    files: Files, cluster: SmallCluster, console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved = console.folder / "plan.json"
-    words = ["plan", "--cluster", files.cluster, "--to", "8.19.5", "--out", str(saved)]
-    assert run(words) == ExitCode.DONE
-    files.playbook.write_text("kind: elasticsearch\n")
-    assert json.loads(saved.read_text())["policy"]["upgrade"]["target"] == "8.19.5"
+def test_a_saved_plan_keeps_the_upgrade(console: Console, cluster: SmallCluster, book: Path) -> None:
+    assert console.run("plan", "--cluster", "lab.yml", *TO, "--out", "plan.json").code == ExitCode.DONE
+    book.write_text("kind: elasticsearch\n")
+    saved = json.loads((console.folder / "plan.json").read_text())
+    assert saved["policy"]["upgrade"]["target"] == "8.19.5"
     for node in NODES:
         cluster.upgrade(node, "8.19.5")
-    capsys.readouterr()
-    assert run(["apply", str(saved), "--yes"]) == ExitCode.PLAN_MISMATCH
-    assert "needs an upgrade to 8.19.5 any more" in capsys.readouterr().err
+    said = console.run("apply", "plan.json", "--yes")
+    assert said.code == ExitCode.PLAN_MISMATCH
+    assert "needs an upgrade to 8.19.5 any more" in said.err
 
 
-def test_a_rehearsal_upgrades_the_simulation(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["rehearse", "--cluster", files.cluster, "--to", "8.19.5", "--seed", "0", "--output", "json"]
-    code = run(words)
-    said = capsys.readouterr()
-    events = [json.loads(line) for line in said.out.splitlines()]
-    assert code == ExitCode.DONE, said
-    assert sorted(one["node"] for one in events if one["event"] == "upgraded") == list(NODES)
+@pytest.mark.usefixtures("book")
+def test_a_rehearsal_upgrades_the_simulation(console: Console) -> None:
+    said = console.run("rehearse", "--cluster", "lab.yml", *TO, "--seed", "0", "--output", "json")
+    assert said.code == ExitCode.DONE, said
+    assert sorted(one["node"] for one in said.lines if one["event"] == "upgraded") == list(NODES)
     assert "rehearsing an upgrade to 8.19.5 of 3 nodes" in said.err
+    said = console.run("rehearse", "--snapshot", "snapshot.json", *TO)
+    assert said.code == ExitCode.USAGE
+    assert "a snapshot holds its run" in said.err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--to", "9"), "--to 9: must be a version with three numbers, such as 9.1.0"),
-        (("--to", "latest"), "--to latest: must be a version with three numbers"),
-        (("--to", "v9.1.0"), "--to v9.1.0: must be a version with three numbers"),
-        (("--to", ""), "--to : must be a version with three numbers"),
-        (("--to", "9.1.0; reboot"), "must be a version with three numbers"),
+def test_bad_flags_are_refused_before_the_cluster_is_read(
+    console: Console, cluster: SmallCluster, book: Path, subtests: pytest.Subtests
+) -> None:
+    version = "must be a version with three numbers"
+    for words, message in [
+        (("--to", "9"), f"--to 9: {version}, such as 9.1.0"),
+        (("--to", "latest"), f"--to latest: {version}"),
+        (("--to", "v9.1.0"), f"--to v9.1.0: {version}"),
+        (("--to", ""), f"--to : {version}"),
+        (("--to", "9.1.0; reboot"), version),
         (("--to", "9.1.0", "--begin-anyway"), "--begin-anyway: not for an upgrade"),
         ((), "Missing option '--to'"),
-    ],
-)
-def test_bad_flags_are_refused_before_the_cluster_is_read(
-    words: tuple[str, ...],
-    message: str,
-    files: Files,
-    cluster: SmallCluster,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["upgrade", "--cluster", files.cluster, "--yes", *words]) == ExitCode.USAGE
-    assert message in capsys.readouterr().err
-    assert cluster.asked == []
-
-
-def test_a_playbook_without_commands_is_refused(
-    files: Files, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files.playbook.write_text("kind: elasticsearch\n")
-    assert run(["upgrade", "--cluster", files.cluster, "--to", "8.19.5", "--yes"]) == ExitCode.USAGE
-    said = capsys.readouterr().err
-    assert said.startswith(f"orchestrate: {files.playbook}: `upgrade.install` is missing: ")
-    assert "apt-get install -y -q elasticsearch={version}" in said
-    assert cluster.asked == []
-
-
-def test_a_snapshot_of_a_rehearsal_has_its_version(
-    console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["rehearse", "--snapshot", str(console.folder / "snapshot.json"), "--to", "8.19.5"]
-    assert run(words) == ExitCode.USAGE
-    assert "a snapshot holds its run" in capsys.readouterr().err
+    ]:
+        with subtests.test(words=words):
+            said = upgrade(console, "--yes", *words)
+            assert (said.code, message in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
+    book.write_text("kind: elasticsearch\n")
+    said = upgrade(console, *TO, "--yes")
+    assert said.err.startswith(f"orchestrate: {book}: `upgrade.install` is missing: ")
+    assert "apt-get install -y -q elasticsearch={version}" in said.err
+    assert (said.code, cluster.asked) == (ExitCode.USAGE, [])

@@ -1,15 +1,15 @@
-"""`validate` reads every file that a restart by the same playbook would read."""
+"""`validate` reads every file that a restart would read, and asks hosts and cluster what a run would ask."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.cli.program import run
 from orchestrator.cli.work.validate import Check, expected_checks, lease_checks, pace_checks, ring_checks
 from orchestrator.config.cluster import load_cluster
 from orchestrator.errors import ExitCode
@@ -20,7 +20,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.stores.riak.output import CommandOutput
-from tests.cli.console import Console
+from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.scripted_http import ScriptedServer, cut, reply
@@ -30,33 +30,16 @@ from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
 
 
-@pytest.mark.parametrize(
-    ("profile", "code", "says"),
-    [
-        (HEAD, ExitCode.DONE, "its playbook and tuning profile are sound"),
-        (HEAD + "persits: false\n", ExitCode.USAGE, "profile.yml:3: unknown key"),
-        (HEAD.replace("elasticsearch", "riak"), ExitCode.USAGE, "is for riak (`applies_to`), and"),
-        (None, ExitCode.USAGE, "profile.yml: there is no such tuning profile file"),
-    ],
-)
-def test_it_reads_the_tuning_profile_of_the_playbook(
-    console: Console, capsys: pytest.CaptureFixture[str], profile: str | None, code: ExitCode, says: str
-) -> None:
-    path = console.folder / "profile.yml"
-    if profile is not None:
-        path.write_text(profile)
-    book = console.folder / "book.yml"
-    book.write_text(f"kind: elasticsearch\ntune: {path}\n")
-    with SmallCluster() as server:
-        file = server.write_file(console.folder)
-        assert run(["validate", "--cluster", file, "--playbook", str(book)]) == code
-    assert says in "".join(capsys.readouterr())
+@pytest.fixture
+def book(console: Console) -> Path:
+    return console.folder / "book.yml"
 
 
-def test_without_one_it_speaks_of_none(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
-    with SmallCluster() as server:
-        assert run(["validate", "--cluster", server.write_file(console.folder)]) == ExitCode.DONE
-    assert "and its playbook are sound" in capsys.readouterr().out
+def validate(console: Console, cluster: SmallCluster, *words: str, **keys: Any) -> Said:
+    """With these keys in the cluster file."""
+    said = console.run("validate", "--cluster", cluster.write_file(console.folder, **keys), *words)
+    assert "Traceback" not in said.err
+    return said
 
 
 def marks(out: str) -> list[tuple[str, ...]]:
@@ -64,7 +47,23 @@ def marks(out: str) -> list[tuple[str, ...]]:
     return [tuple(line.split()[:3]) for line in out.splitlines()[:-1]]
 
 
-GATED = "kind: elasticsearch\ngates: [{command: {run: exit 1}}]\n"
+def test_it_reads_the_tuning_profile_of_the_playbook(
+    console: Console, cluster: SmallCluster, book: Path, subtests: pytest.Subtests
+) -> None:
+    path = console.folder / "profile.yml"
+    assert "and its playbook are sound" in validate(console, cluster).out, "without one"
+    book.write_text(f"kind: elasticsearch\ntune: {path}\n")
+    for profile, code, says in [
+        (None, ExitCode.USAGE, "profile.yml: there is no such tuning profile file"),
+        (HEAD, ExitCode.DONE, "its playbook and tuning profile are sound"),
+        (HEAD + "persits: false\n", ExitCode.USAGE, "profile.yml:3: unknown key"),
+        (HEAD.replace("elasticsearch", "riak"), ExitCode.USAGE, "is for riak (`applies_to`), and"),
+    ]:
+        with subtests.test(says=says):
+            if profile is not None:
+                path.write_text(profile)
+            said = validate(console, cluster, "--playbook", str(book))
+            assert (said.code, says in said.out + said.err) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -76,40 +75,33 @@ GATED = "kind: elasticsearch\ngates: [{command: {run: exit 1}}]\n"
     ids=["a cluster that does not answer", "another cluster"],
 )
 def test_what_does_not_need_the_cluster_is_checked_without_it(
-    console: Console, capsys: pytest.CaptureFixture[str], name: str, says: str
+    console: Console, cluster: SmallCluster, book: Path, name: str, says: str
 ) -> None:
     """It ended with code 2 at the first reading, and neither hosts nor gates were looked at."""
-    (book := console.folder / "book.yml").write_text(GATED)
+    book.write_text("kind: elasticsearch\ngates: [{command: {run: exit 1}}]\n")
     overrides = {"es1": {"address": "127.0.0.1"}, "es2": {"connect": "ssh"}, "es*": {"user": "ops"}}
-    with SmallCluster() as server:
-        urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"] if name == "lab" else [server.url]
-        hosts = {"overrides": overrides}
-        file = server.write_file(console.folder, name=name, endpoints=urls, hosts=hosts)
-        assert run(["validate", "--cluster", file, "--playbook", str(book)]) == ExitCode.HELD
-    said = capsys.readouterr()
-    assert said.err == ""
+    urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"] if name == "lab" else [cluster.url]
+    keys = {"name": name, "endpoints": urls, "hosts": {"overrides": overrides}}
+    said = validate(console, cluster, "--playbook", str(book), **keys)
+    assert (said.code, said.err) == (ExitCode.HELD, "")
     found = marks(said.out)
     ends = [("BAD", "cluster", "endpoint")] * 2 if name == "lab" else [("ok", "cluster", "endpoint")]
     assert found[: 2 + len(ends)] == [("ok", "config", "files"), ("BAD", "cluster", "identity"), *ends]
     assert ("ok", "es1", "service") in found
     assert found[-2:] == [("-", "es2", "address"), ("ok", "gate", "command")]
-    assert says.format(file=file) in said.out
+    assert says.format(file=console.folder / "lab.yml") in said.out
     assert said.out.splitlines()[-1].startswith(f"{'3 checks' if name == 'lab' else '1 check'} failed: ")
 
 
-def test_without_cluster_and_addresses_the_hosts_are_not_checked(
-    console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = console.folder / "ring.yml"
-    file.write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
-    assert run(["validate", "--cluster", str(file)]) == ExitCode.HELD
-    said = capsys.readouterr().out
-    assert marks(said)[-1] == ("-", "hosts", "address")
-    assert "`hosts.nodes`" in said
+def test_without_cluster_and_addresses_the_hosts_are_not_checked(console: Console) -> None:
+    (console.folder / "ring.yml").write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
+    said = console.run("validate", "--cluster", "ring.yml")
+    assert (said.code, marks(said.out)[-1]) == (ExitCode.HELD, ("-", "hosts", "address"))
+    assert "`hosts.nodes`" in said.out
 
 
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
-def test_riak_s_own_readings_and_each_node_s_stats_are_checked(command: RiakCommand) -> None:
+def test_ring_checks_read_the_ring_and_each_node_s_stats(command: RiakCommand) -> None:
     """A member whose `/stats` no endpoint leads to would hold the run before its first stop."""
     with staged(command) as stage:
         assert {check.good for check in checks_of(stage)} == {True}
@@ -128,7 +120,7 @@ def checks_of(stage: Staged) -> list[Check]:
 
 
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
-def test_where_handoff_is_to_be_hastened_its_rights_are_checked(command: RiakCommand) -> None:
+def test_pace_checks_ask_for_the_rights_to_hasten_handoff(command: RiakCommand) -> None:
     """Without them a run takes four minutes a node where its plan says one."""
     with staged(command) as stage:
         assert {(check.subject, check.good) for check in pace_checks(stage.cluster)} == {
@@ -146,54 +138,51 @@ RECORD = LeaseRecord(
 )
 
 
-@pytest.mark.parametrize(
-    ("lease", "good", "says"),
-    [
+def test_lease_checks_need_a_lease_that_can_be_read() -> None:
+    held = "readable, held by run 20261101-0300-abcd of ann@bastion"
+    for lease, good, says in [
         (FakeLeasePort(), True, "readable, no run holds it"),
-        (FakeLeasePort(records={1: RECORD}), True, "readable, held by run 20261101-0300-abcd of ann@bastion"),
+        (FakeLeasePort(records={1: RECORD}), True, held),
         (FakeLeasePort(offline="two of five machines answer"), False, "two of five machines answer"),
-    ],
-    ids=["free", "held", "unread"],
-)
-def test_the_lease_must_be_readable(lease: FakeLeasePort, *, good: bool, says: str) -> None:
-    (check,) = lease_checks(lease, LeasePlace.CLUSTER)
-    assert (check.subject, check.point, check.good, check.message) == ("cluster", "lease", good, says)
-
-
-def test_a_lease_in_the_state_alone_is_not_read_in_the_cluster() -> None:
-    assert list(lease_checks(FakeLeasePort(offline="nobody asks"), LeasePlace.STATE)) == []
+    ]:
+        (check,) = lease_checks(lease, LeasePlace.CLUSTER)
+        assert (check.subject, check.point, check.good, check.message) == ("cluster", "lease", good, says)
+    assert list(lease_checks(FakeLeasePort(offline="not asked"), LeasePlace.STATE)) == []
 
 
 @pytest.mark.parametrize(("lease", "code"), [("cluster", ExitCode.HELD), ("state", ExitCode.DONE)])
-def test_the_folder_of_the_lease_is_tried_on_each_host(
-    console: Console, capsys: pytest.CaptureFixture[str], lease: str, code: ExitCode
+def test_the_lease_directory_is_tried_on_each_host(
+    console: Console, book: Path, lease: str, code: ExitCode
 ) -> None:
     """The first run failed where it was missing on one of the hosts."""
     (folder := console.folder / "riak").mkdir()
-    book = console.folder / "book.yml"
     book.write_text(f"kind: riak\nlease: {lease}\n")
     with riak_nodes(folder, 2, pace=0.02) as nodes:
         for node in nodes:
             assert node.riak("daemon").returncode == 0
-        file = console.folder / "ring.yml"
         urls = ", ".join(f'"http://127.0.0.1:{node.http}"' for node in nodes)
-        file.write_text(
+        (console.folder / "ring.yml").write_text(
             f"kind: riak\nname: ring\nendpoints: [{urls}]\n"
             "hosts: {connect: local, sudo: false}\n"
             f'riak: {{command: "{folder}/{{name}}/bin/riak", lease_directory: {folder}/leases}}\n'
         )
-        found = run(["validate", "--cluster", str(file), "--playbook", str(book)])
-        said = capsys.readouterr().out
-        assert found == code, said
-        assert said.count(f"no file can be created in {folder}/leases") == (lease == "cluster"), "one line"
+        line = ("validate", "--cluster", "ring.yml", "--playbook", str(book))
+        said = console.run(*line)
+        assert said.code == code, said
+        missing = said.out.count(f"no file can be created in {folder}/leases")
+        assert missing == (lease == "cluster"), "one line"
         (folder / "leases").mkdir()
-        assert run(["validate", "--cluster", str(file), "--playbook", str(book)]) == ExitCode.DONE
+        assert console.run(*line).code == ExitCode.DONE
     assert list((folder / "leases").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("keys", "bad", "says"),
-    [
+def test_what_the_file_expects_is_compared_with_the_cluster(
+    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
+) -> None:
+    """A run waited an hour for nodes that are not there; one node behind no endpoint was not looked at."""
+    cluster.upgrade("es3", "8.18.0")
+    of_elastic = {"product": "elasticsearch"}
+    for keys, bad, says in [
         ({"expect": {"nodes": 3}}, [], "3 nodes, at least 3 expected"),
         ({"expect": {"nodes": 2}}, [], "3 nodes, at least 2 expected"),
         (
@@ -201,22 +190,13 @@ def test_the_folder_of_the_lease_is_tried_on_each_host(
             ["expect"],
             "3 nodes, at least 5 expected: a run would wait and then be held",
         ),
-        ({"product": "elasticsearch", "version": "8.19.0"}, ["version"], "es3 below `version: 8.19.0`"),
-        ({"product": "elasticsearch", "version": "8.18.0"}, [], "no node is below 8.18.0"),
-    ],
-)
-def test_what_the_file_expects_is_compared_with_the_cluster(
-    console: Console, capsys: pytest.CaptureFixture[str], keys: dict[str, Any], bad: list[str], says: str
-) -> None:
-    """A run waited an hour for nodes that are not there; one node behind no endpoint was not looked at."""
-    with SmallCluster() as server:
-        server.upgrade("es3", "8.18.0")
-        file = server.write_file(console.folder, **keys)
-        code = run(["validate", "--cluster", file])
-    said = capsys.readouterr().out
-    assert [point for mark, _, point in marks(said) if mark == "BAD"] == bad, said
-    assert code == (ExitCode.HELD if bad else ExitCode.DONE)
-    assert says in said
+        ({**of_elastic, "version": "8.19.0"}, ["version"], "es3 below `version: 8.19.0`"),
+        ({**of_elastic, "version": "8.18.0"}, [], "no node is below 8.18.0"),
+    ]:
+        with subtests.test(keys=keys):
+            said = validate(console, cluster, **keys)
+            assert [point for mark, _, point in marks(said.out) if mark == "BAD"] == bad, said
+            assert (said.code, says in said.out) == (ExitCode.HELD if bad else ExitCode.DONE, True)
 
 
 def test_a_ring_is_compared_with_its_file_too(console: Console) -> None:
@@ -248,70 +228,51 @@ def secret(console: Console, name: str, mode: int) -> str:
     return f"file:{path}"
 
 
-@pytest.mark.parametrize(
-    ("mode", "change"), [(0o600, None), (0o400, None), (0o644, "chmod o-rwx"), (0o604, "chmod o-rwx")]
-)
 def test_a_secret_that_others_can_read_is_named_with_its_repair(
-    console: Console, capsys: pytest.CaptureFixture[str], mode: int, change: str | None
+    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
 ) -> None:
-    reference = secret(console, "pw", mode)
-    path = reference.removeprefix("file:")
-    os.chown(path, os.geteuid(), os.getegid())
-    with SmallCluster() as server:
-        file = server.write_file(console.folder, auth={"basic": {"username": "ann", "password": reference}})
-        code = run(["validate", "--cluster", file])
-    said = capsys.readouterr().out
-    if change is None:
-        assert (code, f"no other account can read {path}" in said) == (ExitCode.DONE, True), said
-    else:
-        assert code == ExitCode.HELD
-        assert f"every account can read {path}: `{change} {path}`" in said.replace("go-rwx", "o-rwx")
+    for mode in (0o600, 0o400, 0o644, 0o604):
+        with subtests.test(mode=oct(mode)):
+            reference = secret(console, f"pw{mode}", mode)
+            path = reference.removeprefix("file:")
+            os.chown(path, os.geteuid(), os.getegid())
+            said = validate(console, cluster, auth={"basic": {"username": "ann", "password": reference}})
+            if mode & 0o077:
+                assert said.code == ExitCode.HELD
+                repair = f"every account can read {path}: `chmod o-rwx {path}`"
+                assert repair in said.out.replace("go-rwx", "o-rwx")
+            else:
+                assert (said.code, f"no other account can read {path}" in said.out) == (ExitCode.DONE, True)
 
 
-def test_every_kind_of_secret_file_is_looked_at(
-    console: Console, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_secret_file_is_looked_at(console: Console, cluster: SmallCluster, book: Path) -> None:
     """API key, sudo password and the secret of a gate, of a path relative to the file that names it."""
-    monkeypatch.setenv("ES_KEY", "aWQ6a2V5")
     for name in ("sudo", "gate"):
         secret(console, name, 0o644)
-    book = console.folder / "book.yml"
     gate = {"http_json": {"url": "http://127.0.0.1:1/x", "bearer": "file:gate", "path": "a", "equals": 1}}
     book.write_text(json.dumps({"kind": "elasticsearch", "gates": [gate]}))
-    with SmallCluster() as server:
-        hosts = {"sudo": {"password": "file:sudo"}}
-        auth = {"api_key": "env:ES_KEY"}
-        file = server.write_file(console.folder, auth=auth, hosts=hosts)
-        run(["validate", "--cluster", file, "--playbook", str(book)])
-    said = capsys.readouterr().out
-    found = [line.split()[-1].strip("`") for line in said.splitlines() if " secret " in line]
+    keys = {"hosts": {"sudo": {"password": "file:sudo"}}, "auth": {"api_key": "env:ES_KEY"}}
+    there = replace(console, environment={"ES_KEY": "aWQ6a2V5"})
+    said = validate(there, cluster, "--playbook", str(book), **keys)
+    found = [line.split()[-1].strip("`") for line in said.out.splitlines() if " secret " in line]
     assert [Path(one).name for one in found] == ["sudo", "gate"], said
 
 
-@pytest.mark.parametrize("words", [["plan"], ["restart", "--dry-run"]])
-def test_a_dead_endpoint_among_several_is_warned_of(
-    console: Console, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
+def test_a_dead_endpoint_among_several_is_warned_of(console: Console, cluster: SmallCluster) -> None:
     """While nodes are down, a run has only the others."""
-    with SmallCluster() as server:
-        urls = ["http://127.0.0.1:1", server.url]
-        file = server.write_file(console.folder, endpoints=urls)
-        run([*words, "--cluster", file])
-        said = capsys.readouterr()
+    for words in (("plan",), ("restart", "--dry-run")):
+        file = cluster.write_file(console.folder, endpoints=["http://127.0.0.1:1", cluster.url])
+        said = console.run(*words, "--cluster", file)
         assert "warning: http://127.0.0.1:1 takes no connections: " in said.err
         assert said.err.count("the other endpoints are used") == 1
-        run([*words, "--cluster", server.write_file(console.folder)])
-    assert "endpoints" not in capsys.readouterr().err
+        said = console.run(*words, "--cluster", cluster.write_file(console.folder))
+        assert "endpoints" not in said.err
 
 
-def test_a_transport_port_among_the_endpoints_is_named(
-    console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with SmallCluster() as server, ScriptedServer() as transport:
+def test_a_transport_port_among_the_endpoints_is_named(console: Console, cluster: SmallCluster) -> None:
+    with ScriptedServer() as transport:
         transport.on("/_nodes/_local/http", cut(b"This is not an HTTP port"))
-        file = server.write_file(console.folder, endpoints=[server.url, transport.url])
-        run(["validate", "--cluster", file])
+        file = cluster.write_file(console.folder, endpoints=[cluster.url, transport.url])
         named = f"{transport.url} is a node's transport port: name its HTTP port, usually 9200"
-        assert named in capsys.readouterr().out
-        run(["plan", "--cluster", file])
-        assert named in capsys.readouterr().err
+        assert named in console.run("validate", "--cluster", file).out
+        assert named in console.run("plan", "--cluster", file).err

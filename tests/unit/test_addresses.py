@@ -34,92 +34,27 @@ ATTACK = "a:1 -oProxyCommand=touch${IFS}PWNED b"
 """With `ProxyCommand ssh -W %h:%p bastion`, these are three words, and the second one runs a command."""
 
 HOSTILE = [
-    ATTACK,
-    "-oProxyCommand=touch${IFS}PWNED",
-    "-es1",
-    "es1.-example",
-    "%h",
-    "es1%h.example",
-    "es${IFS}1",
-    "`id`",
-    "$(id)",
-    "es1;id",
-    "es1|id",
-    "es1&",
-    "es1>x",
-    "'es1'",
-    '"es1',
-    "es1\\",
-    "es1#",
-    "~root",
-    "es*",
-    "es[12]",
-    "es1,es2",
-    "es 1",
-    "es1\t",
-    "es1\n",
-    "es1\nHost *",
-    "es1\0",
-    "es1\x7f",
-    "es1\u200b",
+    ATTACK, "-oProxyCommand=touch${IFS}PWNED", "-es1", "es1.-example", "%h", "es1%h.example", "es${IFS}1",
+    "`id`", "$(id)", "es1;id", "es1|id", "es1&", "es1>x", "'es1'", '"es1', "es1\\", "es1#", "~root", "es*",
+    "es[12]", "es1,es2", "es 1", "es1\t", "es1\n", "es1\nHost *", "es1\0", "es1\x7f", "es1\u200b",
     "\u202ees1",
     "\u0435s1",  # Cyrillic
     "es1\uff0eexample",  # a full stop of double width
     "1.2.3\u30024",  # an ideographic full stop
     "\uff11.2.3.4",  # a digit of double width
     "1.2.3.\u0664",  # an Arabic digit
-    "b\u00fccher.example",
-    "1.2.3.4:22",
-    "es1:22",
-    "[::1]",
-    "[::1",
-    "::1]",
-    "1::2::3",
-    "fe80::1%",
-    "fe80::1%eth 0",
-    "fe80::1%-o",
-    "fe80::1%eth0%p",
-    "fe80::1%eth0;id",
-    "10.0.0.1%eth0",
-    "root@es1",
-    "es1@",
-    "es1/..",
-    "/etc/passwd",
-    "ssh://es1",
-    ".",
-    "..",
-    "es1..example",
-    ".es1",
-    "es1-.example",
-    "_es1",
-    "x" * 64,
-    ".".join(["x" * 60] * 5),
-    "1.2.3",
-    "1.2.3.4.5",
-    "1.2.3.4.",
-    "256.1.1.1",
-    "010.0.0.1",
-]
+    "b\u00fccher.example", "1.2.3.4:22", "es1:22", "[::1]", "[::1", "::1]", "1::2::3", "fe80::1%",
+    "fe80::1%eth 0", "fe80::1%-o", "fe80::1%eth0%p", "fe80::1%eth0;id", "10.0.0.1%eth0", "root@es1", "es1@",
+    "es1/..", "/etc/passwd", "ssh://es1", ".", "..", "es1..example", ".es1", "es1-.example", "_es1",
+    "x" * 64, ".".join(["x" * 60] * 5), "1.2.3", "1.2.3.4.5", "1.2.3.4.", "256.1.1.1", "010.0.0.1",
+]  # fmt: skip
 SOUND = [
-    "10.1.0.1",
-    "::1",
-    "2001:DB8::1",
-    "::ffff:10.1.0.1",
-    "fe80::1%eth0",
-    "fe80::1%br-a1.100",
-    "es1",
-    "ES-1",
-    "es_1",
-    "prod_es01_1",
-    "es1.example.org",
-    "es1.example.org.",
-    "xn--bcher-kva.example",
-    "1password.example",
-    "7",
+    "10.1.0.1", "::1", "2001:DB8::1", "::ffff:10.1.0.1", "fe80::1%eth0", "fe80::1%br-a1.100", "es1", "ES-1",
+    "es_1", "prod_es01_1", "es1.example.org", "es1.example.org.", "xn--bcher-kva.example",
+    "1password.example", "7",
     "123456789012",  # the host name of a container, by chance
-    "a" * 63,
-    ".".join(["x" * 60] * 4),
-]
+    "a" * 63, ".".join(["x" * 60] * 4),
+]  # fmt: skip
 
 
 def _node(text: str) -> Node:
@@ -223,7 +158,7 @@ EMPTY_IS_UNKNOWN = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_what_is_no_address_is_refused_at_every_entry(entry: str) -> None:
+def test_each_entry_takes_addresses_and_refuses_all_else(entry: str) -> None:
     read, error = ENTRIES[entry]
     for text in (*HOSTILE, *([] if entry in EMPTY_IS_UNKNOWN else [""])):
         try:
@@ -231,54 +166,39 @@ def test_what_is_no_address_is_refused_at_every_entry(entry: str) -> None:
         except error:
             continue
         assert address(found) != text, "an entry may read a part that is an address, as of `es1/..`"
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_an_address_passes_every_entry(entry: str) -> None:
-    read, _ = ENTRIES[entry]
     for text in SOUND:
         assert read(text).lower() == text.lower()
 
 
-@pytest.mark.parametrize("text", ["", *HOSTILE])
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(UntrustedValue, match="is neither an IP address nor a host name") as caught:
-        address(text)
-    assert str(caught.value).isprintable()
+def test_address_refuses_what_is_none_in_one_line(subtests: pytest.Subtests) -> None:
+    for text in ("", *HOSTILE):
+        with subtests.test(text=text):
+            with pytest.raises(UntrustedValue, match="is neither an IP address nor a host name") as caught:
+                address(text)
+            assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "published",
-    [
-        f"{ATTACK}:9300",
-        f"inet[/{ATTACK}:9300]",
-        "local[1]",
-        "10.0.0.1",
-        ":9300",
-        "[::1:9300",
-        "/:9300",
-        "inet[]",
-    ],
-)
-def test_a_node_that_publishes_no_address_is_refused_by_name(published: str) -> None:
+def test_a_published_address_that_is_none_names_its_node(subtests: pytest.Subtests) -> None:
     """Before 5.0 the address may be the name of the node, too."""
-    with pytest.raises(Malformed, match=r"^transport_address of node es1: "):
-        host_of(published, "transport_address of node es1")
-    with pytest.raises(Malformed, match=r"^nodes\.a\.transport_address: "):
-        name_of({"name": "Thor", "transport_address": published}, {}, "nodes.a")
+    for published in (
+        *(f"{ATTACK}:9300", f"inet[/{ATTACK}:9300]", "local[1]", "10.0.0.1", ":9300", "[::1:9300", "/:9300"),
+        "inet[]",
+    ):
+        with subtests.test(published=published):
+            with pytest.raises(Malformed, match=r"^transport_address of node es1: "):
+                host_of(published, "transport_address of node es1")
+            with pytest.raises(Malformed, match=r"^nodes\.a\.transport_address: "):
+                name_of({"name": "Thor", "transport_address": published}, {}, "nodes.a")
 
 
-@pytest.mark.parametrize(
-    ("published", "host"),
-    [
+def test_host_of_reads_the_forms_of_every_generation() -> None:
+    for published, host in [
         ("inet[/0:0:0:0:0:0:0:1:9300]", "0:0:0:0:0:0:0:1"),
         ("inet[/fe80:0:0:0:0:0:0:1%eth0:9300]", "fe80:0:0:0:0:0:0:1%eth0"),
         ("[fe80::1%eth0]:9300", "fe80::1%eth0"),
         ("es1.example.org/10.1.0.1:9300", "es1.example.org"),
-    ],
-)
-def test_the_forms_of_every_era(published: str, host: str) -> None:
-    assert host_of(published, "x") == host
+    ]:
+        assert host_of(published, "x") == host
 
 
 def test_a_node_name_of_riak_leads_to_no_other_folder() -> None:
@@ -304,26 +224,31 @@ def test_an_address_in_a_part_of_an_event_is_refused_too() -> None:
         replace(_started("10.0.0.1"), addresses={ES1: "10.0.0.1", NodeName("es2"): ATTACK})
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["root", "deploy-1", "_es", "svc.es", "EXAMPLE\\deploy", "EXAMPLE.ORG\\a.b", "deploy@example.org", "a+b"],
-)
-def test_the_name_of_an_account(text: str) -> None:
-    assert account(text) == text
-    assert HostSettings(node=ES1, address="es1", user=text).user == text
-    assert split_jump(f"{text}@gate:22") == (text, "gate", "22")
+def test_account_takes_names_of_accounts() -> None:
+    names = (
+        "root",
+        "deploy-1",
+        "_es",
+        "svc.es",
+        "EXAMPLE\\deploy",
+        "EXAMPLE.ORG\\a.b",
+        "a@example.org",
+        "a+b",
+    )
+    for text in names:
+        assert account(text) == text
+        assert HostSettings(node=ES1, address="es1", user=text).user == text
+        assert split_jump(f"{text}@gate:22") == (text, "gate", "22")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_account_refuses_what_is_none(subtests: pytest.Subtests) -> None:
+    for text in (
         "", "-l", "-oProxyCommand=x", "a b", "a\n", "a\0", "$USER", "${IFS}", "a$", "`id`", "a;id", "a|b",
         "a&b", "'a'", '"a"', "a\\", "\\a", "a\\b\\c", "a\\-oX", "%r", "a%h", "a/b", "~a", "a@", "@a", "a@-o",
         "a@b@c", "a:b", "m\u00fcller", "a\u202e", "*", "a" * 300,
-    ],
-)  # fmt: skip
-def test_what_is_no_account(text: str) -> None:
-    with pytest.raises(UntrustedValue, match="cannot be the name of an account"):
-        account(text)
-    with pytest.raises(ConfigError):
-        HostSettings(node=ES1, address="es1", user=text)
+    ):  # fmt: skip
+        with subtests.test(text=text):
+            with pytest.raises(UntrustedValue, match="cannot be the name of an account"):
+                account(text)
+            with pytest.raises(ConfigError):
+                HostSettings(node=ES1, address="es1", user=text)
