@@ -27,6 +27,11 @@ def apply(console: Console, plan: object = "plan.json") -> Said:
     return console.run("apply", str(plan), "--yes")
 
 
+@pytest.fixture(autouse=True)
+def _no_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Preparation, "run", lambda _self, _plan: pytest.fail("applied"))
+
+
 @pytest.fixture
 def saved(console: Console, file: str) -> Path:
     """A plan that is right."""
@@ -155,11 +160,8 @@ def test_apply_needs_the_access_of_the_plan(
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_change_that_concerns_no_node_of_the_plan_is_none(
-    console: Console, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_concerns_no_node_of_the_plan_is_none(console: Console, cluster: SmallCluster) -> None:
     cluster.write_file(console.folder, hosts={"overrides": {"other*": {"user": "eve"}}})
-    monkeypatch.setattr(Preparation, "run", lambda _self, _plan: pytest.fail("applied"))
     with pytest.raises(pytest.fail.Exception, match="applied"):
         apply(console)
 
