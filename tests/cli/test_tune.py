@@ -174,7 +174,7 @@ def one(bench: Bench) -> Bench:
     return bench
 
 
-def test_apply_makes_all_hosts_as_wanted_and_revert_restores_them(bench: Bench) -> None:
+def test_apply_makes_hosts_as_wanted_and_revert_restores_them(bench: Bench) -> None:
     said = bench.tune()
     assert (said.code, bench.hosts.values) == (ExitCode.DONE, {ES1: WANTED, ES2: WANTED})
     assert "every host is as the profile wants it" in said.out

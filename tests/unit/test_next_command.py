@@ -40,7 +40,7 @@ EXPLAINED = {
 def test_no_module_composes_a_command_line_of_its_own() -> None:
     typed = re.compile(rf"`?\borchestrate (?:{'|'.join(COMMANDS)}|$)")
     found = {module.name for module in modules() if any(typed.search(text) for _, text in module.texts)}
-    of_hosts = {"hosts/tuning_script.py", "hosts/connections/openssh/frame.py", "view/tuning.py"}
+    of_hosts = {"hosts/tuning_script.py", "hosts/connections/frame.py", "view/tuning.py"}
     assert found - of_hosts == EXPLAINED
 
 
