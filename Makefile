@@ -56,7 +56,7 @@ soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…
 lint: $(VENV)/.installed  ## ruff, mypy and the layers
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
-	$(PYTHON) -m mypy -p orchestrator -p tests.integration.hostlab -p tests.lab
+	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports
 
 docs: $(VENV)/.installed  ## write the reference pages from the code

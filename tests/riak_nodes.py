@@ -68,9 +68,9 @@ class RiakNode:
         """Run `riak WORDS`; exit code 124 if it had to be ended after so many real seconds."""
         return self._run("riak", words, seconds)
 
-    def riak_admin(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def riak_admin(self, *words: str, seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
         """Run `riak-admin WORDS`, as before 3.0."""
-        return self._run("riak-admin", words, COMMAND_SECONDS)
+        return self._run("riak-admin", words, seconds)
 
     def double(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run what only the double can do: `faults NAME=VALUE...`, `report`, `end`."""

@@ -75,7 +75,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items:
         mark = item.get_closest_marker("xdist_group")
         if mark and not item.nodeid.endswith(f"@{mark.args[0]}"):
-            item._id = item._id.parse(f"{item.nodeid}@{mark.args[0]}")  # type: ignore[attr-defined]
+            item._id = item._id.parse(f"{item.nodeid}@{mark.args[0]}")
 
 
 def _turn(item: pytest.Item) -> int:

@@ -41,7 +41,7 @@ def measured(arguments: Sequence[str], result: Path) -> None:
         return dict.fromkeys(nodes, _RUNNING)
 
     def counting(*options: Any) -> Any:
-        class Counted(transport.bounded_node(*options)):  # type: ignore[misc]  # made by a function
+        class Counted(transport.bounded_node(*options)):
             def perform_request(self, *asked: Any, **more: Any) -> Any:
                 before = time.process_time()
                 began[0] = began[0] or before

@@ -61,8 +61,8 @@ def test_the_certificate_of_a_riak_node_must_fit_the_fingerprint(console: Consol
         for tls in ({"fingerprint": digest}, {"fingerprint": "ab" * 32}, {}):
             file = {"kind": "riak", "name": "ring", "endpoints": [server.url], "tls": tls}
             path.write_text(json.dumps(file))
-            context = context_of(Output.TEXT)
-            ports = context.ports(context.cluster(str(path)))
+            command = context_of(Output.TEXT)
+            ports = command.ports(command.cluster(str(path)))
             try:
                 wrong[tls.get("fingerprint", "")] = ports.cluster.endpoints()[server.url]
             finally:

@@ -30,9 +30,10 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.upgrade import InstallState, InstallView
 from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime import codec, tables

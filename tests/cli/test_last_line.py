@@ -54,7 +54,7 @@ def journal(store: StateStore) -> SqlJournal:
         version="8.19.0",
         distribution="elasticsearch",
         policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab"),
-        nodes=NODES,  # type: ignore[arg-type]  # names
+        nodes=NODES,
         operator="anna",
         host="bastion1",
         addresses={},

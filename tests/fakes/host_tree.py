@@ -17,9 +17,10 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.reading import Reading
 from tests.fakes.host_tools import (
     BASE_TOOLS,
@@ -73,7 +74,7 @@ class HostTree:
     def settings(self, node: str = "es1", **changes: object) -> HostSettings:
         """How the program reaches it: locally, with the tree as root."""
         made = HostSettings(
-            node=node,  # type: ignore[arg-type]  # a NewType
+            node=node,
             address=node.rpartition("@")[2],
             connect=Connect.LOCAL,
             environment=self.environment,
@@ -81,7 +82,7 @@ class HostTree:
             data=self.data,
             root=str(self.path),
         )
-        return replace(made, **changes)  # type: ignore[arg-type]  # field names by keyword
+        return replace(made, **changes)
 
     def connection(self) -> LocalConnection:
         """Runs commands on it."""
@@ -140,7 +141,7 @@ class HostTree:
 
     def facts(self, reads: Sequence[Reads] = (), **changes: object) -> Reading[HostFacts]:
         """What the program makes of it, by the script that a real host gets."""
-        settings = self.settings(**changes)  # type: ignore[arg-type]  # field names by keyword
+        settings = self.settings(**changes)
         return read_facts(self.answer(reads, settings), settings, reads)
 
     def answer(self, reads: Sequence[Reads] = (), settings: HostSettings | None = None) -> str:

@@ -5,7 +5,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import DAG  # type: ignore[import-not-found]
+from airflow.sdk import DAG
 
 from orchestrator.airflow import operators
 

@@ -8,7 +8,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.hosts.settings import Manager, ServiceSettings
+from orchestrator.hosts.settings import ServiceSettings
+from orchestrator.model.hosts import Manager
 from tests.lab import nodectl
 
 _SCRIPT = """#!/bin/sh

@@ -163,7 +163,7 @@ class Sshd:
             "limits": QUICK,
             "service": ServiceSettings(),
         }
-        return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+        return HostSettings(**{**values, **changes})
 
 
 def _children(pid: int) -> list[int]:

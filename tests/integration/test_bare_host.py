@@ -66,7 +66,7 @@ class BareHost:
             "ssh_config": (),
             "service": service,
         }
-        return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+        return HostSettings(**{**values, **changes})
 
     def run(self, line: str) -> str:
         """What a shell line prints there, as root and past SSH."""

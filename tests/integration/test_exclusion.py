@@ -20,7 +20,7 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -31,6 +31,7 @@ from orchestrator.model.action import (
     StartNode,
     StopNode,
 )
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.redact import Redactor
@@ -53,7 +54,7 @@ def service(tmp_path: Path) -> Iterator[ScriptService]:
 
 def settings_of(service: ScriptService, **changes: object) -> HostSettings:
     values = {"node": "n1", "address": "localhost", "connect": Connect.LOCAL, "service": service.settings()}
-    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+    return HostSettings(**{**values, **changes})
 
 
 @pytest.fixture

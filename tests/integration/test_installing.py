@@ -18,9 +18,10 @@ import pytest
 from orchestrator.hosts import exclusion, installing
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, Refused, RunInstall, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.upgrade import InstallState, InstallStep, InstallView, Upgrade
 from orchestrator.redact import Redactor
@@ -251,10 +252,8 @@ def test_a_host_says_whether_it_can_install(hosts: Hosts) -> None:
     )
     ready = hosts.readiness([N1], wanted)[N1]
     assert not hasattr(ready, "reason"), ready
-    assert ready.failed == (  # type: ignore[union-attr]  # a reading, by the line above
-        "`echo no 9.1.0 for n1 here; exit 3` ended with 3: no 9.1.0 for n1 here",
-    )
-    assert ready.free_bytes  # type: ignore[union-attr]
+    assert ready.failed == ("`echo no 9.1.0 for n1 here; exit 3` ended with 3: no 9.1.0 for n1 here",)
+    assert ready.free_bytes
 
 
 # How a step is begun ------------------------------------

@@ -118,8 +118,8 @@ def test_of_two_forms_at_once_at_most_one_is_held(lab: LabCluster) -> None:
     held: list[tuple[bool, ...]] = []
     with client_of(lab) as newer, client_of(lab) as older:
         assert newer.dialect() == older.dialect()
-        both = replace(newer.dialect(), lease_forms=OLD.lease_forms)  # type: ignore[type-var]  # no fault here
-        older.dialect_to_write = lambda: both  # type: ignore[method-assign]  # one that read the versions before
+        both = replace(newer.dialect(), lease_forms=OLD.lease_forms)
+        older.dialect_to_write = lambda: both
         for _ in range(40):
             start = Barrier(2)
 

@@ -363,7 +363,7 @@ def killed(_lab: LabCluster, folder: Path, packages: Packages, story: Story) -> 
     for _ in range(2):
         at = dice.randint(8, 24)
         with Begun(packages, folder, "resume", playbook=packages.playbook()) as run:
-            run.wait_for(lambda _, at=at: len(run.lines()) >= at)  # type: ignore[misc]  # binds the value
+            run.wait_for(lambda _, at=at: len(run.lines()) >= at)
         story.add(f"resumed, and SIGKILL after {at} lines")
     _finished(folder, packages, story)
 
@@ -412,7 +412,7 @@ def upgraded(
     """Under load and rollovers: every node ends on the version, each installed once to its end."""
     folder.mkdir()
     for index in ("load", *(each.name for each in DATA)):
-        _asked(lab, lambda client, index=index: client.ask("DELETE", f"/{index}", accept=(404,)))  # type: ignore[misc]  # binds it
+        _asked(lab, lambda client, index=index: client.ask("DELETE", f"/{index}", accept=(404,)))
     before = prepare(lab)
     packages = _packages(lab, version)
 
@@ -472,7 +472,7 @@ def _reindex_old(lab: LabCluster, version: str) -> list[str]:
     for name, found in settings.items():
         created = str(found["settings"]["index.version.created_string"])
         if created.partition(".")[0] != major:
-            _asked(lab, lambda client, name=name: _reindex(client, name, major))  # type: ignore[misc]  # binds it
+            _asked(lab, lambda client, name=name: _reindex(client, name, major))
             done.append(f"{name} of {created}")
     return done
 

@@ -262,7 +262,7 @@ def settings_known_to_target() -> Lapse:
 
 def _with_host(**fields: object) -> Lapse:
     world = cluster(3)
-    world.nodes[NodeName("es3")].disk.ready = replace(READY, **fields)  # type: ignore[arg-type]  # by keyword
+    world.nodes[NodeName("es3")].disk.ready = replace(READY, **fields)
     return _not_upgraded(world)
 
 

@@ -249,6 +249,7 @@ class AnyLife:
         other = first.successor(f"{first.run}-taken")
         self._all.append(other)
         gives_up = world.agenda.now + what.seconds + _WORLD_HEALS_SECONDS
+        state: RunState | None = None
         while True:
             if first is not self.simulation or first.deposed:
                 return  # the run was taken over by other people meanwhile
@@ -293,7 +294,7 @@ class AnyLife:
             BrokenError: one of them failed, or does not end.
         """
         for guest, _ in self._successors:
-            if not self.world.agenda.until(lambda guest=guest: guest.over, _LONGEST_SECONDS):  # type: ignore[misc]  # a default binds the loop's value
+            if not self.world.agenda.until(lambda guest=guest: guest.over, _LONGEST_SECONDS):
                 raise BrokenError("liveness", "the process that took over does not end")
             match guest.failure:
                 case None:

@@ -39,7 +39,7 @@ def left_behind(world: World) -> World:
 
 def merging(**changes: object) -> MergePolicy:
     """Of `posts-*`, as shipped but for what is changed."""
-    return MergePolicy(**{"patterns": ("posts-*",), **changes})  # type: ignore[arg-type]  # by keyword
+    return MergePolicy(**{"patterns": ("posts-*",), **changes})
 
 
 def merged_policy(merge: MergePolicy | None = None, **changes: object) -> Policy:

@@ -103,7 +103,7 @@ _FOLLOWED: WeakKeyDictionary[Simulation, tuple[str, bool, RunState, int]] = Weak
 
 def policy(**changes: object) -> Policy:
     """The shipped playbook on the simulated cluster."""
-    return Policy(**{"kind": Kind.ELASTICSEARCH, "cluster": "prod", **changes})  # type: ignore[arg-type]  # by keyword
+    return Policy(**{"kind": Kind.ELASTICSEARCH, "cluster": "prod", **changes})
 
 
 def cluster(nodes: int = 3, *, seed: int = 0) -> World:

@@ -35,7 +35,7 @@ _ALONE: Final = RecoveryLimits(
 def riak_policy(**changes: object) -> Policy:
     """A rolling restart of Riak."""
     return Policy(
-        **{  # type: ignore[arg-type]  # by keyword
+        **{
             "kind": Kind.RIAK,
             "cluster": "prod",
             "playbook": "riak-rolling-restart",

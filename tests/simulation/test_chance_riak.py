@@ -191,7 +191,7 @@ def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
     signs = riak(world).signs[TWO]
     assert isinstance(signs, SignsOfLife)
     assert world.serves(TWO)
-    assert not signs.service.up  # type: ignore[union-attr]  # it was asked after
+    assert not signs.service.up
 
 
 def test_the_claimant_that_moves_is_asked_from_then_on() -> None:

@@ -210,7 +210,7 @@ class Bench:
     def holders(self, store: StateStore) -> set[str]:
         """Who holds the lease, in each place."""
         records = (self.template.read(), store.lease(self.world.uuid).read())
-        return {record.process for record in records}  # type: ignore[union-attr]  # both stand there
+        return {record.process for record in records}
 
 
 def entry(run: str, world: World, process: str) -> RunEntry:

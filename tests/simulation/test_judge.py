@@ -17,6 +17,7 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
+from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
@@ -26,7 +27,6 @@ from orchestrator.simulation.beginning import note_unassigned, note_what_is
 from orchestrator.simulation.index_mishaps import IndexReopened, ReplicasSet
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
 from orchestrator.simulation.node_mishaps import NodeFlaps
-from tests.simulation.chance import ALLOCATION
 from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy
 

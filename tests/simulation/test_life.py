@@ -68,7 +68,7 @@ def test_a_node_that_another_machine_named_is_not_named_again(life: Life) -> Non
     """This one knows nothing of that run, whose record is gone with it; people were told of the node."""
     life.simulation = Simulation(cluster(3))
     life.world = world = life.simulation.world
-    life._not_as_found = list  # type: ignore[method-assign]  # it is about nodes alone
+    life._not_as_found = list
     world.nodes[ES2].starts_that_fail = 9
     other = life.simulation.successor("theirs")
     theirs = play(other, other.begin(policy()))
@@ -76,7 +76,7 @@ def test_a_node_that_another_machine_named_is_not_named_again(life: Life) -> Non
     restored = RunState(run="run-1", phase=Phase.ENDED, outcome=Outcome.RESTORED)
     with pytest.raises(BrokenError, match="left down"):
         life._judge_end(restored, [])
-    life._successors = [(None, [(other, theirs)])]  # type: ignore[list-item]  # it has ended
+    life._successors = [(None, [(other, theirs)])]
     life._judge_end(restored, [])
     world.nodes[ES2].facts.append(Fact(at=world.agenda.now + 1.0, what="stopped", alive=True))
     with pytest.raises(BrokenError, match="left down"):
@@ -93,7 +93,7 @@ def test_hooks_that_another_machine_named_are_left_to_people(life: Life) -> None
     assert theirs.nodes[ES2].phase is NodePhase.FAILED, theirs.message
     unsaid = replace(theirs, message=theirs.message.replace(" did not run on es2", " did not run on es22"))
     for end, due in ((unsaid, {0}), (theirs, set[int]())):
-        life._successors = [(None, [(other, end)])]  # type: ignore[list-item]  # it has ended
+        life._successors = [(None, [(other, end)])]
         life._undo_by_hand()
         assert world.nodes[ES2].to_undo == due
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_a_node_that_goes_down_before_its_turn_is_one_hold(in_reach: str) -> Non
 
 
 def test_the_names_of_what_follows_are_in_the_object_of_the_plan() -> None:
-    (hold,) = plan_object(plan_of(down(ringed(), THREE), riak_policy()))["holds"]  # type: ignore[misc]
+    hold: Any
+    (hold,) = plan_object(plan_of(down(ringed(), THREE), riak_policy()))["holds"]
     assert "ring_ready" in hold["also"]
 
 

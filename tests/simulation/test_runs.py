@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -66,15 +66,15 @@ def repair(of: Simulation) -> RunState | NothingDriven:
         return restore_meant(connection.open_state, lambda _past: connection, cluster=connection.ports.name)
 
 
-def summary_of(run: object) -> Summary:
-    *_, last = run  # type: ignore[misc]  # an iterator
+def summary_of(run: Iterable[object]) -> Summary:
+    *_, last = run
     assert isinstance(last, Summary)
     return last
 
 
 def as_found(of: Simulation, before: object) -> None:
     world = of.world
-    left = aftermath(world, before)  # type: ignore[arg-type]  # what settings() gave
+    left = aftermath(world, before)
     assert (left.not_as_found, left.down) == ((), ())
     assert of.leases.records == {}
     assert world.violations == []
@@ -239,7 +239,7 @@ def test_a_stronger_request_that_comes_at_the_same_time_counts() -> None:
             stop.join(0.2)
             return super().__gt__(other)
 
-    asked.ask(Slow(Request.PAUSE))  # type: ignore[arg-type]  # as above
+    asked.ask(Slow(Request.PAUSE))
     stop.join()
     with asked.during(lambda: None) as said:
         assert said()[0] is Request.STOP
@@ -385,7 +385,7 @@ def test_a_restore_without_the_hooks_of_the_run_keeps_them_owed() -> None:
         f"{name} out of service: the after_recovery hooks of run {dead} (playbook drains) did not run"
     )
     assert any(f"{name}: taken out of service by run {dead} (playbook drains)" in line for line in said)
-    everything_else = aftermath(other.world, before)  # type: ignore[arg-type]  # what settings() gave
+    everything_else = aftermath(other.world, before)
     assert (everything_else.not_as_found, everything_else.down) == ((), ())
     assert (other.record.out_of_service, other.record.debts, other.record.in_hand) == ((name,), (), ())
     with shelf(other, said) as connection:

@@ -53,7 +53,7 @@ def interrupted(simulation: Simulation, when: Callable[[RunState], bool]) -> tup
     loop = Loop(
         state,
         Ports(
-            cluster=port,  # type: ignore[arg-type]  # the rest of the port comes from `__getattr__`
+            cluster=port,
             hosts=simulation.hosts,
             lease=simulation.attempt.lease,
             journal=simulation.journal,

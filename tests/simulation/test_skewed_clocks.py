@@ -13,9 +13,10 @@ from orchestrator.model.event import LeaseTaken, RestoreBegun, RunResumed, RunSt
 from orchestrator.model.phase import Outcome
 from orchestrator.runs.find_run import RunPassed, Wanted, find_run
 from orchestrator.runs.planning import prepare
+from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.simulated_ports import OpenStore, empty_state
-from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
+from orchestrator.runs.unfinished import NothingDriven, restore_meant, resume_run
 from orchestrator.runtime.database import Access
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash
@@ -64,13 +65,13 @@ def restart(of: Simulation, *, killed_at: str = "") -> Outcome | None:
         if armed and what.startswith(killed_at):
             raise Crash(what)
 
-    of.seams.point = point  # type: ignore[method-assign]
+    of.seams.point = point
     try:
         with suppress(Crash), of.connect() as connection:
             return prepare(connection, connection.ports.policy(None, Overrides())).run(None).outcome
         return None
     finally:
-        of.seams.point = pass_by  # type: ignore[method-assign]
+        of.seams.point = pass_by
 
 
 def restore(of: Simulation, run: str | None = None, cluster: str | None = None) -> Outcome | str | None:

@@ -96,7 +96,7 @@ def zone_of_three_beside_zones_of_one() -> Told:
 def zone_under_forced_awareness() -> Told:
     """A whole zone fails to start: nothing of it is rebuilt elsewhere, and it comes back as it went."""
     world = forced()
-    _, awareness = awareness_of(views.readings(world).settings, "zone")  # type: ignore[arg-type]  # a simulated reading is never unknown
+    _, awareness = awareness_of(views.readings(world).settings, "zone")
     fails = [Mishap(what=mishaps.StartsFail(node=name, times=3)) for name in (ES2, ES5)]
     told = _run(world, *fails, wanted=by_zone(awareness=awareness))
     return _resumed(told, retry_failed=True, after=600.0)

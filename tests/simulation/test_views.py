@@ -16,14 +16,14 @@ def _made_anew(world: World) -> ClusterView:
     """The view of the cluster that no earlier view has a part in."""
     copies = [copy for _, shard in shards_of(world) for copy in shard.copies]
     parts = [*world.nodes.values(), *world.indices.values(), *copies]
-    kept, shown = world.shown, [part.shown for part in parts]
+    kept, shown = world.shown, [part.shown for part in parts]  # type: ignore[attr-defined]
     world.shown = None
     for part in parts:
         part.shown = None
     made = views.cluster(world)
     world.shown = kept
     for part, before in zip(parts, shown, strict=True):
-        part.shown = before  # type: ignore[assignment]  # its own
+        part.shown = before
     return made
 
 

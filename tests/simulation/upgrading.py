@@ -24,7 +24,7 @@ STEPS = (InstallStep(run="install {version}"), InstallStep(run="plugins {version
 def wanted(target: str = TARGET, **changes: object) -> Upgrade:
     """An upgrade of two steps."""
     upgrade = Upgrade(target=target, install=STEPS, installed="is it {version}")
-    return replace(upgrade, **changes)  # type: ignore[arg-type]  # field names by keyword
+    return replace(upgrade, **changes)
 
 
 def upgrading(**changes: object) -> Policy:

@@ -44,7 +44,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def pool_of(server: ScriptedServer, **more: object) -> urllib3.HTTPConnectionPool:
-    return bounded(urllib3.PoolManager(**more).connection_from_url(server.url))  # type: ignore[arg-type]  # TLS
+    return bounded(urllib3.PoolManager(**more).connection_from_url(server.url))
 
 
 def ask(

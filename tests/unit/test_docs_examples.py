@@ -145,7 +145,7 @@ def test_a_job_is_one_that_outlives_its_runner(job: Example) -> None:
         assert found["concurrency"]["group"]
     else:
         settle = found["settle-posts"]
-        hours, minutes = re.fullmatch(r"(\d+)h (\d+)m", settle["timeout"]).groups()  # type: ignore[union-attr]
+        hours, minutes = re.fullmatch(r"(\d+)h (\d+)m", settle["timeout"]).groups()
         assert int(hours) * 60 + int(minutes) > 60 * _hours(settle["script"][0])
         assert settle["resource_group"]
         assert settle["retry"]["exit_codes"] == [3, 6]

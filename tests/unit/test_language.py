@@ -48,10 +48,10 @@ def _helps() -> Iterator[tuple[str, str]]:
     todo = [(typer.main.get_command(app), "orchestrate", None)]
     while todo:
         command, name, parent = todo.pop()
-        context = typer.Context(command, info_name=name, parent=parent)  # type: ignore[arg-type]
-        yield name, command.get_help(context)  # type: ignore[arg-type]
+        context = typer.Context(command, info_name=name, parent=parent)
+        yield name, command.get_help(context)
         inner = getattr(command, "commands", {})
-        todo += [(one, f"{name} {child}", context) for child, one in inner.items()]  # type: ignore[misc]
+        todo += [(one, f"{name} {child}", context) for child, one in inner.items()]
 
 
 def test_refused_words_are_found_in_prose_and_not_in_quotes(subtests: pytest.Subtests) -> None:

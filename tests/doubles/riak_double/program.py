@@ -92,7 +92,7 @@ def say(text: str, *, stream: TextIO | None = None) -> None:
 
 def main() -> int:
     """Do what the words say; the exit code."""
-    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(errors="surrogateescape")
     began = time.monotonic()
     program, words = Path(sys.argv[0]).name, sys.argv[1:]
     own = read_own()

@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, check_cluster, load_cluster
-from orchestrator.config.hosts import Connect, HostSettings
-from orchestrator.config.services import Manager, ServiceSettings
+from orchestrator.config.hosts import HostSettings
+from orchestrator.config.services import ServiceSettings
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.policy import Together
 from tests.lab.security import Security, write_security
 

@@ -29,10 +29,9 @@ from orchestrator.config.draft import (
     scalar,
     write_new,
 )
-from orchestrator.config.services import Manager
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
-from orchestrator.model.hosts import Connect
+from orchestrator.model.hosts import Connect, Manager
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
 FULL = Draft(

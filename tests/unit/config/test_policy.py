@@ -87,7 +87,7 @@ def _policy(
 
 def _refused(flags: Overrides, **files: str) -> str:
     with pytest.raises(UsageError) as caught:
-        _policy(flags, **files)  # type: ignore[arg-type]  # texts
+        _policy(flags, **files)
     assert caught.value.exit_code is ExitCode.USAGE
     return str(caught.value)
 
@@ -96,7 +96,7 @@ def _refused(flags: Overrides, **files: str) -> str:
 def test_a_text_where_several_belong_is_refused(name: str) -> None:
     """From Python: `"es*"` would be taken for three patterns, one of which means every node."""
     with pytest.raises(UsageError, match=name + r" is a tuple of texts: write " + name + r'=\("es\*",\)'):
-        Overrides(**{name: "es*"})  # type: ignore[arg-type]  # as a caller without a type checker may
+        Overrides(**{name: "es*"})
 
 
 def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:

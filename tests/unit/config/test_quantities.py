@@ -65,14 +65,14 @@ WRONG = {
 
 def test_quantities_are_read(subtests: pytest.Subtests) -> None:
     for read, texts in RIGHT.items():
-        for text, value in texts.items():
+        for text, value in texts.items():  # type: ignore[attr-defined]
             with subtests.test(read=read.__name__, text=text):
                 assert read(text) == value
 
 
 def test_what_is_no_quantity_is_refused(subtests: pytest.Subtests) -> None:
     for read, values in WRONG.items():
-        for value in values:
+        for value in values:  # type: ignore[attr-defined]
             with subtests.test(read=read.__name__, value=value), pytest.raises(ValueError, match="must be"):
                 read(value)
 

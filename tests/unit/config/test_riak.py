@@ -8,9 +8,10 @@ import pytest
 
 from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_cluster
 from orchestrator.config.riak import RiakWords, address_of, names_of
-from orchestrator.config.services import Manager, ServiceSettings
+from orchestrator.config.services import ServiceSettings
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
+from orchestrator.model.hosts import Manager
 from orchestrator.model.policy import Kind
 
 HEAD = "kind: riak\nname: ring\nendpoints: ['http://riak1:8098']\n"

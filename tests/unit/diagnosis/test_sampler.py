@@ -10,9 +10,10 @@ import pytest
 from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.diagnosis.sampler import sample
-from orchestrator.hosts.settings import Connect, HostSettings, Limits
+from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Signs, Syndrome
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.redact import Redactor
 
@@ -67,7 +68,7 @@ class Host:
 
     def settings(self, node: str, **changes: object) -> HostSettings:
         values: dict[str, object] = {"connect": Connect.LOCAL, "root": str(self.path), **changes}
-        return HostSettings(node=NodeName(node), address=node, **values)  # type: ignore[arg-type]  # by keyword
+        return HostSettings(node=NodeName(node), address=node, **values)
 
 
 def sampled(

@@ -82,7 +82,7 @@ def ways(asked: Question, name: str) -> tuple[str, ...]:
 
 def seeing(asked: Question, **parts: object) -> Question:
     """The same question with parts of the observation replaced."""
-    return replace(asked, observation=replace(asked.observation, **parts))  # type: ignore[arg-type]  # by keyword
+    return replace(asked, observation=replace(asked.observation, **parts))
 
 
 def knowing(asked: Question, **fields: object) -> Question:
@@ -92,13 +92,13 @@ def knowing(asked: Question, **fields: object) -> Question:
 
 def wanting(asked: Question, **fields: object) -> Question:
     """The same question under another policy."""
-    wanted: Policy = replace(asked.policy, **fields)  # type: ignore[arg-type]  # field names by keyword
+    wanted: Policy = replace(asked.policy, **fields)
     return replace(asked, policy=wanted, state=state_with(asked.state, policy=wanted))
 
 
 def viewing(asked: Question, **fields: object) -> Question:
     """The same question with fields of the cluster state replaced."""
-    return seeing(asked, cluster=replace(cluster_of(asked.observation.cluster), **fields))  # type: ignore[arg-type]  # by keyword
+    return seeing(asked, cluster=replace(cluster_of(asked.observation.cluster), **fields))
 
 
 def cluster_of(read: ClusterView | Unknown) -> ClusterView:

@@ -94,7 +94,7 @@ def _members(nodes: tuple[Node, ...], member: str) -> tuple[Node, ...]:
 def node_in(phase: NodePhase, *, since: Seconds = 0.0, **fields: object) -> NodeProgress:
     """The node, in that phase for so many seconds."""
     node = NodeProgress(name=ES2, phase=phase, life=OLD, boot="b", owed=OWED, since=now() - since)
-    return replace(node, **fields)  # type: ignore[arg-type]  # field names by keyword
+    return replace(node, **fields)
 
 
 def now() -> float:

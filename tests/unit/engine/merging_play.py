@@ -53,7 +53,7 @@ def index(
     found = BulkIndex(
         name=name, uuid=shard.index_uuid, copies=copies, writes=Writes(operations=100, sequence=99)
     )
-    return replace(found, **fields)  # type: ignore[arg-type]  # field names by keyword
+    return replace(found, **fields)
 
 
 def with_segments(found: BulkIndex, segments: int) -> BulkIndex:
@@ -100,12 +100,12 @@ class Play:
         """From now on the world is read so."""
         bulk: Reading[BulkView] = BulkView(indices={each.uuid: each for each in indices})
         changed = {"bulk": bulk, **parts} if indices else parts
-        self.seen = replace(self.seen, **changed)  # type: ignore[arg-type]  # field names by keyword
+        self.seen = replace(self.seen, **changed)
 
     def change(self, name: str, **fields: object) -> None:
         """One index is read otherwise from now on."""
         found = self.bulk[f"{name}-uuid"]
-        changed = replace(found, **fields)  # type: ignore[arg-type]  # field names by keyword
+        changed = replace(found, **fields)
         self.look(*(changed if each is found else each for each in self.bulk.values()))
 
     def merged(self, name: str, segments: int = 5) -> None:
@@ -168,7 +168,7 @@ def play(
 ) -> Play:
     """A run that is to merge these indices, which are due if they have too many segments."""
     asked = question()
-    merge = MergePolicy(patterns=("*",), max_segments=max_segments, **wanted)  # type: ignore[arg-type]  # by keyword
+    merge = MergePolicy(patterns=("*",), max_segments=max_segments, **wanted)
     targets = tuple(
         MergeTarget(
             index=each.name,

@@ -178,7 +178,7 @@ def test_a_primary_created_just_before_the_stop_is_awaited(
     view = situation.view
     assert view is not None
     left = {"unassigned_reason": "NODE_LEFT", "state": CopyState.INITIALIZING, "node": node}
-    rises = ShardCopy(shard=SHARD._replace(index="made", index_uuid="made-uuid"), primary=True, **left)  # type: ignore[arg-type]  # by keyword
+    rises = ShardCopy(shard=SHARD._replace(index="made", index_uuid="made-uuid"), primary=True, **left)
     after = replace(view, copies=(*view.copies, rises))
     assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
 

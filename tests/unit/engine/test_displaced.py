@@ -167,6 +167,6 @@ def test_a_copy_of_an_index_that_was_changed_is_awaited_no_more(changes: dict[st
     shard = _away(view).shard
     index = view.metadata[shard.index_uuid]
     was = ShardTaken(started=2, filters=index.filters, open=index.open)
-    for taken, awaited in ((was, 1), (replace(was, **changes), 0)):  # type: ignore[arg-type]  # by keyword
+    for taken, awaited in ((was, 1), (replace(was, **changes), 0)):
         after = state_with(state, wave=WAVE, taken={(shard.index_uuid, shard.number): taken})
         assert len(missing_of_waves(after, replace(view, nodes=_alike(view)))) == awaited

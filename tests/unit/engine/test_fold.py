@@ -71,7 +71,7 @@ def _after(state: RunState, *events: Event, at: float = AT) -> RunState:
 
 
 def _with(state: RunState, name: str = ES1, **fields: object) -> RunState:
-    node: NodeProgress = replace(state.nodes[NodeName(name)], **fields)  # type: ignore[arg-type]  # by keyword
+    node: NodeProgress = replace(state.nodes[NodeName(name)], **fields)
     return replace(state, nodes=state.nodes.changed(node))
 
 

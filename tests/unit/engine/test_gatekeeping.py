@@ -161,7 +161,7 @@ def test_a_run_waits_longer_for_a_gate_than_for_a_hold(*, readable: bool) -> Non
     assert opened == began
     truly = next(at for at, what in simulation.world.story if what.endswith("is open"))
     assert 0.0 <= opened - truly < 16.0 if not readable else opened - truly < 6.0
-    assert [event.readable for event in _events(simulation, GateClosed)] == [readable]  # type: ignore[union-attr]  # of this kind
+    assert [event.readable for event in _events(simulation, GateClosed)] == [readable]
     assert len(_events(simulation, GatesPassed)) == 3
 
 
@@ -198,7 +198,7 @@ def test_neither_limit_uses_up_the_other() -> None:
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=240.0, gate=720.0))
     simulation, state = run(cluster(3), plan=(_shut(600.0), snapshot), wanted=wanted)
     assert state.outcome is Outcome.DONE
-    cleared = [event.but_gates for event in _events(simulation, HoldsCleared)]  # type: ignore[union-attr]  # of this kind
+    cleared = [event.but_gates for event in _events(simulation, HoldsCleared)]
     assert cleared == [False]
 
 
@@ -207,7 +207,7 @@ def test_a_predicate_that_passes_beside_a_closed_gate_is_over() -> None:
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=240.0, gate=1200.0))
     simulation, state = run(cluster(3), plan=(_shut(900.0), snapshot), wanted=wanted)
     assert state.outcome is Outcome.DONE
-    cleared = [event.but_gates for event in _events(simulation, HoldsCleared)]  # type: ignore[union-attr]  # of this kind
+    cleared = [event.but_gates for event in _events(simulation, HoldsCleared)]
     assert cleared == [True]
 
 

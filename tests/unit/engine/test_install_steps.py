@@ -54,7 +54,7 @@ def down(*, owed: frozenset[Owed] = STEPS, **fields: object) -> NodeProgress:
 
 
 def decided(node: NodeProgress, *failing: Failing, acted: float = 0.0, **read: object) -> Install:
-    return upgrade.install(asked(node, *failing, acted=acted, **read), node)  # type: ignore[arg-type]  # by keyword
+    return upgrade.install(asked(node, *failing, acted=acted, **read), node)
 
 
 def action(number: int = 0, tries: int = 1) -> RunInstall:
@@ -136,7 +136,7 @@ def test_a_refusal_for_good_ends_the_run_at_once() -> None:
 def test_the_end_of_its_own_ticket_ends_a_step(state: InstallState, *, flips: bool) -> None:
     node = down(install=SENT, installs=1)
     found = decided(node, recorded=recorded(state))
-    assert [(event.state, event.ticket) for event in found.events] == [(state, TICKET)]  # type: ignore[union-attr]  # ends
+    assert [(event.state, event.ticket) for event in found.events] == [(state, TICKET)]
     assert (found.flip is not None) is flips
     assert decided(node, recorded=recorded(state, "run-0/es2/0/1")).events == ()
     assert decided(node, recorded=recorded(InstallState.RUNNING)) == Install()
@@ -193,7 +193,7 @@ def test_a_node_is_upgraded_with_its_version_and_plugins() -> None:
         {"owed": frozenset({VERSION, *STEPS})},
         {"install": SENT},
     ):
-        assert upgrade.news(back("9.2.0", LOADED, **fields)) == (), fields  # type: ignore[arg-type]  # by keyword
+        assert upgrade.news(back("9.2.0", LOADED, **fields)) == (), fields
     assert upgrade.news(back("9.2.0", LOADED, NodePhase.STOPPED)) == ()
 
 
@@ -208,7 +208,7 @@ def test_a_node_without_them_has_missed_its_upgrade() -> None:
     stale = replace(stale, state=state_with(stale.state, acted_at=stale.seen.at + 1))
     assert upgrade.missed(stale) is None
     for fields in ({"owed": frozenset({VERSION, *STEPS})}, {"install": SENT}):
-        assert upgrade.missed(back("9.1.0", LOADED, **fields)) is None, fields  # type: ignore[arg-type]  # by keyword
+        assert upgrade.missed(back("9.1.0", LOADED, **fields)) is None, fields
 
 
 def _members() -> tuple[Node, ...]:

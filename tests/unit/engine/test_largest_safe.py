@@ -95,7 +95,7 @@ def test_they_are_as_few_as_possible_or_one_more(seed: int) -> None:
 
 def test_a_shard_with_one_replica_keeps_its_nodes_apart() -> None:
     es1, es2, es3 = units = [(NodeName(f"es{number}"),) for number in (1, 2, 3)]
-    shard = Bound(name="shard [logs][0]", counts={"es1": 1, "es2": 1}, most=1)  # type: ignore[dict-item]  # names
+    shard = Bound(name="shard [logs][0]", counts={"es1": 1, "es2": 1}, most=1)
     assert Sets(units, [shard]).fewest() == ((es1, es3), (es2,))
     assert Sets(units, [shard]).at_least() == (2, "shard [logs][0]: at most 1 of 2 at once")
 
@@ -103,7 +103,7 @@ def test_a_shard_with_one_replica_keeps_its_nodes_apart() -> None:
 def test_a_unit_that_is_held_alone_bars_no_other() -> None:
     """An index without a copy elsewhere: its node is held by the predicates, and the others go."""
     es1, es2 = units = [(NodeName(f"es{number}"),) for number in (1, 2)]
-    lone = Bound(name="shard [lone][0]", counts={"es1": 1}, most=0)  # type: ignore[dict-item]  # names
+    lone = Bound(name="shard [lone][0]", counts={"es1": 1}, most=0)
     assert Sets(units, [lone]).fewest() == ((es1, es2),)
 
 

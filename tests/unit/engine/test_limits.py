@@ -158,7 +158,7 @@ def _run(asked: Question, phase: Phase = Phase.GATED, **fields: object) -> Situa
 
 def _wave(asked: Question, phase: NodePhase, **fields: object) -> dict[str, object]:
     """A wave of es2, which is in this phase."""
-    node = replace(asked.state.nodes[ES2], phase=phase, **{"since": _AT, **fields})  # type: ignore[arg-type]  # by keyword
+    node = replace(asked.state.nodes[ES2], phase=phase, **{"since": _AT, **fields})
     return {"wave": asked.wave, "nodes": {**asked.state.nodes, ES2: node}}
 
 

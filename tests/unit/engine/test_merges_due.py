@@ -51,7 +51,7 @@ def index(name: str, *segments: int, size: int = 100, **settings: object) -> Bul
         for number, count in enumerate(segments, start=1)
     )
     made = BulkIndex(name=name, uuid=f"uuid-{name}", copies=copies, writes=Writes(operations=0, sequence=0))
-    return replace(made, **settings)  # type: ignore[arg-type]  # field names by keyword
+    return replace(made, **settings)
 
 
 def bulk(*indices: BulkIndex) -> BulkView:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.changes import from_record
-from orchestrator.merging import rules
+from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.merging.settling import left_behind
 from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
@@ -622,7 +622,7 @@ def test_an_index_that_may_be_red_is_merged_where_it_is_there(wanted: dict[str, 
     red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
     view = run.seen.cluster
     begun = run.state.begun
-    policy = replace(begun.policy, **wanted)  # type: ignore[arg-type]  # field names by keyword
+    policy = replace(begun.policy, **wanted)
     run.state = replace(run.state, begun=replace(begun, policy=policy))
     run.look(cluster=replace(view, copies=(*view.copies, red)))
     _through(run, "posts")
@@ -746,7 +746,7 @@ def test_a_merge_alone_does_not_ask_for_hosts() -> None:
 
 
 @pytest.mark.parametrize("rule", OWN_RULES, ids=lambda rule: rule.name)
-def test_every_rule_is_asked_before_a_merge(rule: rules.Predicate) -> None:
+def test_every_rule_is_asked_before_a_merge(rule: Predicate) -> None:
     run = _refused_only_by(rule.name)
     reasons = _reasons(run)
     assert [other.name for other in MERGE_RULES if other.name in reasons] == [rule.name]

@@ -483,7 +483,7 @@ def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPa
             continue
         row = (Move.REST, bring_up) if goal is Goal.RESTART else (restart, Move.REST)
         with monkeypatch.context() as patch:
-            patch.setitem(TABLE[phase], shown, row)  # type: ignore[arg-type]  # a Mapping that is a dict
+            patch.setitem(TABLE[phase], shown, row)
             if not _noticed((phase, shown, goal)):
                 unnoticed.add((phase, shown, goal))
     assert unnoticed == set(WITHOUT_AN_EFFECT)
@@ -494,7 +494,7 @@ def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPa
 
 def _effect(node: NodeProgress, service: str, member: str, **changed: object) -> str:
     asked = situation(node, service, member)
-    return effect(turned(replace(asked, **changed)))  # type: ignore[arg-type]  # field names by keyword
+    return effect(turned(replace(asked, **changed)))
 
 
 def test_only_starts_that_a_host_answered_count() -> None:
@@ -592,7 +592,7 @@ def test_a_cycle_of_moves_is_a_defect_and_no_endless_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = Sight.AWAY
-    monkeypatch.setitem(TABLE[REJOINED], here, (Move.TO_REJOINED, Move.TO_REJOINED))  # type: ignore[arg-type]  # a dict
+    monkeypatch.setitem(TABLE[REJOINED], here, (Move.TO_REJOINED, Move.TO_REJOINED))
     with pytest.raises(SafetyViolation, match="cycle"):
         turned(situation(node_in(REJOINED), "gone", "absent"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
+from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision
 from orchestrator.model.action import WriteSettings
@@ -12,7 +13,7 @@ from orchestrator.model.allocation import ALLOCATION, DISABLING
 from orchestrator.model.event import SettingRestored
 from orchestrator.model.observation import Level, Observation, SettingsView
 from tests.states import state_with
-from tests.unit.engine.asking import Question, findings, question, seeing, viewing
+from tests.unit.engine.asking import findings, question, seeing, viewing
 from tests.unit.engine.stepping import read, until
 
 

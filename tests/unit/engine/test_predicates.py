@@ -72,7 +72,7 @@ def _changed(asked: Question, chosen: Callable[[ShardCopy], bool], **fields: obj
     """One copy, the first that is chosen, is another."""
     copies = list(_copies(asked))
     place = next(n for n, copy in enumerate(copies) if chosen(copy))
-    copies[place] = copies[place]._replace(**fields)  # type: ignore[arg-type]  # field names by keyword
+    copies[place] = copies[place]._replace(**fields)
     return viewing(asked, copies=tuple(copies))
 
 
@@ -176,7 +176,7 @@ def test_a_management_run_elsewhere_or_ignored_holds_nothing() -> None:
 def _upgrading(asked: Question, *, to: str = "9.1.0", **shown: object) -> Question:
     """The same question before an upgrade from 8.19.0: nothing bars it but what the cluster shows here."""
     nodes = tuple(replace(node, version="8.19.0") for node in cluster_of(asked.observation.cluster).nodes)
-    finding = replace(FIT, **shown)  # type: ignore[arg-type]  # field names by keyword
+    finding = replace(FIT, **shown)
     ready = dict.fromkeys((node.name for node in nodes), READY)
     asked = seeing(viewing(asked, nodes=nodes), upgrade=finding, readiness=ready)
     return wanting(asked, upgrade=wanted(to))
@@ -192,7 +192,7 @@ def _host_says(**fields: object) -> Callable[[Question], Question]:
 
     def change(asked: Question) -> Question:
         asked = _upgrading(asked)
-        other = replace(READY, **fields)  # type: ignore[arg-type]  # field names by keyword
+        other = replace(READY, **fields)
         return seeing(asked, readiness={**asked.observation.readiness, NodeName("es5"): other})
 
     return change
@@ -784,7 +784,7 @@ def test_a_recovery_with_the_candidate_holds_it_with_overlap_too(state: CopyStat
     for here in (True, False):
         moving = _changed(
             asked,
-            lambda copy, here=here: copy.shard in shards and not copy.primary and (copy.node == ES2) is here,  # type: ignore[misc]  # a default binds the loop's value
+            lambda copy, here=here: copy.shard in shards and not copy.primary and (copy.node == ES2) is here,
             state=state,
             relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
         )

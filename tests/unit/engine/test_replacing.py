@@ -18,7 +18,7 @@ from orchestrator.model.replacing import replace
 )
 def test_it_is_what_the_standard_library_makes(value: RunState | NodeProgress) -> None:
     phase = Phase.DOWN
-    assert replace(value, phase=phase) == dataclasses.replace(value, phase=phase)  # type: ignore[arg-type]
+    assert replace(value, phase=phase) == dataclasses.replace(value, phase=phase)
     assert replace(value) == value
     assert replace(value) is not value
 

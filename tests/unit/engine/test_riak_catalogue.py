@@ -59,22 +59,22 @@ def _view(asked: Question) -> ClusterView:
 
 
 def _viewing(asked: Question, **fields: object) -> Question:
-    view: ClusterView = replace(_view(asked), **fields)  # type: ignore[arg-type]  # field names by keyword
+    view: ClusterView = replace(_view(asked), **fields)
     return replace(asked, observation=replace(asked.observation, cluster=view))
 
 
 def _riak(asked: Question, **fields: object) -> Question:
     riak = _view(asked).riak
     assert isinstance(riak, RiakView)
-    return _viewing(asked, riak=replace(riak, **fields))  # type: ignore[arg-type]  # field names by keyword
+    return _viewing(asked, riak=replace(riak, **fields))
 
 
 def _wanting(asked: Question, **fields: object) -> Question:
-    return replace(asked, policy=replace(asked.policy, **fields))  # type: ignore[arg-type]  # by keyword
+    return replace(asked, policy=replace(asked.policy, **fields))
 
 
 def _seeing(asked: Question, **parts: object) -> Question:
-    return replace(asked, observation=replace(asked.observation, **parts))  # type: ignore[arg-type]  # by keyword
+    return replace(asked, observation=replace(asked.observation, **parts))
 
 
 def _nameless(asked: Question) -> Question:

@@ -75,7 +75,7 @@ RIAK: RiakView = SEEN.riak
 
 
 def _with(**changed: object) -> ClusterView:
-    riak: RiakView = replace(RIAK, **changed)  # type: ignore[arg-type]  # field names by keyword
+    riak: RiakView = replace(RIAK, **changed)
     return replace(SEEN, riak=riak)
 
 
@@ -83,7 +83,7 @@ def _status(**changed: object) -> ClusterStatus:
     """With a member that is not as it should be."""
     assert isinstance(RIAK.cluster, ClusterStatus)
     first, *others = RIAK.cluster.members
-    return replace(RIAK.cluster, members=(replace(first, **changed), *others))  # type: ignore[arg-type]
+    return replace(RIAK.cluster, members=(replace(first, **changed), *others))
 
 
 def test_it_is_forced_where_all_is_known_and_no_owner_changes() -> None:
@@ -119,7 +119,7 @@ def test_it_is_not_forced_unless_the_playbook_wants_it() -> None:
 
 def _riak(**counts: object) -> RiakView:
     named = {"two": TWO, "five": FIVE}
-    return replace(RIAK, unstarted={named[name]: count for name, count in counts.items()})  # type: ignore[misc]
+    return replace(RIAK, unstarted={named[name]: count for name, count in counts.items()})
 
 
 def test_vnodes_that_are_left_to_start_keep_the_wave() -> None:

@@ -43,7 +43,7 @@ WHY = Unknown(reason="it was not read")
 
 
 def member(node: NodeName, membership: Membership = Membership.VALID, **more: object) -> RiakMember:
-    return RiakMember(node=node, membership=membership, ring_share=20.0, **more)  # type: ignore[arg-type]  # a test's words
+    return RiakMember(node=node, membership=membership, ring_share=20.0, **more)
 
 
 def status_of(node: NodeName, availability: Availability = Availability.UP) -> ClusterMember:
@@ -107,12 +107,12 @@ def with_statuses(*changed: ClusterMember) -> RiakView:
 
 
 def with_transfers(**what: object) -> RiakView:
-    return replace(HEALTHY, transfers={ONE: Transfers(), TWO: Transfers(**what)})  # type: ignore[arg-type]  # a test's words
+    return replace(HEALTHY, transfers={ONE: Transfers(), TWO: Transfers(**what)})
 
 
 def with_ring_status(**what: object) -> RiakView:
     status = RingStatus(claimant=ONE, claimant_up=True, ring_ready=True)
-    return replace(HEALTHY, ring_status=replace(status, **what))  # type: ignore[arg-type]  # a test's words
+    return replace(HEALTHY, ring_status=replace(status, **what))
 
 
 CHANGE = OwnershipChange(owner=ONE, next_owner=TWO, partitions=(PendingPartition(index=0),))

@@ -58,12 +58,12 @@ def _stats(name: NodeName) -> NodeStats:
 
 
 def _signs(name: NodeName, **changed: object) -> Change:
-    signs: SignsOfLife = replace(RIAK.signs[name], **changed)  # type: ignore[arg-type]  # field names by keyword
+    signs: SignsOfLife = replace(RIAK.signs[name], **changed)
     return lambda riak: replace(riak, signs={**riak.signs, name: signs})
 
 
 def _counting(name: NodeName, **changed: object) -> Change:
-    stats: NodeStats = replace(_stats(name), **changed)  # type: ignore[arg-type]  # field names by keyword
+    stats: NodeStats = replace(_stats(name), **changed)
     return _signs(name, stats=stats)
 
 

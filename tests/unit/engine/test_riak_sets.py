@@ -30,7 +30,7 @@ BY_DEFAULT = "the nodes, by the default of max_unavailable"
 
 
 def _within(nodes: tuple[str, ...], limits: list[Bound]) -> bool:
-    return all(sum(bound.counts.get(name, 0) for name in nodes) <= bound.most for bound in limits)  # type: ignore[call-overload]  # names
+    return all(sum(bound.counts.get(name, 0) for name in nodes) <= bound.most for bound in limits)
 
 
 def _grown(dice: random.Random, nodes: int, size: int) -> Ring:
@@ -47,7 +47,7 @@ def _grown(dice: random.Random, nodes: int, size: int) -> Ring:
 def test_a_set_within_the_bounds_is_what_predicates_pass(
     make: object, n_vals: set[int], budget: int | None
 ) -> None:
-    world = RiakWorld(make(8, 64), n_vals=frozenset(n_vals))  # type: ignore[operator]  # makes a ring
+    world = RiakWorld(make(8, 64), n_vals=frozenset(n_vals))
     given = {"kind": Kind.RIAK, "strategy": Strategy.SHARD_SAFE, "zone_attribute": None}
     asked = wanting(question(world), max_unavailable=budget, **given)
     limits = list(bounds(asked.policy, cluster_of(asked.observation.cluster)))

@@ -68,7 +68,7 @@ def _services() -> World:
 )
 @pytest.mark.parametrize("make", [_eight, lambda: cluster(6), _services], ids=["eight", "six", "services"])
 def test_a_set_within_the_bounds_is_what_predicates_pass(make: object, wanted: Mapping[str, object]) -> None:
-    world: World = make()  # type: ignore[operator]  # makes one
+    world: World = make()
     given = {"strategy": Strategy.SHARD_SAFE, "max_unavailable": None, "zone_attribute": None}
     asked = wanting(question(world), **{**given, **wanted})
     view = cluster_of(asked.observation.cluster)

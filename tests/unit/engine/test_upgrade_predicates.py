@@ -23,7 +23,7 @@ def asking(*versions: str, to: str, distribution: str = "elasticsearch", **shown
     asked = question(cluster(3), wave=("es1",))
     nodes = cluster_of(asked.observation.cluster).nodes
     nodes = tuple(replace(node, version=versions[min(n, len(versions) - 1)]) for n, node in enumerate(nodes))
-    finding = replace(FIT, **shown)  # type: ignore[arg-type]  # field names by keyword
+    finding = replace(FIT, **shown)
     ready = dict.fromkeys((node.name for node in nodes), READY)
     asked = viewing(asked, nodes=nodes, distribution=distribution)
     return wanting(seeing(asked, upgrade=finding, readiness=ready), upgrade=wanted(to))

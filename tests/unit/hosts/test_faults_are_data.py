@@ -14,9 +14,10 @@ import pytest
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Limits, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
 from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
@@ -38,7 +39,7 @@ def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: obje
         "use_agent": False,
         "limits": QUICK,
     }
-    return Hosts({"es1": HostSettings(**{**values, **changes})})  # type: ignore[arg-type]  # field names by keyword
+    return Hosts({"es1": HostSettings(**{**values, **changes})})
 
 
 def said(hosts: Hosts) -> str:
@@ -155,7 +156,7 @@ def here(node: str, **changes: object) -> HostSettings:
         "connect": Connect.LOCAL,
         "service": ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true"),
     }
-    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+    return HostSettings(**{**values, **changes})
 
 
 def failing(error: Exception) -> HostSettings:
@@ -206,7 +207,7 @@ def test_an_unreachable_or_unresolved_host_may_be_asked_again(tmp_path: Path) ->
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        with contextlib.closing(hosts_of(folder, **changes)) as hosts:  # type: ignore[arg-type]
+        with contextlib.closing(hosts_of(folder, **changes)) as hosts:
             results = [hosts.perform(action) for action in (hook, StopNode(node=ES1))]
         assert all(isinstance(result, Refused) for result in results), results
         passes.append([isinstance(result, Refused) and result.passes for result in results])

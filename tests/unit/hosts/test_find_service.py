@@ -11,8 +11,9 @@ from orchestrator.hosts.find_service import FoundService, find_services, read_se
 from orchestrator.hosts.managers.docker import Docker
 from orchestrator.hosts.managers.manager import ServiceReading
 from orchestrator.hosts.script import Section, read_sections, untranslated
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from tests.fakes.framing import part

@@ -17,7 +17,8 @@ from orchestrator.hosts.last_words import LINE_CHARACTERS, SOURCE_LINES, LastWor
 from orchestrator.hosts.managers.registry import MANAGERS
 from orchestrator.hosts.managers.systemd import Systemd
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.settings import HostSettings, ServiceSettings
+from orchestrator.model.hosts import Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
@@ -46,7 +47,7 @@ class Host:
 
 def settings(manager: Manager) -> HostSettings:
     return HostSettings(
-        node="es1",  # type: ignore[arg-type]  # a name
+        node="es1",
         address="10.0.0.1",
         service=ServiceSettings(
             manager=manager, unit="elasticsearch", stop="es stop", start="es start", status="es status"
@@ -120,11 +121,11 @@ def test_the_same_failure_is_read_once_and_a_new_start_again() -> None:
     words, host = LastWords(Redactor()), Host(journal=JOURNAL)
 
     def again() -> tuple[str, ...]:
-        return words.of(settings(Manager.SYSTEMD), host, FAILED, mark="m", printed="")  # type: ignore[arg-type]
+        return words.of(settings(Manager.SYSTEMD), host, FAILED, mark="m", printed="")
 
     assert again() == again()
     assert host.asked == 1
-    words.forget("es1")  # type: ignore[arg-type]
+    words.forget("es1")
     host.texts = {"journal": "another reason"}
     assert again() == ("another reason",)
 

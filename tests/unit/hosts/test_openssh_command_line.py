@@ -87,7 +87,7 @@ def connections() -> Iterator[Connections]:
 
 def to(connections: Connections, **changes: object) -> Connection:
     values = {"node": NodeName("es1"), "address": "es1", "connect": Connect.OPENSSH, **changes}
-    made = connections.to(HostSettings(**values))  # type: ignore[arg-type]  # field names by keyword
+    made = connections.to(HostSettings(**values))
     assert not isinstance(made, Unreachable)
     return made
 

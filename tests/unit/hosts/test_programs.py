@@ -54,7 +54,7 @@ def here(folder: Path, service: ServiceSettings, **changes: object) -> HostSetti
         "sudo": Sudo.OFF,
         "environment": {"PATH": f"{folder}/bin:/usr/bin:/bin"},
     }
-    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+    return HostSettings(**{**values, **changes})
 
 
 def sh(lines: str, path: str) -> str:

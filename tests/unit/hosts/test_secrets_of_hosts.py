@@ -13,10 +13,11 @@ from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.check import missing_rights
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock

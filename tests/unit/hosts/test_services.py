@@ -34,7 +34,7 @@ def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **servic
     if manager is COMMAND:
         lines = {verb: f"ctl {verb} {{node}}" for verb in ("stop", "start", "status")}
         service = {**lines, **service}
-    made = ServiceSettings(manager=manager, **service)  # type: ignore[arg-type]  # field names by keyword
+    made = ServiceSettings(manager=manager, **service)
     return HostSettings(node=node, address="es1", sudo=mode, sudo_password=lambda: "secret", service=made)
 
 

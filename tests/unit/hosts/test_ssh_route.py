@@ -47,7 +47,7 @@ Host *
 
 
 def route(address: str, **changes: object) -> list[str]:
-    settings = HostSettings(node="n", address=address, **changes)  # type: ignore[arg-type]  # by keyword
+    settings = HostSettings(node="n", address=address, **changes)
     return [str(hop) for hop in find_route(settings, paramiko.SSHConfig.from_text(CONFIG))]
 
 

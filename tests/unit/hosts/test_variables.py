@@ -109,7 +109,7 @@ def test_nothing_that_an_ssh_configuration_runs_gets_one(
     with closing(Connections(wait=lambda _: None)) as connections:
         connection = connections.to(settings)
         assert getattr(connection, "run", None) is not None, connection
-        connection.run("true", timeout=20.0)  # type: ignore[union-attr]  # asserted
+        connection.run("true", timeout=20.0)
     env = file.read_text()
     kept(env)
     assert "SSH_AUTH_SOCK=/run/agent" in env

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.config.draft import Draft, Service
 from orchestrator.hosts.connection import UnknownKey, unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
-from orchestrator.hosts.settings import Manager
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Manager
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
 from orchestrator.runs.drafting import not_found, with_cluster, with_reasons, with_services
@@ -43,7 +43,7 @@ def test_the_service_of_most_nodes_is_that_of_all_hosts(subtests: pytest.Subtest
             hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
             assert hosts.service == Service(manager="systemd", unit=usual)
             assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
-            missing = [node for node, one in services.items() if isinstance(one, Unknown)]
+            missing = [node for node, one in services.items() if isinstance(one, Unknown)]  # type: ignore[attr-defined]
             assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
 
 

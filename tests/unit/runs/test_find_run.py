@@ -268,7 +268,7 @@ def test_a_journal_that_cannot_be_read_hides_no_other_run(
     def damaged(run: str, *rest: object) -> Record:
         if run.endswith("xxx1"):
             raise JournalError("damaged")
-        return read(run, *rest)  # type: ignore[arg-type]
+        return read(run, *rest)
 
     monkeypatch.setattr(codec, "record_of", damaged)
     assert found(store, Wanted.RESTORE) == 2

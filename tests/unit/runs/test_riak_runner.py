@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.file_hosts import HostRunner
 from orchestrator.stores.riak.admin import Command
@@ -41,7 +42,7 @@ def runner(folder: Path, **changes: object) -> Iterator[HostRunner]:
         "connect": Connect.LOCAL,
         "environment": {"PATH": f"{folder}:{os.environ['PATH']}"},
     }
-    hosts = Hosts({RIAK1: HostSettings(**{**values, **changes})})  # type: ignore[arg-type]  # by keyword
+    hosts = Hosts({RIAK1: HostSettings(**{**values, **changes})})
     yield HostRunner(lambda _node: hosts)
     hosts.close()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
 from orchestrator.model.action import Action, action_name
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     SCHEMA_VERSION,
     ActionConfirmed,
@@ -34,7 +35,7 @@ from orchestrator.model.gate import (
     Within,
 )
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.policy import Hook, Kind, Policy
 from orchestrator.model.tuning import Change, FileChange, ValueChange
 from orchestrator.runtime import codec
 
@@ -147,7 +148,7 @@ def test_changes_of_one_shape_are_told_apart() -> None:
     value = ValueChange(path="/proc/sys/vm/swappiness", found="60", wanted="1")
     file = FileChange(path="/proc/sys/vm/swappiness", found="60", wanted="1")
     sent = ActionSent(
-        action=verbs.TuneHost(node=verbs.NodeName("es1"), tunable="vm.swappiness", changes=(value, file))
+        action=verbs.TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=(value, file))
     )
     assert codec.decode_event(through_text(codec.encode_event(sent))) == sent
 
@@ -175,8 +176,8 @@ def test_a_record_comes_back(event: Event, sequence: int, at: float) -> None:
 
 def test_verbs_of_one_shape_are_told_apart() -> None:
     node = {"node": "es1"}
-    assert codec.decode_action({"verb": "stop", **node}) == verbs.StopNode(node=verbs.NodeName("es1"))
-    assert codec.decode_action({"verb": "start", **node}) == verbs.StartNode(node=verbs.NodeName("es1"))
+    assert codec.decode_action({"verb": "stop", **node}) == verbs.StopNode(node=NodeName("es1"))
+    assert codec.decode_action({"verb": "start", **node}) == verbs.StartNode(node=NodeName("es1"))
 
 
 def test_the_table_of_verbs_is_the_union() -> None:
@@ -204,7 +205,7 @@ def test_every_union_of_dataclasses_is_tagged() -> None:
 
     for cls in (*EVENTS, *ACTIONS, LeaseRecord, Policy):
         visit(cls)
-    assert verbs.Hook in seen
+    assert Hook in seen
 
 
 def test_a_keyword_loses_its_underscore() -> None:
@@ -265,10 +266,10 @@ def test_what_cannot_be_read_is_named(subtests: pytest.Subtests) -> None:
 def test_a_number_that_json_has_no_word_for_is_refused() -> None:
     event = ActionSent(
         action=verbs.RunHook(
-            node=verbs.NodeName("es1"),
+            node=NodeName("es1"),
             moment=verbs.Moment.BEFORE_STOP,
             number=1,
-            hook=verbs.Hook(run="x", timeout=float("inf")),
+            hook=Hook(run="x", timeout=float("inf")),
         )
     )
     with pytest.raises(JournalError, match="JSON"):
@@ -308,7 +309,7 @@ def test_a_policy_with_gates_comes_back_as_it_was() -> None:
     assert back == wanted
     values = [gate.equals for gate in back.gates if isinstance(gate, HttpJsonGate) and gate.equals]
     assert [type(one.value) for one in values] == [str, int, float, bool, type(None), str]
-    assert through_text(codec.encode_policy(wanted))["gates"][0]["at"]["basic"] == "env:MQ_AUTH"  # type: ignore[index]  # JSON
+    assert through_text(codec.encode_policy(wanted))["gates"][0]["at"]["basic"] == "env:MQ_AUTH"
 
 
 def test_a_run_that_began_with_gates_is_read_from_its_journal() -> None:

@@ -46,7 +46,7 @@ ALL = (*DISRUPTIVE, RebootHost(node=ES1), *RESTORES, *STARTS, Flush())
 def kept(**changes: object) -> list[Action]:
     """What is not sent of all actions."""
     known = {"deposed": None, "lease": HELD, "record": Done(), **changes}
-    return [ALL[number] for number in barred(ALL, **known)]  # type: ignore[arg-type]  # by keyword
+    return [ALL[number] for number in barred(ALL, **known)]
 
 
 def test_with_the_lease_and_its_record_everything_is_sent() -> None:

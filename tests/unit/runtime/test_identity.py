@@ -75,7 +75,7 @@ def test_a_reused_pid_is_another_process() -> None:
 @pytest.mark.parametrize("changed", [{"boot": "another"}, {"namespace": "1"}])
 def test_nothing_is_proven_of_another_boot_or_container(changed: dict[str, str]) -> None:
     """Containers share the boot id of their machine: a pid of another one says nothing here."""
-    elsewhere = str(replace(current_process(), pid=2**22 + 1, **changed))  # type: ignore[arg-type]  # only text
+    elsewhere = str(replace(current_process(), pid=2**22 + 1, **changed))
     assert not provably_gone(elsewhere)
     assert not provably_alive(elsewhere)
 

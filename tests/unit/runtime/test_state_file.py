@@ -23,7 +23,8 @@ from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, RunFinis
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.lease_event import LeaseTaken
 from orchestrator.model.phase import Outcome
-from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url, usable
+from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url
+from orchestrator.runtime.state_file import usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]

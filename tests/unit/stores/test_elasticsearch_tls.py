@@ -195,7 +195,7 @@ def test_a_transport_port_is_named() -> None:
 
 
 def test_a_host_that_takes_no_connection_is_no_transport_port() -> None:
-    cause = urllib3.exceptions.NewConnectionError(None, "refused")  # type: ignore[arg-type]  # it has no pool
+    cause = urllib3.exceptions.NewConnectionError(None, "refused")
     error = LostConnection("x", errors=(cause,))
     error.__cause__ = cause
     assert transport_fault(error, url="http://es2:9300").reason.startswith(

@@ -12,8 +12,9 @@ import pytest
 from orchestrator.hosts import outcomes, services
 from orchestrator.hosts.managers.manager import ServiceReading, Verb
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.hosts import Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput, node_down

@@ -25,7 +25,7 @@ NO_READING = Unknown(reason="no master")
 
 def compared(unrestored: Unrestored, **read: object) -> ChangeNow:
     """The only change of such a run, compared with a reading."""
-    readings = ClusterReadings(**read)  # type: ignore[arg-type]  # by keyword
+    readings = ClusterReadings(**read)
     found = compare(RunState(run="r", unrestored=unrestored), readings, at=2.0, ended=1.0, unwritten=False)
     assert found.at == 2.0
     return found.changes[0]

@@ -21,13 +21,14 @@ from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.turn import REBOOT
 from orchestrator.view.history import history_object, history_text, past_run
+from orchestrator.view.merge_summary import recovers_by_operations
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, panel
 from orchestrator.view.phrases import awaited
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.progress import half_done, left_to_do
 from orchestrator.view.status import status_object, status_text
-from orchestrator.view.summary import Summary, recovers_by_operations, summary, summary_lines, summary_object
+from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from tests.states import state_with
 
 Golden = Callable[[str, str], None]
@@ -91,8 +92,8 @@ def test_the_plan_lists_merges_and_what_the_loader_left(samples: Any, golden: Go
     golden("plan_merges.txt", plan_text(plan))
     shown = plan_object(plan)
     assert shown["max_segments"] == 5
-    assert shown["merges"][3] == {"index": "posts-04", "segments": 5, "bytes": 10**9, "due": False}  # type: ignore[index]  # it is a list
-    assert len(shown["leftovers"]) == 4  # type: ignore[arg-type]  # as above
+    assert shown["merges"][3] == {"index": "posts-04", "segments": 5, "bytes": 10**9, "due": False}
+    assert len(shown["leftovers"]) == 4
 
 
 def test_the_plan_of_a_restart_says_nothing_of_merges(samples: Any) -> None:
@@ -165,7 +166,7 @@ def the_end(samples: Any, outcome: Outcome, *more: Event, nodes: int = 3) -> Sum
 
 def recovered(node: str, reused: int | None, copied: int | None, replayed: int | None) -> NodeRecovered:
     return NodeRecovered(
-        node=node,  # type: ignore[arg-type]  # a name
+        node=node,
         seconds=60.0,
         bytes_reused=reused,
         bytes_copied=copied,

@@ -77,7 +77,7 @@ def test_lines_of_a_lived_run(nodes: int, golden: Golden) -> None:
     for name in NAMES:
         moment = moments(nodes)[name]
         out = io.StringIO()
-        reporter = LineReporter(out, lambda now=moment.now: now)  # type: ignore[misc]  # bound at once
+        reporter = LineReporter(out, lambda now=moment.now: now)
         reporter.events(moment.records[-6:])
         reporter.waiting(moment.state, moment.decision)
         lines.append(f"{name}\n{out.getvalue()}")

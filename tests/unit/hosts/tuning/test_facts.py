@@ -20,10 +20,11 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
-from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.reading import Unknown
 from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7
 from tests.fakes.host_tree import THP, THP_RHEL6, HostTree
@@ -69,7 +70,7 @@ def run(tree: HostTree, reads: list[Reads], words: Sequence[str] = ("/bin/sh",),
         capture_output=True,
         check=True,
         timeout=60,
-        **how,  # type: ignore[call-overload]  # by keyword
+        **how,
     )
     facts = read_facts(ran.stdout.decode(), tree.settings(), reads)
     assert isinstance(facts, HostFacts), facts

@@ -48,7 +48,7 @@ def check(
     line = setting(name, wanted)
     if disks is not None:
         facts["devices"] = disks
-    changed = replace(with_files(host, **(files or {})), **facts)  # type: ignore[arg-type]  # by keyword
+    changed = replace(with_files(host, **(files or {})), **facts)
     return TUNABLES[name].check(changed, line, profile(line, devices=devices, persist=persist))
 
 

@@ -81,7 +81,7 @@ def test_a_host_is_read_changed_and_right_then(tree: HostTree) -> None:
     for state in found.drifted:
         action = TuneHost(node=ES1, tunable=state.tunable, changes=state.changes)
         assert isinstance(hosts.perform(action), Done)
-        assert all(change.path in hosts.describe(action) for change in state.changes)  # type: ignore[union-attr]
+        assert all(change.path in hosts.describe(action) for change in state.changes)
     after = hosts.tuning([ES1], PROFILE)[ES1]
     assert set(verdicts(after).values()) == {Verdict.OK}
 

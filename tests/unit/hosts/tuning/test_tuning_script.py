@@ -98,7 +98,7 @@ def tune(
 
 
 def done(tree: HostTree, shell: str, *changes: Change, **how: object) -> str:
-    result = tune(tree, shell, *changes, **how)  # type: ignore[arg-type]  # by keyword
+    result = tune(tree, shell, *changes, **how)
     assert isinstance(result, Done), result
     return result.output
 
@@ -108,7 +108,7 @@ def refused(
 ) -> str:
     """The reason; after a refusal everything is as it was."""
     before = tree.snapshot()
-    result = tune(tree, shell, *changes, **how)  # type: ignore[arg-type]  # by keyword
+    result = tune(tree, shell, *changes, **how)
     assert isinstance(result, kind), result
     if kind is Refused:
         assert tree.snapshot() == before
