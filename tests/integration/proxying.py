@@ -55,6 +55,7 @@ class Passing:
     def refused(self, method: str, path: str, body: bytes) -> tuple[int, Any] | None:
         """The status and body to answer instead of passing the request on; None passes it on."""
         del method, path, body
+        return None
 
     def cut_off(self, method: str, path: str, body: bytes) -> bool:
         """Whether the answer of the node is cut off."""

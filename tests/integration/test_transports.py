@@ -44,7 +44,7 @@ from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import untranslated
-from orchestrator.hosts.settings import HostSettings, Limits, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
 from orchestrator.model.action import (
     ActionResult,
     Done,
@@ -56,7 +56,7 @@ from orchestrator.model.action import (
     StartNode,
     StopNode,
 )
-from orchestrator.model.hosts import Connect
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
@@ -236,7 +236,7 @@ class Way:
                 given: Any = changes.pop("environment", {})
                 changes["environment"] = {**self.engine.variables, **given}
             values = {"node": node, "address": "localhost", "connect": Connect.LOCAL}
-            return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+            return HostSettings(**{**values, **changes})
         return self.server.settings(node, self.known_hosts, connect=self.connect, **changes)
 
     def to(self, settings: HostSettings | None = None) -> Connection:

@@ -212,7 +212,7 @@ def test_during_every_upgrade_dialect_of_is_the_older_one(subtests: pytest.Subte
 # How each version is asked ---------------------------------------------------------------------------------
 
 INDEX = {"index": "p", "index_uuid": "u"}
-REFRESHED = SetIndexSettings(**INDEX, found={}, wanted={"index.refresh_interval": "1s"})  # type: ignore[arg-type]  # two texts
+REFRESHED = SetIndexSettings(**INDEX, found={}, wanted={"index.refresh_interval": "1s"})
 MERGE = ForceMerge(index="p", index_uuid="u", max_segments=5)
 
 

@@ -68,7 +68,7 @@ def test_a_strange_node_is_refused_by_name(subtests: pytest.Subtests, dialect_by
         ({"es1": ("2.3.0", None), "es2": ("2.2.0", None)}, "Elasticsearch 2.2.0 on es2 ("),
         ({"es1": ("7.10.2", "zip"), "os1": ("1.3.20", "zip")}, mixed),
     ]:
-        for first in nodes:
+        for first in nodes:  # type: ignore[attr-defined]
             with subtests.test(reason, first=first):
                 refused = why(dialect_by(first, nodes))
                 assert reason in refused
