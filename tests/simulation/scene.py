@@ -80,7 +80,7 @@ def asked(
 
 
 def trip(verb: str, how: How, target: str | None = None, **more: float) -> Trip:
-    return Trip(verb=verb, how=how, target=target, **more)  # type: ignore[arg-type]  # `first`, `times`, `late`
+    return Trip(verb=verb, how=how, target=target, **more)
 
 
 def late(verb: str, seconds: Seconds, target: str | None = None) -> Trip:
@@ -260,7 +260,7 @@ class Scene(Ends):
                     setattr(getattr(node, within[0]) if within else node, last, value)
         for name, made in self.indices.items():
             arguments = {key: value for key, value in made.items() if key in _OF_ADDING}
-            index = world.add_index(name, **arguments)  # type: ignore[arg-type]  # by keyword
+            index = world.add_index(name, **arguments)
             for attribute, value in made.items():
                 if attribute not in _OF_ADDING:
                     setattr(index, attribute, value)
@@ -407,7 +407,7 @@ def _ended(played: Played, how: Ends, took: Seconds) -> None:
         assert part in state.message, said
     assert took <= how.within, f"it took {took:.0f} s; {said}"
     assert played.unexpected == [], said
-    left = aftermath(world, played.before)  # type: ignore[arg-type]  # as `settings` gave it
+    left = aftermath(world, played.before)
     keys = [key for _, key in state.unrestored.settings]
     if state.outcome is Outcome.NOT_RESTORED:
         assert [line for line in left.not_as_found if not line.startswith(tuple(keys))] == [], said
@@ -457,7 +457,7 @@ def _took_place(fate: Fate, plan: Sequence[Mishap], trips: Sequence[Trip]) -> No
 def resume(*, retry_failed: bool = False, skip: Sequence[NodeName] = (), **ends: object) -> Attempt:
     return Attempt(
         begins=lambda played: played.simulation.resume(retry_failed=retry_failed, skip=skip),
-        **ends,  # type: ignore[arg-type]  # by keyword
+        **ends,
     )
 
 
@@ -467,7 +467,7 @@ def only_begun(begins: Callable[[Played], object]) -> Attempt:
 
 
 def restore(**ends: object) -> Attempt:
-    return Attempt(begins=lambda played: played.simulation.restore(), **{"ends": RESTORED, **ends})  # type: ignore[arg-type]  # by keyword
+    return Attempt(begins=lambda played: played.simulation.restore(), **{"ends": RESTORED, **ends})
 
 
 def elsewhere(wanted: Policy | None = None, **ends: object) -> Attempt:
@@ -478,14 +478,14 @@ def elsewhere(wanted: Policy | None = None, **ends: object) -> Attempt:
         played.simulation = played.simulation.elsewhere("run-2")
         return played.simulation.take_over(asked)
 
-    return Attempt(begins=begins, **{"ends": RESTORED, **ends})  # type: ignore[arg-type]  # by keyword
+    return Attempt(begins=begins, **{"ends": RESTORED, **ends})
 
 
 def take_over(wanted: Policy | None = None, **ends: object) -> Attempt:
     """`restore --cluster` on the same machine."""
     return Attempt(
         begins=lambda played: played.simulation.take_over(wanted or played.simulation.policy), **ends
-    )  # type: ignore[arg-type]  # by keyword
+    )
 
 
 def successor(wanted: Policy | None = None, **ends: object) -> Attempt:
@@ -496,7 +496,7 @@ def successor(wanted: Policy | None = None, **ends: object) -> Attempt:
         played.simulation = played.simulation.successor("run-2")
         return played.simulation.begin(asked)
 
-    return Attempt(begins=begins, **ends)  # type: ignore[arg-type]  # by keyword
+    return Attempt(begins=begins, **ends)
 
 
 def gone(*names: str) -> Callable[[Played], None]:

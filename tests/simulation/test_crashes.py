@@ -65,7 +65,7 @@ def _learning() -> World:
 
 
 def _way(name: str, **more: object) -> Scene:
-    return Scene(**{"name": name, "lives": {}, **more})  # type: ignore[arg-type]  # by keyword
+    return Scene(**{"name": name, "lives": {}, **more})
 
 
 _SETS: Final = policy(strategy=Strategy.SHARD_SAFE, max_unavailable=None)
@@ -96,7 +96,7 @@ def _killed(name: str, point: int, *then: Attempt | float, **more: object) -> No
     what = _points(name)[point - 1]
     if "run_finished" in what and what.startswith("after"):
         then = ()  # what is left is a lease without a pending change, which runs out
-    replace(RUNS[name], name=f"{name}: {what}", killed=point, then=then, **more).play()  # type: ignore[arg-type]  # by keyword
+    replace(RUNS[name], name=f"{name}: {what}", killed=point, then=then, **more).play()
 
 
 def _once_more(played: Played) -> None:
@@ -183,4 +183,4 @@ def test_killed_in_a_merge_another_machine_begins_anew(subtests: pytest.Subtests
 def test_a_merge_on_its_way_at_the_kill_is_not_sent_again(seconds: float) -> None:
     """A node that stood still begins with it when another process has looked already, and found nothing."""
     killed = {"killed": "after force_merge of index posts-1", "then": [resume()]}
-    replace(RUNS["merged"], befalls=[late("force_merge", seconds)], **killed).play()  # type: ignore[arg-type]  # by keyword
+    replace(RUNS["merged"], befalls=[late("force_merge", seconds)], **killed).play()

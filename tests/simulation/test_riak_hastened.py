@@ -27,8 +27,8 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Crash
-from orchestrator.simulation.riak import USUAL_TIMER, RiakWorld
-from orchestrator.simulation.riak_parts import SimMove
+from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.riak_parts import USUAL_TIMER, SimMove
 from orchestrator.view.plan import plan_text
 from tests.fakes.riak_rings import claimed
 from tests.simulation.play import plan_of, play, run

@@ -76,7 +76,7 @@ PLAIN: Final = policy()
 def night(name: str, *befalls: Mishap | Trip, within: float = QUIET, **more: object) -> Scene:
     """Nothing is rescued, unless a row says so."""
     return Scene(
-        **{  # type: ignore[arg-type]  # by keyword
+        **{
             "name": name,
             "of": six,
             "wanted": wanted(),
@@ -129,7 +129,7 @@ def _in_zones(zones: str, **index: object) -> World:
     for number, zone in enumerate(zones, 1):
         world.add_node(f"es{number}", zone=zone)
     if index:
-        world.add_index("everywhere", **index)  # type: ignore[arg-type]  # by keyword
+        world.add_index("everywhere", **index)
     world.set(Level.PERSISTENT, AWARENESS, "zone")
     return world
 
@@ -306,7 +306,7 @@ _NODES: Final = (
             of=with_front,
             wanted=policy(selection=Selection(only=("es*",))),
             within=QUIET + 60.0,
-            shows=lambda played, node=node: _goes_late(played, node),  # type: ignore[misc]  # a default binds it
+            shows=lambda played, node=node: _goes_late(played, node),
         )
         for node in (COORDINATING, ES1)
     ),
@@ -380,7 +380,7 @@ _CANDIDATES: Final = (
             at("hook_before_stop", index_mishaps.WorkBegun(node=node, seconds=3000.0), node),
             wanted=wanted(deadlines=LONG),
             within=3300.0,
-            shows=lambda played, node=node: stopped_early(played) >= 4 and _out_and_in_again(played, node),  # type: ignore[misc]  # a default binds it
+            shows=lambda played, node=node: stopped_early(played) >= 4 and _out_and_in_again(played, node),
         )
         for node in (ES4, ES5)
     ),

@@ -17,8 +17,9 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Selection
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
-from orchestrator.simulation.riak import USUAL_TIMER, RiakWorld
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import OwnershipMoves
+from orchestrator.simulation.riak_parts import USUAL_TIMER
 from tests.fakes.riak_rings import claimed
 from tests.simulation.ringed import (
     ABOUT_ABSENCE,
@@ -57,7 +58,7 @@ QUORUM: Final = "preference_lists_keep_quorum"
 
 
 def ring(name: str, **more: object) -> Scene:
-    return Scene(**{"name": name, "of": ringed, "wanted": riak_policy(), **more})  # type: ignore[arg-type]  # by keyword
+    return Scene(**{"name": name, "of": ringed, "wanted": riak_policy(), **more})
 
 
 def without(*predicates: str, **changes: object) -> dict[str, object]:
@@ -172,7 +173,7 @@ _RUNS: Final = (
             f"riak: a restarted node gets its partitions by the run's transfer_limit {limit}",
             of=_usual,
             wanted=riak_policy(transfer_limit=limit),
-            shows=lambda played, most=most: max(world_of(played).most_at_once.values()) == most,  # type: ignore[misc]  # a default binds it
+            shows=lambda played, most=most: max(world_of(played).most_at_once.values()) == most,
         )
         for limit, most in ((RAISED, RAISED), (None, 2))
     ),
@@ -288,7 +289,7 @@ STARTING: Final = {
 
 
 def _still_starting(played: Played, **how: object) -> RunState:
-    state = played.simulation.resume(**how)  # type: ignore[arg-type]  # by keyword
+    state = played.simulation.resume(**how)
     assert (state.phase, state.nodes[TWO].phase) == (Phase.DOWN, NodePhase.STARTING)
     assert [node.name for node in state.wave_nodes] == [TWO]
     return state
@@ -301,7 +302,7 @@ def _goes_on(**how: object) -> Attempt:
 def _no_stop_before(played: Played) -> bool:
     """One start in all, and no stop of another node before it has recovered."""
     names = [
-        f"{event.action.__class__.__name__}" if event.event == "action_sent" else event.event  # type: ignore[union-attr]  # of this kind
+        f"{event.action.__class__.__name__}" if event.event == "action_sent" else event.event
         for event in played.events
         if event.event in ("action_sent", "node_recovered", "run_resumed")
     ]
@@ -353,7 +354,7 @@ _KILLED: Final = (
 
 
 def hastened(name: str, **more: object) -> Scene:
-    return Scene(**{"name": name, "of": rolling, "wanted": HASTENED, **more})  # type: ignore[arg-type]  # by keyword
+    return Scene(**{"name": name, "of": rolling, "wanted": HASTENED, **more})
 
 
 def _why(played: Played) -> list[tuple[tuple[str, ...], str]]:

@@ -67,7 +67,7 @@ _SETS: Final = (
     *(
         Scene(
             name=f"shard-safe: where there are zones a wave stays in one, {of.__name__}",
-            of=lambda of=of: _allowed(of(), 3),  # type: ignore[misc]  # a default binds the loop's value
+            of=lambda of=of: _allowed(of(), 3),
             wanted=in_sets(zone_attribute="zone"),
             lives={},
             shows=_in_one_zone,

@@ -51,7 +51,7 @@ def out_of_tune() -> World:
 def tuning(name: str, *stopping: str, **more: object) -> Scene:
     """Every host has all values at the end, and nothing is missed, unless a row says so."""
     return Scene(
-        **{  # type: ignore[arg-type]  # by keyword
+        **{
             "name": name,
             "of": out_of_tune,
             "wanted": policy(tune=profile(*stopping)),
@@ -101,7 +101,7 @@ def _found_once(played: Played) -> None:
     for action in played.sent(TuneHost):
         for change in action.changes if isinstance(action, TuneHost) else ():
             if isinstance(change, ValueChange):
-                found.setdefault((action.node, change.path), change.found)  # type: ignore[union-attr]  # as above
+                found.setdefault((action.node, change.path), change.found)
     assert found == {(node, f"/proc/sys/{name}"): "found" for node in played.world.nodes for name in WANTED}
 
 

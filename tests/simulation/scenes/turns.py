@@ -325,7 +325,7 @@ _UNDISTURBED: Final = (
     *(
         Scene(
             name=f"undisturbed: each of {nodes} nodes once, every setting as found, the master last",
-            of=lambda nodes=nodes: cluster(nodes),  # type: ignore[misc]  # a default binds the loop's value
+            of=lambda nodes=nodes: cluster(nodes),
             wanted=policy(hooks=HOOKS),
             lives={},
             hooks={ES2: ["before_stop", "while_stopped", "after_recovery", "after_recovery"]},

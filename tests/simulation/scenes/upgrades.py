@@ -57,7 +57,7 @@ def upgraded(played: Played, *, steps: int | None = None) -> None:
 
 
 def upgrade(name: str, **more: object) -> Scene:
-    return Scene(**{"name": name, "wanted": upgrading(), "shows": upgraded, **more})  # type: ignore[arg-type]  # by keyword
+    return Scene(**{"name": name, "wanted": upgrading(), "shows": upgraded, **more})
 
 
 def _by_us(played: Played) -> None:

@@ -226,7 +226,7 @@ _BY_ZONE: Final = (
             name=f"zone: hooks of a wave run {how}",
             of=zoned,
             wanted=by_zone(hooks=hooks),
-            shows=lambda played, most=most: _most_hooks_at_once(played) == most,  # type: ignore[misc]  # a default binds it
+            shows=lambda played, most=most: _most_hooks_at_once(played) == most,
         )
         for how, hooks, most in (
             ("at once on hosts", DRAINS, 2),
@@ -248,13 +248,13 @@ _BY_ZONE: Final = (
         befalls=[asked(Request.INTERRUPT, "stop", after=30.0)], ends=INTERRUPTED,
         then=[_restored_after_it_joined, resume()], lives={}),
     Scene(
-        **_ES5_FAILS,  # type: ignore[arg-type]  # by keyword
+        **_ES5_FAILS,
         name="zone: a resume waits for no FAILED node of its wave",
         then=[7200.0, resume(ends=FAILED, says="--retry-failed", within=60.0, away=[ES5])],
         shows=lambda played: played.state.nodes[ES2].phase is NodePhase.RECOVERED,
     ),
     Scene(
-        **_ES5_FAILS,  # type: ignore[arg-type]  # by keyword
+        **_ES5_FAILS,
         name="zone: --skip goes on without a FAILED node of its wave",
         then=[7200.0, resume(skip=[ES5], says="skipped: es5", within=600.0, away=[ES5])],
         lives={ES5: 1},
@@ -268,7 +268,7 @@ _BY_ZONE: Final = (
             ends=FAILED,
             away=failing,
             then=[
-                _failed(*failing),  # type: ignore[list-item]  # a check
+                _failed(*failing),
                 *[resume(ends=FAILED, says="--retry-failed", within=60.0, away=failing)] * twice,
                 *(set_node(name, starts_that_fail=0) for name in failing),
                 resume(retry_failed=True),
@@ -375,7 +375,7 @@ def _pair(one: str, other: str) -> dict[str, dict[str, object]]:
 def _held(name: str, predicate: str, text: str, **more: object) -> Scene:
     """Held before anything is sent to a host, by a predicate whose evidence ends so."""
     return Scene(
-        **{  # type: ignore[arg-type]  # by keyword
+        **{
             "name": name,
             "of": sharing,
             "ends": HELD,
@@ -413,7 +413,7 @@ _BY_MACHINE: Final = (
             of=_twelve,
             wanted=always(**ZONED, pause_after=after),
             ends=PAUSED,
-            shows=lambda played, count=count: played.waves[0] == ("es2", "es5", "es11", "es8")[:count],  # type: ignore[misc]  # a default binds it
+            shows=lambda played, count=count: played.waves[0] == ("es2", "es5", "es11", "es8")[:count],
             why=""
             if count == 4
             else "2 nodes of zone b, then a pause (--pause-after); together, each on one",
@@ -503,7 +503,7 @@ _BY_MACHINE: Final = (
             befalls=[one],
             boots={},
             lives={},
-            shows=lambda played, times=times: _reboots(played).count(PAIRS[0]) == times,  # type: ignore[misc]  # a default binds it
+            shows=lambda played, times=times: _reboots(played).count(PAIRS[0]) == times,
         )
         for one, times in (
             (lost("reboot", target=ES2), 2),
