@@ -1,371 +1,346 @@
-"""A cluster state that has not changed is not read again, nor are the settings in it."""
+"""A cluster state that has not changed is not read again, nor are the settings in it; and rates of recovery.
+
+No cluster setting may slow down a node that has a speed of recoveries of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, limit_changes
 from orchestrator.model.action import Done, InDoubt
+from orchestrator.model.cluster import Role
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import Look, SettingsView
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
+from orchestrator.stores.elasticsearch.recovery_rates import (
+    OwnRate,
+    goes_by_memory,
+    parse_own_rate,
+    rate_of,
+    with_largest_rate,
+)
 from tests.fakes.clock import ManualClock
-from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
+from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, reply
 from tests.unit.stores.cases import known
 from tests.unit.stores.scripted import SETTINGS, STATE, be
 
 VERSION = "/_cluster/state/version,master_node"
-WITH_SNAPSHOTS = f"{STATE},customs"
-VERSION_AND_SNAPSHOTS = f"{VERSION},customs"
-LIVES = "/_nodes/id-es1/jvm,http,settings,plugins"
+WITH_SNAPSHOTS, VERSION_AND_SNAPSHOTS = f"{STATE},customs", f"{VERSION},customs"
 BOTH = (Look.CLUSTER, Look.SETTINGS)
 LAGS = 120.5
 """For so long a member may lag behind the master's state."""
+FORBIDDEN = reply({"error": "x"}, status=403)
+RECORD = LeaseRecord(epoch=1, run="r1", owner="ann@bastion", process="p", started="2026-11-21T04:13:00+00:00")
 
 
-def _state(version: int, uuid: str | None) -> dict[str, Any]:
-    return {
-        "cluster_name": "prod",
-        "cluster_uuid": "u",
-        "version": version,
-        **({} if uuid is None else {"state_uuid": uuid}),
-        "master_node": "id-es1",
-        "nodes": {
-            "id-es1": {
-                "name": "es1",
-                "ephemeral_id": "life-es1",
+def _settings(limit: str) -> Answerer:
+    defaults = {"cluster.routing.rebalance.enable": "all", BANDWIDTH: "40mb"}
+    return reply({"persistent": {BANDWIDTH: limit} if limit else {}, "transient": {}, "defaults": defaults})
+
+
+class _Cluster(ScriptedServer):
+    """Nodes by name with their roles, and a cluster state with a version and an id."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.clock, self.version, self.beats = ManualClock(), 7, 0
+        self.has(es1=["master", "data"])
+        self.becomes(7, "seven")
+        self.on("/_tasks", reply({"nodes": {}}))
+        client = ElasticsearchClient(Access(endpoints=(self.url,)), clock=self.clock)
+        self.port, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+        return self
+
+    def close(self) -> None:
+        self.port.close()
+        super().close()
+
+    def has(self, **roles: Sequence[str]) -> None:
+        self.roles: Mapping[str, Sequence[str]] = roles
+        be(self, next(iter(roles)))
+        lives = {
+            f"id-{name}": {
+                "name": name,
+                "version": "9.1.0",
+                "roles": each,
+                "jvm": {"start_time_in_millis": 1},
+                "settings": {},
+            }
+            for name, each in roles.items()
+        }
+        self.lives = f"/_nodes/{','.join(lives)}/jvm,http,settings,plugins"
+        self.on(self.lives, reply({"nodes": lives}))
+
+    def state(self, version: int, uuid: str | None) -> dict[str, Any]:
+        master, *_ = self.roles
+        members = {
+            f"id-{name}": {
+                "name": name,
+                "ephemeral_id": f"life-{name}",
                 "transport_address": "127.0.0.1:9300",
-                "roles": ["master", "data"],
+                "roles": each,
                 "version": "9.1.0",
                 "attributes": {},
             }
-        },
-        "metadata": {
+            for name, each in self.roles.items()
+        }
+        coordination = {"last_committed_config": [f"id-{master}"], "voting_config_exclusions": []}
+        return {
+            "cluster_name": "prod",
             "cluster_uuid": "u",
-            "cluster_coordination": {"last_committed_config": ["id-es1"], "voting_config_exclusions": []},
-            "indices": {},
-        },
-        "routing_table": {"indices": {}},
-    }
+            "version": version,
+            **({} if uuid is None else {"state_uuid": uuid}),
+            "master_node": f"id-{master}",
+            "nodes": members,
+            "metadata": {"cluster_uuid": "u", "cluster_coordination": coordination, "indices": {}},
+            "routing_table": {"indices": {}},
+        }
 
-
-def _settings(limit: str) -> dict[str, Any]:
-    limits = {"indices.recovery.max_bytes_per_sec": limit}
-    return {"persistent": limits, "transient": {}, "defaults": {"cluster.routing.rebalance.enable": "all"}}
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    life = {
-        "name": "es1",
-        "version": "9.1.0",
-        "roles": ["master", "data"],
-        "jvm": {"start_time_in_millis": 1},
-        "settings": {},
-    }
-    with ScriptedServer() as running:
-        be(running).on(LIVES, reply({"nodes": {"id-es1": life}}))
+    def becomes(self, version: int, uuid: str | None, limit: str = "40mb", master: str = "") -> None:
+        """The cluster has another state, or settings."""
+        said = {
+            "state_uuid": uuid,
+            "version": version,
+            "master_node": f"id-{master or next(iter(self.roles))}",
+        }
+        self.on(VERSION, reply({key: value for key, value in said.items() if value is not None}))
         for path in (STATE, WITH_SNAPSHOTS):
-            running.on(path, reply(_state(7, "seven")))
-        running.on(VERSION, reply({"state_uuid": "seven", "master_node": "id-es1"}))
-        running.on(SETTINGS, reply(_settings("40mb")))
-        running.on("/_tasks", reply({"nodes": {}}))
-        yield running
+            self.on(path, reply(self.state(version, uuid)))
+        self.on(SETTINGS, _settings(limit))
 
+    def read(self) -> tuple[int, object]:
+        """The version of the state and the limit that are read."""
+        found = self.port.observe(BOTH)
+        return known(found.cluster).state_version, known(found.settings).effective(BANDWIDTH)
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+    def counted(self) -> tuple[int, int, int]:
+        """So many small questions, whole states and readings of the settings."""
+        paths = self.paths()
+        return paths.count(VERSION), paths.count(STATE), paths.count(SETTINGS)
 
-
-def _version_and_limit(read: ClusterReadings) -> tuple[int, object]:
-    limit = known(read.settings).effective("indices.recovery.max_bytes_per_sec")
-    return known(read.cluster).state_version, limit
-
-
-def _becomes(server: ScriptedServer, version: int, uuid: str, limit: str = "40mb") -> None:
-    """The cluster has another state."""
-    server.on(VERSION, reply({"state_uuid": uuid, "master_node": "id-es1"}))
-    server.on(STATE, reply(_state(version, uuid)))
-    server.on(SETTINGS, reply(_settings(limit)))
-
-
-def _counted(server: ScriptedServer) -> tuple[int, int, int]:
-    """So many small questions, whole states and readings of the settings."""
-    paths = server.paths()
-    return paths.count(VERSION), paths.count(STATE), paths.count(SETTINGS)
-
-
-def test_the_same_state_is_asked_for_its_id_alone(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    for pause in (LAGS, 1.0, 1.0, 1.0):
-        assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
-        clock.wait(pause)
-    assert _counted(server) == (3, 1, 2)
-
-
-def test_settings_of_a_node_that_lags_are_read_again(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    """Since 9.0 any node answers with the settings that it has applied, while the state is the master's."""
-    for pause in (60.0, 59.0):
-        assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
-        clock.wait(pause)
-    server.on(SETTINGS, reply(_settings("80mb")))
-    assert _version_and_limit(port.observe(BOTH)) == (7, "80mb"), "it has applied the state"
-
-
-def test_two_minutes_count_to_the_question(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    def late(asked: Asked, wire: Wire) -> None:
-        clock.wait(LAGS - 100.0)
-        reply(_settings("40mb"))(asked, wire)
-
-    port.observe(BOTH)
-    clock.wait(100.0)
-    server.on(SETTINGS, late)
-    assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
-    server.on(SETTINGS, reply(_settings("80mb")))
-    assert _version_and_limit(port.observe(BOTH)) == (7, "80mb")
-
-
-def test_two_minutes_count_for_each_state(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    port.observe(BOTH)
-    clock.wait(2 * LAGS)
-    _becomes(server, 8, "eight")
-    port.observe(BOTH)
-    server.on(SETTINGS, reply(_settings("80mb")))
-    assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
-
-
-def test_another_state_is_read_whole_with_its_settings(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    port.observe(BOTH)
-    clock.wait(LAGS)
-    port.observe(BOTH)
-    _becomes(server, 8, "eight", "80mb")
-    for _ in range(2):
-        assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
-    assert _counted(server) == (3, 2, 4)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        reply({}),
-        reply({"state_uuid": None}),
-        reply({"state_uuid": "seven"}),
-        reply({"state_uuid": "seven", "master_node": None}),
-        reply({"state_uuid": "seven", "master_node": "id-es2"}),
-        reply([]),
-        reply({"error": "x"}, status=403),
-    ],
-)
-def test_an_id_that_is_not_told_is_no_proof(
-    server: ScriptedServer, port: ElasticsearchCluster, answer: Any
-) -> None:
-    server.on(VERSION, answer)
-    for _ in range(3):
-        port.observe(BOTH)
-    assert _counted(server)[1:] == (3, 3)
-
-
-def test_a_server_without_ids_is_not_asked_for_one(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    server.on(STATE, reply(_state(7, None)))
-    for _ in range(3):
-        port.observe(BOTH)
-    assert _counted(server) == (0, 3, 3)
-
-
-def test_settings_alone_are_always_read(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    port.observe(BOTH)
-    clock.wait(LAGS)
-    port.observe(BOTH)
-    server.on(SETTINGS, reply(_settings("80mb")))
-    read = known(port.observe([Look.SETTINGS]).settings)
-    assert read.effective("indices.recovery.max_bytes_per_sec") == "80mb"
-
-
-def test_settings_that_could_not_be_read_are_read_again(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    port.observe(BOTH)
-    clock.wait(LAGS)
-    server.on(SETTINGS, reply({"error": "x"}, status=403))
-    assert isinstance(port.observe(BOTH).settings, Unknown)
-    server.on(SETTINGS, reply(_settings("40mb")))
-    assert _version_and_limit(port.observe(BOTH)) == (7, "40mb")
-
-
-def _with_snapshot(uuid: str, *names: str) -> dict[str, Any]:
-    running = [{"repository": "daily", "snapshot": name, "state": "STARTED"} for name in names]
-    same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": "id-es1"}
-    return {**same, "snapshots": {"snapshots": running}}
-
-
-def _snapshots(read: ClusterReadings) -> tuple[str, ...]:
-    return known(read.activity).snapshots
-
-
-def test_a_state_read_without_snapshots_does_not_tell_them(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    """They are read beside its id, once, and not with the whole state."""
-    server.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("seven", "snap-1")))
-    port.observe(BOTH)
-    for _ in range(2):
-        assert _snapshots(port.observe([*BOTH, Look.ACTIVITY])) == ("daily/snap-1",)
-    paths = server.paths()
-    assert [paths.count(each) for each in (VERSION_AND_SNAPSHOTS, VERSION)] == [1, 1]
-    assert [paths.count(each) for each in (STATE, WITH_SNAPSHOTS)] == [1, 0]
-
-
-def test_snapshots_of_another_state_are_read_with_it(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    server.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("eight", "snap-1")))
-    server.on(WITH_SNAPSHOTS, reply({**_state(9, "nine"), **_with_snapshot("nine", "snap-2")}))
-    port.observe(BOTH)
-    read = port.observe([*BOTH, Look.ACTIVITY])
-    assert (_version_and_limit(read), _snapshots(read)) == ((9, "40mb"), ("daily/snap-2",))
-
-
-@pytest.mark.parametrize("answer", [reply({"error": "x"}, status=403), reply([])])
-def test_snapshots_unread_beside_the_id_are_read_with_the_state(
-    server: ScriptedServer, port: ElasticsearchCluster, answer: Any
-) -> None:
-    server.on(VERSION_AND_SNAPSHOTS, answer)
-    port.observe(BOTH)
-    assert _snapshots(port.observe([*BOTH, Look.ACTIVITY])) == ()
-    assert server.paths().count(WITH_SNAPSHOTS) == 1
-
-
-def test_snapshots_untold_beside_the_id_are_not_none(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    """Without the cluster's name nothing shows that the answer has all its parts."""
-    server.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": "id-es1"}))
-    port.observe(BOTH)
-    assert isinstance(port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
-
-
-def test_a_state_with_facts_that_are_missing_is_read_again(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    life = server.answers[LIVES][0]
-    server.on(LIVES, reply({"error": "x"}, status=403))
-    port.observe(BOTH)
-    server.on(LIVES, life)
-    read = known(port.observe(BOTH).cluster)
-    assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
-
-
-def test_settings_of_an_earlier_state_are_not_those_of_a_later(
-    server: ScriptedServer, port: ElasticsearchCluster, clock: ManualClock
-) -> None:
-    port.observe(BOTH)
-    clock.wait(LAGS)
-    port.observe(BOTH)
-    server.on(VERSION, reply({}))
-    server.on(STATE, reply(_state(8, None)))
-    server.on(SETTINGS, reply(_settings("80mb")))
-    assert _version_and_limit(port.observe(BOTH)) == (8, "80mb")
-
-
-# The lease's own updates ------------------------------------------------------------------------------------
-
-RECORD = LeaseRecord(epoch=1, run="r1", owner="ann@bastion", process="p", started="2026-11-21T04:13:00+00:00")
-TEMPLATE = f"/_component_template/{PREFIX}1"
-
-
-class _Leased:
-    """A cluster whose state moves with each update; `writes` is what happens as a heartbeat arrives."""
-
-    def __init__(self, server: ScriptedServer) -> None:
-        self.server, self.version, self.beats = server, 7, 0
-        client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock())
-        self.port, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+    def kept(self) -> None:
+        """The settings were read again after the time in which a member may lag."""
+        self.port.observe(BOTH)
+        self.clock.wait(LAGS)
         self.port.observe(BOTH)
 
-    def moves(self, by: int = 1) -> None:
-        self.version += by
-        uuid = f"v{self.version}"
-        _becomes(self.server, self.version, uuid)
-        self.server.on(VERSION, reply({"state_uuid": uuid, "version": self.version, "master_node": "id-es1"}))
-
     def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
+        """A heartbeat, by whose time the state has moved so often."""
         record = replace(RECORD, heartbeat=self.beats)
         listed = [{"name": f"{PREFIX}1", "component_template": lease_body(record)}]
-        self.server.on(f"/_component_template/{PREFIX}*", reply({"component_templates": listed}))
-        self.server.on(f"/_template/{PREFIX}*", reply({}, status=404))
-        self.server.on(TEMPLATE, reply({"acknowledged": acknowledged}))
+        self.on(f"/_component_template/{PREFIX}*", reply({"component_templates": listed}))
+        self.on(f"/_template/{PREFIX}*", reply({}, status=404))
+        self.on(f"/_component_template/{PREFIX}1", reply({"acknowledged": acknowledged}))
         self.beats += 1
         assert isinstance(self.lease.write(replace(record, heartbeat=self.beats)), Done | InDoubt)
         self.moves(moves)
 
+    def moves(self, by: int = 1) -> None:
+        self.version += by
+        self.becomes(self.version, f"v{self.version}")
+
     def whole(self) -> int:
         """How many whole states were read for one more reading."""
-        before = self.server.paths().count(STATE)
+        before = self.paths().count(STATE)
         known(self.port.observe(BOTH).cluster)
-        return self.server.paths().count(STATE) - before
+        return self.paths().count(STATE) - before
 
 
 @pytest.fixture
-def leased(server: ScriptedServer) -> Iterator[_Leased]:
-    made = _Leased(server)
-    yield made
-    made.port.close()
+def cluster() -> Iterator[_Cluster]:
+    with _Cluster() as running:
+        yield running
 
 
-def test_heartbeats_alone_do_not_make_the_state_another(leased: _Leased) -> None:
-    assert [leased.beat() or leased.whole() for _ in range(3)] == [0, 0, 0]
+def test_the_same_state_is_asked_for_its_id_alone(cluster: _Cluster) -> None:
+    for pause in (LAGS, 1.0, 1.0, 1.0):
+        assert cluster.read() == (7, "40mb")
+        cluster.clock.wait(pause)
+    assert cluster.counted() == (3, 1, 2)
+
+
+def test_settings_of_a_node_that_lags_are_read_again(cluster: _Cluster) -> None:
+    """Since 9.0 any node answers with the settings that it has applied, while the state is the master's."""
+    for pause in (60.0, 59.0):
+        assert cluster.read() == (7, "40mb")
+        cluster.clock.wait(pause)
+    cluster.on(SETTINGS, _settings("80mb"))
+    assert cluster.read() == (7, "80mb"), "it has applied the state"
+
+
+def test_two_minutes_count_to_the_question_and_for_each_state(cluster: _Cluster) -> None:
+    def late(asked: Asked, wire: Wire) -> None:
+        cluster.clock.wait(LAGS - 100.0)
+        _settings("40mb")(asked, wire)
+
+    cluster.read()
+    cluster.clock.wait(100.0)
+    cluster.on(SETTINGS, late)
+    assert cluster.read() == (7, "40mb")
+    cluster.on(SETTINGS, _settings("80mb"))
+    assert cluster.read() == (7, "80mb")
+    cluster.clock.wait(2 * LAGS)
+    cluster.becomes(8, "eight", "80mb")
+    cluster.read()
+    cluster.on(SETTINGS, _settings("90mb"))
+    assert cluster.read() == (8, "90mb")
+
+
+def test_another_state_is_read_whole_with_its_settings(cluster: _Cluster) -> None:
+    cluster.kept()
+    cluster.becomes(8, "eight", "80mb")
+    assert [cluster.read() for _ in range(2)] == [(8, "80mb")] * 2
+    assert cluster.counted() == (3, 2, 4)
+
+
+def test_settings_alone_and_of_a_state_without_id_are_read(cluster: _Cluster) -> None:
+    cluster.kept()
+    cluster.on(SETTINGS, _settings("80mb"))
+    assert known(cluster.port.observe([Look.SETTINGS]).settings).effective(BANDWIDTH) == "80mb"
+    cluster.on(VERSION, reply({}))
+    cluster.on(STATE, reply(cluster.state(8, None)))
+    assert cluster.read() == (8, "80mb")
+
+
+def test_settings_that_could_not_be_read_are_read_again(cluster: _Cluster) -> None:
+    cluster.port.observe(BOTH)
+    cluster.clock.wait(LAGS)
+    cluster.on(SETTINGS, FORBIDDEN)
+    assert isinstance(cluster.port.observe(BOTH).settings, Unknown)
+    cluster.on(SETTINGS, _settings("40mb"))
+    assert cluster.read() == (7, "40mb")
+
+
+NO_PROOF = (
+    *({}, {"state_uuid": None}, {"state_uuid": "seven"}, {"state_uuid": "seven", "master_node": None}),
+    *({"state_uuid": "seven", "master_node": "id-es2"}, []),
+)
+
+
+def test_an_id_that_is_not_said_is_no_proof(subtests: pytest.Subtests) -> None:
+    for answer in (*map(reply, NO_PROOF), FORBIDDEN):
+        with subtests.test(answer=answer), _Cluster() as cluster:
+            cluster.on(VERSION, answer)
+            for _ in range(3):
+                cluster.port.observe(BOTH)
+            assert cluster.counted()[1:] == (3, 3)
+    with _Cluster() as cluster:
+        cluster.on(STATE, reply(cluster.state(7, None)))
+        for _ in range(3):
+            cluster.port.observe(BOTH)
+        assert cluster.counted() == (0, 3, 3), "a server without ids is not asked for one"
+
+
+def test_a_state_with_facts_that_are_missing_is_read_again(cluster: _Cluster) -> None:
+    life = cluster.answers[cluster.lives]
+    cluster.on(cluster.lives, FORBIDDEN)
+    cluster.port.observe(BOTH)
+    cluster.on(cluster.lives, *life)
+    read = known(cluster.port.observe(BOTH).cluster)
+    assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
+
+
+# Snapshots -------------------------------------------------------------------------------------------------
+
+
+def _with_snapshot(uuid: str, name: str) -> dict[str, Any]:
+    running = [{"repository": "daily", "snapshot": name, "state": "STARTED"}]
+    same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": "id-es1"}
+    return {**same, "snapshots": {"snapshots": running}}
+
+
+def _snapshots(cluster: _Cluster) -> tuple[str, ...]:
+    return known(cluster.port.observe([*BOTH, Look.ACTIVITY]).activity).snapshots
+
+
+def test_a_state_read_without_snapshots_does_not_tell_them(cluster: _Cluster) -> None:
+    """They are read beside its id, once, and not with the whole state."""
+    cluster.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("seven", "snap-1")))
+    cluster.port.observe(BOTH)
+    assert [_snapshots(cluster) for _ in range(2)] == [("daily/snap-1",)] * 2
+    paths = cluster.paths()
+    assert [paths.count(each) for each in (VERSION_AND_SNAPSHOTS, VERSION)] == [1, 1]
+    assert [paths.count(each) for each in (STATE, WITH_SNAPSHOTS)] == [1, 0]
+
+
+def test_snapshots_of_another_state_are_read_with_it(cluster: _Cluster) -> None:
+    cluster.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("eight", "snap-1")))
+    cluster.on(WITH_SNAPSHOTS, reply({**cluster.state(9, "nine"), **_with_snapshot("nine", "snap-2")}))
+    cluster.port.observe(BOTH)
+    read = cluster.port.observe([*BOTH, Look.ACTIVITY])
+    assert (known(read.cluster).state_version, known(read.activity).snapshots) == (9, ("daily/snap-2",))
+
+
+def test_snapshots_unread_beside_the_id_are_read_with_the_state() -> None:
+    for answer in (FORBIDDEN, reply([])):
+        with _Cluster() as cluster:
+            cluster.on(VERSION_AND_SNAPSHOTS, answer)
+            cluster.port.observe(BOTH)
+            assert _snapshots(cluster) == ()
+            assert cluster.paths().count(WITH_SNAPSHOTS) == 1
+
+
+def test_snapshots_untold_beside_the_id_are_not_none(cluster: _Cluster) -> None:
+    """Without the cluster's name nothing shows that the answer has all its parts."""
+    cluster.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": "id-es1"}))
+    cluster.port.observe(BOTH)
+    assert isinstance(cluster.port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
+
+
+# The lease's own updates -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leased(cluster: _Cluster) -> _Cluster:
+    cluster.port.observe(BOTH)
+    return cluster
+
+
+def _beat_and_read(leased: _Cluster) -> int:
+    leased.beat()
+    return leased.whole()
+
+
+def test_heartbeats_alone_do_not_make_the_state_another(leased: _Cluster) -> None:
+    assert [_beat_and_read(leased) for _ in range(3)] == [0, 0, 0]
     leased.beat()
     leased.beat()
-    assert leased.whole() == 0
-    assert leased.whole() == 0
+    assert [leased.whole() for _ in range(2)] == [0, 0]
 
 
-def test_a_change_beside_heartbeats_is_read(leased: _Leased) -> None:
+def test_a_change_beside_heartbeats_is_read(leased: _Cluster) -> None:
     leased.beat(moves=2)
     assert leased.whole() == 1
-    leased.beat()
-    assert leased.whole() == 0
+    assert _beat_and_read(leased) == 0
     leased.moves()
     assert leased.whole() == 1
 
 
-def test_a_heartbeat_in_doubt_counts_for_nothing(leased: _Leased) -> None:
+def test_a_heartbeat_in_doubt_counts_for_nothing(leased: _Cluster) -> None:
     """It may have been made or not: another change may stand in its place."""
     leased.beat(acknowledged=False)
     assert leased.whole() == 1
 
 
-def test_the_same_record_again_counts_for_nothing(leased: _Leased) -> None:
+def test_the_same_record_again_counts_for_nothing(leased: _Cluster) -> None:
     """It leaves the state as it is, so another change would pass for it."""
     leased.beat()
     leased.beats -= 1
-    leased.beat(moves=1)
+    leased.beat()
     assert leased.whole() == 1
 
 
-def test_a_heartbeat_before_the_reading_counts_for_nothing(leased: _Leased) -> None:
+def test_a_heartbeat_before_the_reading_counts_for_nothing(leased: _Cluster) -> None:
     updates = leased.lease._client.own_updates
     begun = updates.begin()
     leased.moves()
@@ -375,7 +350,75 @@ def test_a_heartbeat_before_the_reading_counts_for_nothing(leased: _Leased) -> N
     assert leased.whole() == 1
 
 
-def test_another_master_is_read_whole(leased: _Leased) -> None:
+def test_another_master_is_read_whole(leased: _Cluster) -> None:
     leased.beat()
-    leased.server.on(VERSION, reply({"state_uuid": "v8", "version": 8, "master_node": "id-es2"}))
+    leased.becomes(8, "v8", master="es2")
+    leased.on(STATE, reply(leased.state(8, "v8")))
     assert leased.whole() == 1
+
+
+# Rates of recovery -----------------------------------------------------------------------------------------
+
+MB, GB = 1 << 20, 1 << 30
+NOW = (9, 1, 0)
+COLD, FROZEN = frozenset({Role.DATA_COLD}), frozenset({Role.DATA_FROZEN})
+HOT = frozenset({Role.DATA_HOT, Role.DATA_CONTENT})
+BY_MEMORY = {
+    4 * GB: 40,
+    4 * GB + 1: 60,
+    8 * GB: 60,
+    16 * GB: 90,
+    32 * GB: 125,
+    32 * GB + 1: 250,
+    512 * GB: 250,
+}
+"""The default of a cold or frozen node, as in Elasticsearch's `RecoverySettings`."""
+
+
+def test_rate_of_a_node_by_its_roles_and_memory() -> None:
+    for roles in (COLD, FROZEN, COLD | FROZEN, COLD | {Role.INGEST}):
+        assert goes_by_memory(roles)
+        for size, rate in BY_MEMORY.items():
+            assert rate_of(roles, OwnRate(), size, version=NOW) == rate * MB
+        assert rate_of(roles, OwnRate(), None, version=NOW) == 250 * MB, "the largest, as for unknown memory"
+    others: list[frozenset[Role]] = [HOT, COLD | {Role.MASTER}, COLD | HOT]
+    for roles in (*others, frozenset({Role.DATA}), frozenset({Role.COORDINATING})):
+        assert not goes_by_memory(roles)
+        assert rate_of(roles, OwnRate(), 512 * GB, version=NOW) == 40 * MB
+    assert rate_of(HOT, OwnRate(), None, version=(1, 5, 2)) == 20 * MB, "before 1.6 the default is half"
+    assert rate_of(HOT, OwnRate(), None, version=(1, 6, 0)) == 40 * MB
+
+
+def test_what_a_nodes_file_says_goes_before_its_default() -> None:
+    for value, roles, rate in (("30mb", COLD, 30 * MB), ("-1", HOT, 0), ("0b", HOT, 0)):
+        own = parse_own_rate({"indices": {"recovery": {"max_bytes_per_sec": value}}}, "x")
+        assert rate_of(roles, own, 64 * GB, version=NOW) == rate
+    by_hardware = parse_own_rate({"node": {"bandwidth": {"recovery": {"network": "1gb"}}}}, "x")
+    assert rate_of(HOT, by_hardware, None, version=NOW) is None
+
+
+def test_the_limit_is_above_the_fastest_node_or_not_raised() -> None:
+    answered, policy = (
+        SettingsView(files={BANDWIDTH: "40mb"}),
+        Policy(kind=Kind.ELASTICSEARCH, cluster="prod"),
+    )
+    for other, raised in [(40 * MB, True), (90 * MB, True), (125 * MB, False), (0, False), (None, False)]:
+        changes = limit_changes(with_largest_rate(answered, [40 * MB, other]), policy)
+        assert any(change.key == BANDWIDTH for change in changes) is raised, other
+    written = replace(answered, persistent={BANDWIDTH: "50mb"})
+    assert with_largest_rate(written, [250 * MB]) == written, "a cluster setting counts for every node"
+
+
+@pytest.mark.parametrize(("memory", "rate"), [(16 * GB, 90 * MB), (64 * GB, 250 * MB), (None, 250 * MB)])
+def test_the_rate_of_a_node_that_does_not_answer_counts(
+    cluster: _Cluster, memory: int | None, rate: int
+) -> None:
+    cluster.has(hot1=["data_hot", "data_content", "master"], cold1=["data_cold"])
+    cluster.becomes(7, "seven", "")
+    path = "/_nodes/id-cold1/stats/os"
+    said = {} if memory is None else {"os": {"mem": {"total_in_bytes": memory}}}
+    cluster.on(path, reply({"cluster_name": "prod", "nodes": {"id-cold1": said}}))
+    for _ in range(2):
+        read = known(cluster.port.observe(BOTH).settings)
+        assert read.files[BANDWIDTH] == f"{rate}b"
+    assert cluster.paths().count(path) == 1
