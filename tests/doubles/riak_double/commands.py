@@ -1,7 +1,7 @@
 """From the words of a command, asked of a running node, to what is printed and what is changed.
 
-Every command here was recorded, or prints what the product's published source says (`published.py`).
-Anything else raises `UnrecordedError`, which becomes exit code 99: a test must not come to rest on what
+Every command here was recorded, or prints what the product's published source says (`published.py`), and is
+asked by the program or by a test. Anything else raises `UnrecordedError`, which becomes exit code 99: a test must not come to rest on what
 nobody has seen.
 """
 
@@ -57,7 +57,7 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
         services: whether `admin services` lists any, as before 3.2.
 
     Raises:
-        UnrecordedError: nobody has recorded this command.
+        UnrecordedError: the double does not have this command.
     """
     match words:
         case ["ping"]:

@@ -19,7 +19,7 @@ class UnrecordedError(Exception):
 
 def unrecorded(words: str) -> str:
     """What is said of such a command."""
-    return f"riak-double: nobody has recorded what Riak says to: {words}\n"
+    return f"riak-double: there is no answer to: {words}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

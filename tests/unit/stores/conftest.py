@@ -1,4 +1,4 @@
-"""A scripted server of Elasticsearch, and clients of it that are closed after the test."""
+"""A scripted server of Elasticsearch with clients of it, and a cluster of Riak, closed after the test."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from orchestrator.stores.elasticsearch.access import Access, Limits
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from tests.fakes.scripted_http import ScriptedServer
+from tests.riak_nodes import RIAK_COMMANDS, name_of
+from tests.unit.stores.riak_cluster import Staged, staged
 from tests.unit.stores.scripted import RealClock, be
 
 PATIENT = Limits(connect=10.0, silence=20.0, answer=30.0)
@@ -46,3 +48,10 @@ def client(clock: Any) -> Iterator[Callable[..., ElasticsearchClient]]:
 @pytest.fixture
 def port(server: ScriptedServer, client: Callable[..., ElasticsearchClient]) -> ElasticsearchCluster:
     return ElasticsearchCluster(client(server.url))
+
+
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
+    """Three nodes of Riak, with the exit codes of the release's own command, or of the packaged one."""
+    with staged(request.param) as each:
+        yield each

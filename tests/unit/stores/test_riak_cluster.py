@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,18 +24,11 @@ from orchestrator.model.riak import Availability, RiakView
 from orchestrator.model.watch import NodesJoined
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.scripted_http import reply
-from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.stores.cases import known, why
-from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
+from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged
 
 EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})
 WATCHED = ("rpc", "riak_core_node_watcher", "nodes", "[riak_kv]")
-
-
-@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
-def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
-    with staged(request.param) as each:
-        yield each
 
 
 def riak(stage: Staged, *look: Look) -> RiakView:

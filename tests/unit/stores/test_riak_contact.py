@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -19,17 +19,11 @@ from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.riak_world import World
 from tests.fakes.scripted_http import reply
-from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
+from tests.riak_nodes import RiakCommand
 from tests.unit.stores.cases import known, why
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 NOT_KNOWN = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version }\n")
-
-
-@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
-def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
-    with staged(request.param) as each:
-        yield each
 
 
 def _contacts(stage: Staged, *nodes: NodeName, at: str = "127.0.0.1") -> Contacts:

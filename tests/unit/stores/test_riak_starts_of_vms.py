@@ -1,31 +1,48 @@
-"""What a reading costs the nodes: commands that start an Erlang VM, and where `/stats` and `/proc` do."""
+"""What a reading costs the nodes: commands that start an Erlang VM, and where `/stats` and `/proc` do.
+
+And handoff that is hastened, as the nodes are asked for it: timers, the call to all, what is left to start.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.engine.kinds.kind import RIAK
+from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
+from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.phases import READS
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Done, Purpose, SettingChange, WriteSettings
-from orchestrator.model.observation import ClusterView, Level, Look
+from orchestrator.model.action import (
+    Done,
+    ForceHandoff,
+    InDoubt,
+    Purpose,
+    Refused,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
-from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.admin import commands_for
 from orchestrator.stores.riak.dialect import dialect_of
 from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_pace import parse_unstarted
+from orchestrator.stores.riak.reading import Memory
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
 from tests.unit.stores.cases import known
-from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged, stat_line
+from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, VERSIONS, Staged, staged, stat_line
 
 RUN = RunState(run="run-1")
 
@@ -61,14 +78,14 @@ def riak(readings: ClusterReadings) -> RiakView:
     return found
 
 
-def restart(stage: Staged) -> None:
+def restart(stage: Staged, seconds: float = 20) -> None:
     """DEV3 goes down and comes up as another process; it hands off, and gets handed off."""
     stage.cluster.avoid({DEV3})
     stage.world.stop(DEV3)
     stage.world.run(30)
     stage.world.start(DEV3)
     stage.runner.starts[DEV3] += 1
-    stage.world.run(20)
+    stage.world.run(seconds)
 
 
 def beyond(stage: Staged) -> int:
@@ -335,3 +352,152 @@ def test_the_line_of_sudoers_is_the_command_and_no_pattern() -> None:
     line = " ".join(command.argv).replace("[", r"\[").replace("]", r"\]")
     assert re.search(rf"^    {re.escape(line)}(, \\)?$", SUDOERS.read_text(), re.MULTILINE), line
     assert Look.RECOVERIES in READS[Phase.REASSIGNED].look
+
+
+# Handoff that is hastened: the answers are those of the product's source, none was recorded ----------------
+
+MODULES = "[riak_kv_vnode,riak_pipe_vnode]"
+STATE = f'{{state,#Ref<0.1.2.3>,{{dict,\'a@b\',"[{{,"}},[],{MODULES},%s,16,{{x,<<"}},">>}},[]}}'
+"""In the order of riak_core's record; what is in the other members is made up to mislead."""
+FORCE = ("rpc", "rpc", "multicall", "[riak_core_vnode_manager,force_handoffs,[]]")
+MANAGER = ("rpc", "sys", "get_state", "[riak_core_vnode_manager]")
+TIMER = ("rpc", "application", "get_env", "[riak_core,vnode_management_timer]")
+
+
+def out(text: str, code: int | None = 0) -> CommandOutput:
+    return CommandOutput(exit=code, stdout=text)
+
+
+@pytest.fixture
+def fresh() -> Iterator[Staged]:
+    """Three nodes of which nothing was read."""
+    with staged() as each:
+        each.world.run(120)
+        yield each
+
+
+def paced(phase: Phase) -> frozenset[Look]:
+    return READS[phase].look | {Look.PACE}
+
+
+def test_a_node_whose_manager_has_no_list_is_asked_again(fresh: Staged) -> None:
+    """That it has none to start is not remembered of a life that has only begun."""
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    listed = fresh.runner.world.ask(DEV3, " ".join(MANAGER))
+    fresh.runner.instead[DEV3, " ".join(MANAGER)] = out((STATE % "[]").replace(MODULES, "[]"))
+    assert isinstance(unstarted_of(fresh, DEV3), Unknown)
+    fresh.runner.instead[DEV3, " ".join(MANAGER)] = out(listed)
+    assert unstarted_of(fresh, DEV3) == parse_unstarted(out(listed))
+
+
+def unstarted_of(fresh: Staged, node: NodeName) -> Reading[int]:
+    return riak(fresh.cluster.observe(paced(Phase.REASSIGNED))).unstarted[node]
+
+
+def timers(fresh: Staged, look: Collection[Look]) -> set[str]:
+    return {key for key in known(fresh.cluster.observe(look).settings).transient if "timer" in key}
+
+
+def test_every_node_is_asked_until_it_has_nothing_to_start(fresh: Staged) -> None:
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    found = fresh.cluster.observe(paced(Phase.REASSIGNED))
+    machine = fresh.world.machines[DEV3]
+    missing = machine.ring.size - len(machine.vnodes | machine.ring.owned(DEV3))
+    assert riak(found).unstarted == {DEV1: 0, DEV2: 0, DEV3: 2 * missing}, "two modules of each partition"
+    assert sorted(fresh.runner.on(*MANAGER)) == [DEV1, DEV2, DEV3]
+    assert known(found.settings).transient[timer_key(DEV3)] == "10000"
+    fresh.runner.asked.clear()
+    fresh.cluster.observe(paced(Phase.REASSIGNED))
+    assert fresh.runner.on(*MANAGER) == [DEV3]
+    assert fresh.runner.on(*TIMER) == [], "read a moment ago"
+
+
+def test_a_plan_and_the_end_read_every_timer(fresh: Staged) -> None:
+    every = {timer_key(name) for name in NAMES}
+    assert timers(fresh, paced(Phase.FINISHING)) == every
+    fresh.runner.asked.clear()
+    wanted = Policy(kind=Kind.RIAK, cluster="ring", hasten_handoff=True)
+    assert timers(fresh, READS[Phase.WITHHELD].look | planned_too(wanted)) == every
+    assert fresh.runner.on(*MANAGER) == [], "a plan reads no state of a manager"
+
+
+def test_without_it_nothing_of_the_kind_is_asked(fresh: Staged) -> None:
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    fresh.cluster.observe(READS[Phase.REASSIGNED].look)
+    assert not any("rpc application" in line or "rpc sys" in line for _, line in fresh.runner.asked)
+
+
+def test_a_timer_is_set_on_its_own_node_and_read_again(fresh: Staged) -> None:
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    change = SettingChange(level=Level.TRANSIENT, key=timer_key(DEV3), found="10000", wanted="1000")
+    write = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
+    fresh.cluster.observe(paced(Phase.REASSIGNED))
+    assert fresh.cluster.perform(write) == Done()
+    assert [fresh.world.machines[name].timer for name in NAMES] == [10_000, 10_000, 1_000]
+    found = known(fresh.cluster.observe(paced(Phase.REASSIGNED)).settings)
+    assert found.transient[timer_key(DEV3)] == "1000"
+    assert "set_env [riak_core,vnode_management_timer,1000] (on dev3" in fresh.cluster.describe(write)
+
+
+def test_one_call_makes_all_nodes_hand_off(fresh: Staged) -> None:
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    fresh.world.run(20)
+    assert any(machine.due for machine in fresh.world.machines.values())
+    assert fresh.cluster.perform(ForceHandoff()) == Done()
+    assert fresh.runner.on(*FORCE) == [DEV1]
+    assert all(
+        due <= fresh.world.now for machine in fresh.world.machines.values() for due in machine.due.values()
+    )
+    assert fresh.cluster.describe(ForceHandoff()) == f"/usr/sbin/riak {' '.join(FORCE)}"
+
+
+def test_a_call_of_which_nothing_is_known_is_in_doubt(fresh: Staged) -> None:
+    fresh.runner.instead[DEV1, " ".join(FORCE)] = CommandOutput(exit=None, stdout="")
+    assert isinstance(fresh.cluster.perform(ForceHandoff()), InDoubt)
+
+
+def test_another_version_is_not_hastened(fresh: Staged) -> None:
+    for name in NAMES:
+        fresh.runner.instead[name, "versions"] = CommandOutput(
+            exit=0, stdout=VERSIONS.replace("3.2.1", "3.0.16")
+        )
+    assert isinstance(fresh.cluster.perform(ForceHandoff()), Refused)
+    found = fresh.cluster.observe(paced(Phase.REASSIGNED))
+    assert not any("sys get_state" in line for _, line in fresh.runner.asked)
+    assert isinstance(found.cluster, ClusterView | Unknown)
+
+
+def test_a_reading_is_used_for_half_a_minute_alone(fresh: Staged) -> None:
+    restart(fresh, 5)
+    fresh.runner.asked.clear()
+    fresh.cluster.observe(paced(Phase.REASSIGNED))
+    for _ in range(2):
+        fresh.later(20)
+        fresh.cluster.observe(paced(Phase.REASSIGNED))
+    assert fresh.runner.on(*TIMER).count(DEV3) == 2, "at once, and after 40 s"
+
+
+def test_a_reading_that_ends_after_a_write_is_not_used_again() -> None:
+    """It was given up, and its limits are those before the write."""
+    memory = Memory(lambda: 0.0)
+    nodes = (
+        Node(
+            name=DEV1,
+            node_id=DEV1,
+            incarnation=Incarnation(ephemeral_id="1"),
+            roles=frozenset(),
+            version="3.2.1",
+            address="",
+        ),
+    )
+    before = memory.writes
+    memory.limits_written()
+    memory.keep_limits(nodes, SettingsView(transient={"a": "1"}), before)
+    assert memory.limits_of(nodes) is None
+    memory.keep_limits(nodes, SettingsView(transient={"a": "1"}), memory.writes)
+    assert memory.limits_of(nodes) is not None
