@@ -1,8 +1,8 @@
 """From the words of a command, asked of a running node, to what is printed and what is changed.
 
-Every command here was recorded, or prints what the product's published source says (`published.py`), and is
-asked by the program or by a test. Anything else raises `UnrecordedError`, which becomes exit code 99: a test must not come to rest on what
-nobody has seen.
+Every command here was recorded, or prints what the product's published source says (`published.py`), and
+is asked by the program or by a test. Anything else raises `UnrecordedError`, which becomes exit code 99: a
+test must not come to rest on what nobody has seen.
 """
 
 from __future__ import annotations
