@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -76,121 +77,97 @@ def _moved(seconds: float, age: float | None = None, command: str = "java") -> N
 
 
 ENOUGH_PAGES = fragmentation.ENOUGH // 4096
-ILL: dict[str, tuple[Syndrome, dict[str, Any], dict[str, Any]]] = {
-    "a move of a second": (
-        Syndrome.NUMAD_MOVES,
-        {"numad": _moved(numad.SLOW_MOVE)},
-        {"numad": _moved(numad.SLOW_MOVE - 0.01)},
+LOCK, COMPACT = "_spin_lock_irq", "compact_zone"
+THP, RECLAIM, BUSY = Syndrome.THP_COMPACTION, Syndrome.DIRECT_RECLAIM, Syndrome.BUSY_WAIT
+CRUMBS, MOVES, DISKS = Syndrome.FRAGMENTATION, Syndrome.NUMAD_MOVES, Syndrome.IO_SCHEDULER
+Build = Callable[[Any], dict[str, Any]]
+
+
+def moves(seconds: float) -> dict[str, Any]:
+    return {"numad": _moved(seconds)}
+
+
+def stalls(system: float) -> dict[str, Any]:
+    return _huge(500, cpu=_cpu(system))
+
+
+def system_alone(system: float, **more: Any) -> dict[str, Any]:
+    return {"compaction": NOT_READ, "cpu": _cpu(system), **more}
+
+
+def profile(shares: tuple[float, float]) -> dict[str, Any]:
+    return {"compaction": NOT_READ, "functions": dict(zip((COMPACT, LOCK), shares, strict=True))}
+
+
+def zones(pages: tuple[int, int]) -> dict[str, Any]:
+    return {"zones": _zone(*pages)}
+
+
+def disk(changes: dict[str, Any]) -> dict[str, Any]:
+    return {"disks": _disk(**changes)}
+
+
+def erlang(use: tuple[int, float, float]) -> dict[str, Any]:
+    count, cpu, sleeps = use
+    return {"erlang": (schedulers(count, cpu=cpu, sleeps=sleeps),)}
+
+
+HOT, WORK = busy_wait.HOT, scheduler.AT_WORK
+ILL: tuple[tuple[str, Syndrome, Build, Any, Any], ...] = (
+    ("a move of a second", MOVES, moves, numad.SLOW_MOVE, numad.SLOW_MOVE - 0.01),
+    ("a move of this week", MOVES, lambda age: {"numad": _moved(9, age=age)}, numad.RECENT, numad.RECENT + 1),
+    ("pages scanned", RECLAIM, lambda n: {"reclaim": _reclaim(n, 0.0)}, reclaim.SCANNED, reclaim.SCANNED - 1),
+    (
+        "pages freed",
+        RECLAIM,
+        lambda share: {"reclaim": _reclaim(1e6, share)},
+        reclaim.LOW_YIELD - 0.001,
+        reclaim.LOW_YIELD,
     ),
-    "a move of this week": (
-        Syndrome.NUMAD_MOVES,
-        {"numad": _moved(9, age=numad.RECENT)},
-        {"numad": _moved(9, age=numad.RECENT + 1)},
+    ("stalls", THP, lambda n: _huge(n, cpu=_cpu(0.9)), compaction.STALLS, compaction.STALLS - 0.1),
+    ("system share beside stalls", THP, stalls, compaction.RAISED_SYSTEM, compaction.RAISED_SYSTEM - 0.001),
+    (
+        "stalls without huge pages",
+        THP,
+        lambda pages: _huge(500, cpu=_cpu(0.5), huge_pages=pages),
+        "always",
+        "never",
     ),
-    "pages scanned": (
-        Syndrome.DIRECT_RECLAIM,
-        {"reclaim": _reclaim(reclaim.SCANNED, 0.0)},
-        {"reclaim": _reclaim(reclaim.SCANNED - 1, 0.0)},
+    ("system share alone", THP, system_alone, compaction.HEAVY_SYSTEM, compaction.HEAVY_SYSTEM - 0.001),
+    (
+        "system share alone, huge pages as asked for",
+        THP,
+        lambda pages: system_alone(0.6, huge_pages=pages),
+        "always",
+        "madvise",
     ),
-    "pages freed": (
-        Syndrome.DIRECT_RECLAIM,
-        {"reclaim": _reclaim(1e6, reclaim.LOW_YIELD - 0.001)},
-        {"reclaim": _reclaim(1e6, reclaim.LOW_YIELD)},
+    ("a profile", THP, profile, (0.01, 0.19), (0.009, 0.9)),
+    ("a lock in a profile", THP, profile, (0.02, 0.185), (0.02, 0.17)),
+    ("crumbs", CRUMBS, zones, (951_000, 48_992), (949_000, 51_008)),
+    ("enough free to be crumbs", CRUMBS, zones, (ENOUGH_PAGES, 0), (ENOUGH_PAGES - 1, 0)),
+    (
+        "crumbs where memory is",
+        CRUMBS,
+        lambda found: {"zones": found},
+        _zone(951_000, 0),
+        (*_zone(951_000, 0, "DMA32"), *_zone(0, 951_008)),
     ),
-    "stalls": (
-        Syndrome.THP_COMPACTION,
-        _huge(compaction.STALLS, cpu=_cpu(0.2)),
-        _huge(compaction.STALLS - 0.1, cpu=_cpu(0.9)),
-    ),
-    "system share beside stalls": (
-        Syndrome.THP_COMPACTION,
-        _huge(500, cpu=_cpu(compaction.RAISED_SYSTEM)),
-        _huge(500, cpu=_cpu(compaction.RAISED_SYSTEM - 0.001)),
-    ),
-    "stalls without huge pages": (
-        Syndrome.THP_COMPACTION,
-        _huge(500, cpu=_cpu(0.5)),
-        _huge(500, cpu=_cpu(0.5), huge_pages="never"),
-    ),
-    "system share alone, of a record": (
-        Syndrome.THP_COMPACTION,
-        {"compaction": NOT_READ, "cpu": _cpu(compaction.HEAVY_SYSTEM)},
-        {"compaction": NOT_READ, "cpu": _cpu(compaction.HEAVY_SYSTEM - 0.001)},
-    ),
-    "system share alone, huge pages as asked for": (
-        Syndrome.THP_COMPACTION,
-        {"compaction": NOT_READ, "cpu": _cpu(0.6)},
-        {"compaction": NOT_READ, "cpu": _cpu(0.6), "huge_pages": "madvise"},
-    ),
-    "a profile": (
-        Syndrome.THP_COMPACTION,
-        {"compaction": NOT_READ, "functions": {"compact_zone": 0.01, "_spin_lock_irq": 0.19}},
-        {"compaction": NOT_READ, "functions": {"compact_zone": 0.009, "_spin_lock_irq": 0.9}},
-    ),
-    "a lock in a profile": (
-        Syndrome.THP_COMPACTION,
-        {"compaction": NOT_READ, "functions": {"compact_zone": 0.02, "_spin_lock_irq": 0.185}},
-        {"compaction": NOT_READ, "functions": {"compact_zone": 0.02, "_spin_lock_irq": 0.17}},
-    ),
-    "crumbs": (
-        Syndrome.FRAGMENTATION,
-        {"zones": _zone(951_000, 48_992)},
-        {"zones": _zone(949_000, 51_008)},
-    ),
-    "enough free to be crumbs": (
-        Syndrome.FRAGMENTATION,
-        {"zones": _zone(ENOUGH_PAGES, 0)},
-        {"zones": _zone(ENOUGH_PAGES - 1, 0)},
-    ),
-    "crumbs where memory is": (
-        Syndrome.FRAGMENTATION,
-        {"zones": _zone(951_000, 0)},
-        {"zones": (*_zone(951_000, 0, "DMA32"), *_zone(0, 951_008))},
-    ),
-    "a scheduler": (Syndrome.IO_SCHEDULER, {"disks": _disk()}, {"disks": _disk(scheduler="deadline")}),
-    "a scheduler that could be another": (
-        Syndrome.IO_SCHEDULER,
-        {"disks": _disk()},
-        {"disks": _disk(offered=("cfq",))},
-    ),
-    "a scheduler of the data": (
-        Syndrome.IO_SCHEDULER,
-        {"disks": _disk()},
-        {"disks": _disk(carries_data=False)},
-    ),
-    "a scheduler of a disk at work": (
-        Syndrome.IO_SCHEDULER,
-        {"disks": _disk(carries_data=None, kib=scheduler.AT_WORK)},
-        {"disks": _disk(carries_data=None, kib=scheduler.AT_WORK - 1)},
-    ),
-    "a scheduler of a real disk": (
-        Syndrome.IO_SCHEDULER,
-        {"disks": _disk(carries_data=None)},
-        {"disks": _disk(carries_data=None, name="loop3")},
-    ),
-    "hot schedulers": (
-        Syndrome.BUSY_WAIT,
-        {"erlang": (schedulers(12, cpu=busy_wait.HOT, sleeps=300),)},
-        {"erlang": (schedulers(12, cpu=busy_wait.HOT - 0.01, sleeps=300),)},
-    ),
-    "schedulers that compute": (
-        Syndrome.BUSY_WAIT,
-        {"erlang": (schedulers(12, cpu=0.9, sleeps=busy_wait.SLEEPS),)},
-        {"erlang": (schedulers(12, cpu=0.9, sleeps=busy_wait.SLEEPS - 1),)},
-    ),
-    "schedulers that are fewer already": (
-        Syndrome.BUSY_WAIT,
-        {"erlang": (schedulers(12, cpu=0.9, sleeps=300),)},
-        {"erlang": (schedulers(10, cpu=0.9, sleeps=300),)},
-    ),
-}
+    ("a scheduler", DISKS, disk, {}, {"scheduler": "deadline"}),
+    ("a scheduler that could be another", DISKS, disk, {}, {"offered": ("cfq",)}),
+    ("a scheduler of the data", DISKS, disk, {}, {"carries_data": False}),
+    ("of a disk at work", DISKS, lambda kib: disk({"carries_data": None, "kib": kib}), WORK, WORK - 1),
+    ("of a real disk", DISKS, lambda name: disk({"carries_data": None, "name": name}), "sda", "loop3"),
+    ("hot schedulers", BUSY, erlang, (12, HOT, 300), (12, HOT - 0.01, 300)),
+    ("schedulers that compute", BUSY, erlang, (12, 0.9, busy_wait.SLEEPS), (12, 0.9, busy_wait.SLEEPS - 1)),
+    ("schedulers that are fewer already", BUSY, erlang, (12, 0.9, 300), (10, 0.9, 300)),
+)
 
 
 def test_at_the_threshold_it_is_found_and_short_of_it_it_is_not(subtests: pytest.Subtests) -> None:
-    for name, (syndrome, ill, well) in ILL.items():
+    for name, syndrome, build, at, short in ILL:
         with subtests.test(name=name):
-            assert [finding.syndrome for finding in found(**ill)] == [syndrome]
-            assert found(**well) == ()
+            assert [finding.syndrome for finding in found(**build(at))] == [syndrome]
+            assert found(**build(short)) == ()
 
 
 def test_nothing_is_found_on_a_host_that_is_well() -> None:
