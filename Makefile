@@ -42,7 +42,7 @@ test-%: prepare-all $(EVERY_JAVA) $(VENV)/.long  ## one part of it, such as test
 	$(ALL_TOOLS) $(PYTEST) $(PART) -m "part(name='$*')" --durations=15 --durations-min=20
 
 test-soak: $(VENV)/.installed
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py tests/simulation/test_riak.py
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_KILLS=1 $(PYTEST) $(SHARED) tests/simulation/test_c*.py
 
 test-changed: $(VENV)/.installed  ## the parts that the changes since BASE call for
 	@parts=$$($(PYTHON) -m tests.parts "$(or $(BASE),main)") && for part in $$parts; do $(MAKE) test-$$part || exit; done
