@@ -58,11 +58,11 @@ class _Cluster(ScriptedServer):
         self.becomes(7, "seven")
         self.on("/_tasks", reply({"nodes": {}}))
         client = ElasticsearchClient(Access(endpoints=(self.url,)), clock=self.clock)
-        self.port, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+        self.adapter, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
         return self
 
     def close(self) -> None:
-        self.port.close()
+        self.adapter.close()
         super().close()
 
     def has(self, **roles: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ class _Cluster(ScriptedServer):
 
     def read(self) -> tuple[int, object]:
         """The version of the state and the limit that are read."""
-        found = self.port.observe(BOTH)
+        found = self.adapter.observe(BOTH)
         return known(found.cluster).state_version, known(found.settings).effective(BANDWIDTH)
 
     def counted(self) -> tuple[int, int, int]:
@@ -130,9 +130,9 @@ class _Cluster(ScriptedServer):
 
     def kept(self) -> None:
         """The settings were read again after the time in which a member may lag."""
-        self.port.observe(BOTH)
+        self.adapter.observe(BOTH)
         self.clock.wait(LAGS)
-        self.port.observe(BOTH)
+        self.adapter.observe(BOTH)
 
     def beat(self, *, moves: int = 1, acknowledged: bool = True) -> None:
         """A heartbeat, by whose time the state has moved so often."""
@@ -152,7 +152,7 @@ class _Cluster(ScriptedServer):
     def whole(self) -> int:
         """How many whole states were read for one more reading."""
         before = self.paths().count(STATE)
-        known(self.port.observe(BOTH).cluster)
+        known(self.adapter.observe(BOTH).cluster)
         return self.paths().count(STATE) - before
 
 
@@ -206,17 +206,17 @@ def test_another_state_is_read_whole_with_its_settings(cluster: _Cluster) -> Non
 def test_settings_alone_and_of_a_state_without_id_are_read(cluster: _Cluster) -> None:
     cluster.kept()
     cluster.on(SETTINGS, _settings("80mb"))
-    assert known(cluster.port.observe([Look.SETTINGS]).settings).effective(BANDWIDTH) == "80mb"
+    assert known(cluster.adapter.observe([Look.SETTINGS]).settings).effective(BANDWIDTH) == "80mb"
     cluster.on(VERSION, reply({}))
     cluster.on(STATE, reply(cluster.state(8, None)))
     assert cluster.read() == (8, "80mb")
 
 
 def test_settings_that_could_not_be_read_are_read_again(cluster: _Cluster) -> None:
-    cluster.port.observe(BOTH)
+    cluster.adapter.observe(BOTH)
     cluster.clock.wait(LAGS)
     cluster.on(SETTINGS, FORBIDDEN)
-    assert isinstance(cluster.port.observe(BOTH).settings, Unknown)
+    assert isinstance(cluster.adapter.observe(BOTH).settings, Unknown)
     cluster.on(SETTINGS, _settings("40mb"))
     assert cluster.read() == (7, "40mb")
 
@@ -232,21 +232,21 @@ def test_an_id_that_is_not_said_is_no_proof(subtests: pytest.Subtests) -> None:
         with subtests.test(answer=answer), _Cluster() as cluster:
             cluster.on(VERSION, answer)
             for _ in range(3):
-                cluster.port.observe(BOTH)
+                cluster.adapter.observe(BOTH)
             assert cluster.counted()[1:] == (3, 3)
     with _Cluster() as cluster:
         cluster.on(STATE, reply(cluster.state(7, None)))
         for _ in range(3):
-            cluster.port.observe(BOTH)
+            cluster.adapter.observe(BOTH)
         assert cluster.counted() == (0, 3, 3), "a server without ids is not asked for one"
 
 
 def test_a_state_with_facts_that_are_missing_is_read_again(cluster: _Cluster) -> None:
     life = cluster.answers[cluster.lives]
     cluster.on(cluster.lives, FORBIDDEN)
-    cluster.port.observe(BOTH)
+    cluster.adapter.observe(BOTH)
     cluster.on(cluster.lives, *life)
-    read = known(cluster.port.observe(BOTH).cluster)
+    read = known(cluster.adapter.observe(BOTH).cluster)
     assert [node.incarnation.started_at_ms for node in read.nodes] == [1]
 
 
@@ -260,13 +260,13 @@ def _with_snapshot(uuid: str, name: str) -> dict[str, Any]:
 
 
 def _snapshots(cluster: _Cluster) -> tuple[str, ...]:
-    return known(cluster.port.observe([*BOTH, Look.ACTIVITY]).activity).snapshots
+    return known(cluster.adapter.observe([*BOTH, Look.ACTIVITY]).activity).snapshots
 
 
 def test_a_state_read_without_snapshots_does_not_tell_them(cluster: _Cluster) -> None:
     """They are read beside its id, once, and not with the whole state."""
     cluster.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("seven", "snap-1")))
-    cluster.port.observe(BOTH)
+    cluster.adapter.observe(BOTH)
     assert [_snapshots(cluster) for _ in range(2)] == [("daily/snap-1",)] * 2
     paths = cluster.paths()
     assert [paths.count(each) for each in (VERSION_AND_SNAPSHOTS, VERSION)] == [1, 1]
@@ -276,8 +276,8 @@ def test_a_state_read_without_snapshots_does_not_tell_them(cluster: _Cluster) ->
 def test_snapshots_of_another_state_are_read_with_it(cluster: _Cluster) -> None:
     cluster.on(VERSION_AND_SNAPSHOTS, reply(_with_snapshot("eight", "snap-1")))
     cluster.on(WITH_SNAPSHOTS, reply({**cluster.state(9, "nine"), **_with_snapshot("nine", "snap-2")}))
-    cluster.port.observe(BOTH)
-    read = cluster.port.observe([*BOTH, Look.ACTIVITY])
+    cluster.adapter.observe(BOTH)
+    read = cluster.adapter.observe([*BOTH, Look.ACTIVITY])
     assert (known(read.cluster).state_version, known(read.activity).snapshots) == (9, ("daily/snap-2",))
 
 
@@ -285,7 +285,7 @@ def test_snapshots_unread_beside_the_id_are_read_with_the_state() -> None:
     for answer in (FORBIDDEN, reply([])):
         with _Cluster() as cluster:
             cluster.on(VERSION_AND_SNAPSHOTS, answer)
-            cluster.port.observe(BOTH)
+            cluster.adapter.observe(BOTH)
             assert _snapshots(cluster) == ()
             assert cluster.paths().count(WITH_SNAPSHOTS) == 1
 
@@ -293,8 +293,8 @@ def test_snapshots_unread_beside_the_id_are_read_with_the_state() -> None:
 def test_snapshots_untold_beside_the_id_are_not_none(cluster: _Cluster) -> None:
     """Without the cluster's name nothing shows that the answer has all its parts."""
     cluster.on(VERSION_AND_SNAPSHOTS, reply({"state_uuid": "seven", "master_node": "id-es1"}))
-    cluster.port.observe(BOTH)
-    assert isinstance(cluster.port.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
+    cluster.adapter.observe(BOTH)
+    assert isinstance(cluster.adapter.observe([*BOTH, Look.ACTIVITY]).activity, Unknown)
 
 
 # The lease's own updates -----------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_snapshots_untold_beside_the_id_are_not_none(cluster: _Cluster) -> None:
 
 @pytest.fixture
 def leased(cluster: _Cluster) -> _Cluster:
-    cluster.port.observe(BOTH)
+    cluster.adapter.observe(BOTH)
     return cluster
 
 
@@ -419,6 +419,6 @@ def test_the_rate_of_a_node_that_does_not_answer_counts(
     said = {} if memory is None else {"os": {"mem": {"total_in_bytes": memory}}}
     cluster.on(path, reply({"cluster_name": "prod", "nodes": {"id-cold1": said}}))
     for _ in range(2):
-        read = known(cluster.port.observe(BOTH).settings)
+        read = known(cluster.adapter.observe(BOTH).settings)
         assert read.files[BANDWIDTH] == f"{rate}b"
     assert cluster.paths().count(path) == 1
