@@ -28,6 +28,12 @@ def _places(root: Path) -> Places:
     )
 
 
+def _refusal(wanted: Wanted, name: str, root: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        find(wanted, name, _places(root))
+    return str(caught.value)
+
+
 def _put(*paths: Path) -> None:
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,30 +71,25 @@ def test_shipped_playbooks_come_last_and_shipped_clusters_never(tmp_path: Path) 
     assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "shipped" / "book.yml"
     _put(tmp_path / "etc" / "playbooks" / "book.yml")
     assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "etc" / "playbooks" / "book.yml"
-    with pytest.raises(ConfigError):
-        find(Wanted.CLUSTER, "example", _places(tmp_path))
+    assert _refusal(Wanted.CLUSTER, "example", tmp_path)
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     _put(tmp_path / "any.where")
     assert find(Wanted.CLUSTER, f"{tmp_path}/any.where", _places(tmp_path)) == tmp_path / "any.where"
-    with pytest.raises(ConfigError) as caught:
-        find(Wanted.CLUSTER, "no-such-file.yml", _places(tmp_path))
-    assert str(caught.value) == "no-such-file.yml: there is no such cluster file"
-
-
-def test_a_path_of_another_kind_is_named_as_such(tmp_path: Path) -> None:
+    missing = "no-such-file.yml: there is no such cluster file"
+    assert _refusal(Wanted.CLUSTER, "no-such-file.yml", tmp_path) == missing
+    # A path of another kind is named as such.
     (tmp_path / "folder.yml").mkdir()
     os.mkfifo(tmp_path / "pipe.yml")
     long = f"{'x' * 300}.yml"
-    for name, said in (
-        ("folder.yml", "is a directory"),
-        ("pipe.yml", "is no regular file"),
-        (long, "is not accessible: File name too long"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            find(Wanted.PLAYBOOK, f"{tmp_path}/{name}", _places(tmp_path))
-        assert str(caught.value) == f"{tmp_path}/{name}: {said}"
+    for name, said in {
+        "folder.yml": "is a directory",
+        "pipe.yml": "is no regular file",
+        long: "is not accessible: File name too long",
+    }.items():
+        path = f"{tmp_path}/{name}"
+        assert _refusal(Wanted.PLAYBOOK, path, tmp_path) == f"{path}: {said}"
 
 
 @pytest.fixture
@@ -109,32 +110,23 @@ def test_a_place_that_is_not_accessible_is_passed_over_and_named() -> None:
         (root / "cwd").chmod(0)
         try:
             assert find(Wanted.CLUSTER, "prod", _places(root)) == root / "etc" / "clusters" / "prod.yml"
-            with pytest.raises(ConfigError) as caught:
-                find(Wanted.CLUSTER, "other", _places(root))
+            said = _refusal(Wanted.CLUSTER, "other", root)
         finally:
             (root / "cwd").chmod(0o700)
-    assert (
-        f"{root}/cwd/clusters/other.yml (is not accessible: Permission denied), "
-        f"{root}/configured/clusters/other.yml, "
-    ) in str(caught.value)
+    assert f"{root}/cwd/clusters/other.yml (is not accessible: Permission denied), " in said
+    assert f"), {root}/configured/clusters/other.yml, " in said
 
 
 def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> None:
     _put(tmp_path / "home" / "clusters" / "prod.yml", tmp_path / "etc" / "clusters" / "staging.yml")
-    with pytest.raises(ConfigError) as caught:
-        find(Wanted.CLUSTER, "prdo", _places(tmp_path))
     places = (f"{tmp_path}/{folder}/clusters/prdo.yml" for folder in ("cwd", "configured", "home", "etc"))
     said = f"there is no cluster 'prdo' (looked for {', '.join(places)}); did you mean prod?"
-    assert str(caught.value) == said
-    with pytest.raises(ConfigError) as caught:
-        find(Wanted.CLUSTER, "xyz", _places(tmp_path))
-    assert str(caught.value).endswith("; known: prod, staging")
+    assert _refusal(Wanted.CLUSTER, "prdo", tmp_path) == said
+    assert _refusal(Wanted.CLUSTER, "xyz", tmp_path).endswith("; known: prod, staging")
 
 
 def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        find(Wanted.CLUSTER, "prod", _places(tmp_path))
-    assert str(caught.value).endswith(
+    assert _refusal(Wanted.CLUSTER, "prod", tmp_path).endswith(
         "; write one with `orchestrate init --endpoint URL`, or copy an example: "
         f"{tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
     )
@@ -142,8 +134,7 @@ def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "a b", "..\n", "prod*"])
 def test_what_is_neither_a_name_nor_a_path_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither the name of a cluster nor the path"):
-        find(Wanted.CLUSTER, name, _places(tmp_path))
+    assert "neither the name of a cluster nor the path" in _refusal(Wanted.CLUSTER, name, tmp_path)
 
 
 def test_a_new_file_goes_into_the_first_folder_or_the_named_one(tmp_path: Path) -> None:

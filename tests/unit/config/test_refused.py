@@ -16,8 +16,8 @@ from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.tuning import check_profile
 from orchestrator.config.yaml import MAX_BYTES, Document, parse, read
 from orchestrator.errors import ConfigError, ExitCode, NotInThisVersion
+from tests.fakes.cases import cases
 
-CASES = Path(__file__).parents[2] / "data" / "config" / "refused"
 ELASTICSEARCH = "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n"
 BOOK = "kind: elasticsearch\n"
 TUNABLES = ("numad", "transparent_hugepage.enabled", "io_scheduler", "vm.swappiness")
@@ -55,12 +55,9 @@ def refusal(check: Callable[[Document], object], text: str, file: str = "f.yml")
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_bad_file_is_refused_by_file_line_and_key(subtests: pytest.Subtests, name: str) -> None:
     check, head = CHECKS[name]
-    cases = (CASES / f"{name}.txt").read_text().split("====\n")
-    assert len(cases) > 20
-    for case in cases:
-        text, _, message = case.rpartition("-> ")
+    for text, (message,) in cases(f"config/refused/{name}.txt"):
         with subtests.test(text=text):
-            assert refusal(check, text.replace("HEAD\n", head, 1), "FILE") == message.removesuffix("\n")
+            assert refusal(check, text.replace("HEAD\n", head, 1), "FILE") == message
 
 
 def test_a_control_character_is_refused_by_its_line() -> None:

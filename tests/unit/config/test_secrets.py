@@ -91,24 +91,40 @@ def test_each_scheme_finds_its_secret(tmp_path: Path) -> None:
     ]
 
 
-def test_a_secret_that_is_not_there_is_named_with_its_place(tmp_path: Path) -> None:
-    resolver = SecretResolver(
-        environment={}, folder=tmp_path, home=tmp_path, keyring=lambda _service, _user: None
-    )
-    assert _failure(resolver, "env:KEY") == "the environment variable KEY is not set"
-    assert _failure(resolver, "file:/nowhere/x") == "/nowhere/x cannot be read: No such file or directory"
-    assert _failure(resolver, "command:/nowhere/x") == "the command cannot be run: No such file or directory"
-    assert _failure(resolver, "keyring:es/op") == "the key ring holds nothing for service es, user op"
+def _hangs(words: Sequence[str]) -> bytes:
+    raise subprocess.TimeoutExpired(list(words), 30.0, output=b"s3cret")
 
 
-def test_an_unusable_secret_is_refused_without_being_shown(tmp_path: Path) -> None:
+def _no_package(service: str, user: str) -> str | None:
+    raise ModuleNotFoundError(f"no keyring for {service}, {user}")
+
+
+def test_what_is_wrong_with_a_secret_is_said_and_not_shown(subtests: pytest.Subtests, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "huge").write_bytes(b"x" * 70_000)
-    resolver = _resolver(tmp_path, EMPTY="", LINES="s3\ncret")
-    assert _failure(resolver, "env:EMPTY") == "is empty"
-    assert _failure(resolver, "env:LINES") == "is not one line of printable text"
-    assert _failure(resolver, "file:binary") == "is not UTF-8 text"
-    assert _failure(resolver, "file:huge") == "holds more than 64 KiB"
+    values = {"EMPTY": "", "LINES": "s3\ncret"}
+    usual = SecretResolver(environment=values, folder=tmp_path, home=tmp_path, keyring=lambda *_: None)
+    hanging = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, command=_hangs)
+    without = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, keyring=_no_package)
+    for resolver, reference, said in [
+        (usual, "env:KEY", "the environment variable KEY is not set"),
+        (usual, "file:/nowhere/x", "/nowhere/x cannot be read: No such file or directory"),
+        (usual, "command:/nowhere/x", "the command cannot be run: No such file or directory"),
+        (usual, "keyring:es/op", "the key ring holds nothing for service es, user op"),
+        (usual, "env:EMPTY", "is empty"),
+        (usual, "env:LINES", "is not one line of printable text"),
+        (usual, "file:binary", "is not UTF-8 text"),
+        (usual, "file:huge", "holds more than 64 KiB"),
+        (
+            usual,
+            "command:sh -c 'echo s3cret; echo s3cret >&2; exit 3'",
+            "the command ended with exit code 3; run it by hand to see why",
+        ),
+        (hanging, "command:pass show es", "the command did not end within 30 s"),
+        (without, "keyring:es/op", "needs the `keyring` extra: install orchestrator[keyring]"),
+    ]:
+        with subtests.test(reference=reference):
+            assert _failure(resolver, reference) == said
 
 
 def test_a_key_that_fits_no_header_is_refused_and_not_shown(tmp_path: Path) -> None:
@@ -118,11 +134,6 @@ def test_a_key_that_fits_no_header_is_refused_and_not_shown(tmp_path: Path) -> N
         resolver.resolve(reference, header=True)
     assert "ключ" not in str(caught.value)
     assert resolver.resolve(reference).reveal() == "ключ", "a password is encoded"
-
-
-def test_a_command_that_fails_does_not_have_its_output_shown(tmp_path: Path) -> None:
-    message = _failure(_resolver(tmp_path), "command:sh -c 'echo s3cret; echo s3cret >&2; exit 3'")
-    assert message == "the command ended with exit code 3; run it by hand to see why"
 
 
 def test_of_a_command_line_the_program_alone_is_shown(tmp_path: Path) -> None:
@@ -139,24 +150,8 @@ def test_of_a_command_line_the_program_alone_is_shown(tmp_path: Path) -> None:
     assert "secret command:curl …: " in str(caught.value)
 
 
-def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
-    def hang(words: Sequence[str]) -> bytes:
-        raise subprocess.TimeoutExpired(list(words), 30.0, output=b"s3cret")
-
-    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, command=hang)
-    assert _failure(resolver, "command:pass show es") == "the command did not end within 30 s"
-
-
 def test_a_command_gets_no_terminal_to_ask_on() -> None:
     assert run_command(["sh", "-c", "read answer || printf none"]) == b"none"
-
-
-def test_a_key_ring_without_its_package_says_what_to_install(tmp_path: Path) -> None:
-    def without_package(service: str, user: str) -> str | None:
-        raise ModuleNotFoundError(f"no keyring for {service}, {user}")
-
-    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, keyring=without_package)
-    assert _failure(resolver, "keyring:es/op") == "needs the `keyring` extra: install orchestrator[keyring]"
 
 
 def test_the_key_ring_is_asked_through_the_package_alone() -> None:

@@ -16,40 +16,17 @@ from orchestrator.hosts import management
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section, read_sections, sections, untranslated
+from tests.fakes.cases import cases
 from tests.tools import by_shell
 
-RUBY = "/opt/puppetlabs/puppet/bin/ruby /opt/puppetlabs/puppet/bin/puppet"
 PRETENDED = "not-"
-CHEF = "/opt/chef/embedded/bin/ruby /usr/bin/chef-client"
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("812 puppet puppet agent: applying configuration", "puppet (process 812)"),
-        (f"812 puppet {RUBY} agent -t", "puppet (process 812)"),
-        (f"812 puppet {RUBY} agent --onetime --no-daemonize", "puppet (process 812)"),
-        (f"812 puppet {RUBY} apply /etc/site.pp", "puppet (process 812)"),
-        (f"812 puppet {RUBY} agent", None),
-        (f"812 puppet {RUBY} agent --no-daemonize", None),
-        ("812 chef-client chef-client worker: ppid=700;start=12:00:00;", "chef-client (process 812)"),
-        (f"812 chef-client {CHEF}", "chef-client (process 812)"),
-        (f"812 chef-client {CHEF} -L /var/log/chef/client.log", "chef-client (process 812)"),
-        (f"812 chef-client {CHEF} -d -i 1800", None),
-        (f"812 cinc-client {CHEF} --daemonize --interval 1800", None),
-        ("812 salt-call /usr/bin/python3 /usr/bin/salt-call state.apply", "salt-call (process 812)"),
-        ("812 dpkg /usr/bin/dpkg --unpack x.deb", "dpkg (process 812)"),
-        ("812 unattended-upgr /usr/bin/python3 /usr/bin/unattended-upgrade", "unattended-upgr (process 812)"),
-        ("812 unattended-upgr /usr/bin/python3 /usr/share/unattended-upgrade-shutdown --wait", None),
-        ("812 python3 /usr/bin/python3 /root/.ansible/tmp/AnsiballZ_apt.py", "Ansible (process 812)"),
-        ("812 lock /var/lib/dpkg/lock-frontend", "process 812 has locked /var/lib/dpkg/lock-frontend"),
-        ("812", None),
-        ("a line of somebody's profile", None),
-    ],
-)
-def test_who_is_at_work(line: str, said: str | None) -> None:
-    expected = () if said is None else (said,)
-    assert management.read_at_work(Section(exit=0, text=f"{line}\n")) == expected
+def test_who_is_at_work(subtests: pytest.Subtests) -> None:
+    for line, (said,) in cases("hosts/at_work.txt"):
+        with subtests.test(line=line):
+            expected = () if said == "nothing" else (said,)
+            assert management.read_at_work(Section(exit=0, text=line)) == expected
 
 
 def test_a_process_is_named_once() -> None:

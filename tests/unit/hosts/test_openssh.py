@@ -12,6 +12,7 @@ from orchestrator.hosts.connections.openssh.master import jump_words
 from orchestrator.hosts.connections.openssh.messages import diagnosed, was_not_sent, was_refused
 from orchestrator.hosts.script import untranslated
 from orchestrator.untrusted import one_line
+from tests.fakes.cases import cases
 
 
 def run(line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -74,34 +75,12 @@ def test_a_flood_is_bounded() -> None:
     assert inner.dropped == 100 * 100_000 - KEPT_BYTES
 
 
-@pytest.mark.parametrize(
-    ("text", "trouble"),
-    [
-        ("ssh: Could not resolve hostname es9: Name or service not known", Trouble.RESOLVE),
-        ("ssh: connect to host es1 port 22: Connection refused", Trouble.REFUSED),
-        ("ssh: connect to host es1 port 22: Connection timed out", Trouble.NO_ANSWER),
-        ("ssh: connect to host es1 port 22: No route to host", Trouble.NO_ANSWER),
-        ("kex_exchange_identification: Connection closed by remote host", Trouble.CLOSED),
-        (
-            "No ED25519 host key is known for es1.\r\nHost key verification failed.",
-            Trouble.UNKNOWN_KEY,
-        ),
-        (
-            "@@@@@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-            Trouble.CHANGED_KEY,
-        ),
-        ("@ WARNING: REVOKED HOST KEY DETECTED! @\nHost key verification failed.", Trouble.REVOKED_KEY),
-        ("deploy@es1: Permission denied (publickey).", Trouble.AUTHENTICATION),
-        ("Unable to negotiate with 10.0.0.1 port 22: no matching host key type found.", Trouble.PROTOCOL),
-        ("/x/config: line 3: Bad configuration option: nonsense", Trouble.SETTINGS),
-        ("Bad owner or permissions on /home/ann/.ssh/config", Trouble.SETTINGS),
-        ("", Trouble.CLOSED),
-    ],
-)
-def test_what_ssh_says_has_a_cause(text: str, trouble: Trouble) -> None:
-    found, reason = diagnosed("es1", text)
-    assert found is trouble
-    assert reason.startswith("ssh cannot connect to es1 (")
+def test_what_ssh_says_has_a_cause(subtests: pytest.Subtests) -> None:
+    for text, (trouble,) in cases("hosts/ssh_messages.txt"):
+        with subtests.test(text=text):
+            found, reason = diagnosed("es1", text.replace("\n", "\r\n"))
+            assert found is Trouble[trouble]
+            assert reason.startswith("ssh cannot connect to es1 (")
 
 
 CHANGED = """\
