@@ -35,7 +35,6 @@ SLOW: Final = (
     "tests/simulation/test_nights.py",
     "tests/simulation/test_steps_taken.py",
     "tests/unit/airflow/test_airflow_attempts.py",
-    "tests/unit/hosts/tuning/test_facts.py",
     "tests/unit/hosts/tuning/test_tuning_script.py",
     "tests/unit/runtime/test_killed.py",
     "tests/unit/runtime/test_signals.py",

@@ -36,7 +36,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def route(address: str = "es1", **changes: object) -> list[Hop]:
-    settings = HostSettings(node="n", address=address, **changes)  # type: ignore[arg-type]  # by keyword
+    settings = HostSettings(node="n", address=address, **changes)
     return list(find_route(settings, read_config(settings.ssh_config)))
 
 

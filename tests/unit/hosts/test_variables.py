@@ -116,17 +116,8 @@ def test_nothing_that_an_ssh_configuration_runs_gets_one(
     assert "V_OF_THE_PROXY=its own" in env
 
 
-_STARTS = {
-    "run",
-    "Popen",
-    "call",
-    "check_call",
-    "check_output",
-    "getoutput",
-    "system",
-    "popen",
-    "ProxyCommand",
-}
+_RUN = {"run", "Popen", "call", "check_call", "check_output", "getoutput"}
+_STARTS = _RUN | {"system", "popen", "ProxyCommand"}
 _OWN = {"lab", "airflow"}
 """They start servers of a laboratory, and this program itself."""
 

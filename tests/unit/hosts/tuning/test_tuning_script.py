@@ -9,6 +9,7 @@ import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -51,13 +52,16 @@ CHANGED_SINCE = "another process has changed it since"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> HostTree:
-    """A host that systemd runs."""
-    made = HostTree(tmp_path / "host")
-    made.systemd()
-    made.write(SWAPPINESS, "60\n")
-    made.write(THP, "[always] madvise never\n")
-    return made
+def tree() -> Iterator[HostTree]:
+    """A host that systemd runs, in a folder that any account may enter; pytest's are the owner's."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = HostTree(Path(folder))
+        made.at("/.log").chmod(0o666)
+        made.systemd()
+        made.write(SWAPPINESS, "60\n")
+        made.write(THP, "[always] madvise never\n")
+        yield made
 
 
 @pytest.fixture(params=SHELLS)
@@ -282,20 +286,11 @@ def test_a_part_installed_since_the_reading_keeps_what_is_shared(installed: Host
     done(installed, shell, *back(UNINSTALL))  # an installation beside it is made
 
 
-def open_to_nobody(tree: HostTree) -> str:
-    """Let an account without rights into the folder; the words that make one of root."""
-    for folder in (tree.path, *tree.path.parents):
-        if os.geteuid() == 0 and str(folder).startswith("/tmp/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    tree.at("/.log").chmod(0o666)
-    return shlex.join(as_nobody())
-
-
 def test_parts_that_cannot_be_listed_keep_what_is_shared(installed: HostTree, shell: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("changing the user needs root")
     installed.at(PARTS).chmod(0o711)
-    said = refused(installed, f"exec {open_to_nobody(installed)} {shell}", UNINSTALL[1])
+    said = refused(installed, f"exec {shlex.join(as_nobody())} {shell}", UNINSTALL[1])
     assert f"{PARTS} cannot be read" in said
 
 
@@ -580,14 +575,13 @@ def test_without_rights_nothing_is_altered(tree: HostTree, shell: str) -> None:
     tree.write(OURS, "theirs to read\n")
     tree.at(OURS).chmod(0o600)
     tree.write(SHARED, "a = 1\n")
-    nobody = open_to_nobody(tree)
     for change, said in (
         (value("1"), "Permission denied"),
         (file(found="theirs to read\n"), "permission denied"),
         (file(f"{OURS}.new"), "Permission denied"),
         (block(), "Permission denied"),
     ):
-        assert said in refused(tree, f"{nobody} {shell}", change)
+        assert said in refused(tree, f"{shlex.join(as_nobody())} {shell}", change)
 
 
 def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: HostTree) -> None:
