@@ -36,8 +36,6 @@ SLOW: Final = (
     "tests/simulation/test_steps_taken.py",
     "tests/unit/airflow/test_airflow_attempts.py",
     "tests/unit/hosts/tuning/test_tuning_script.py",
-    "tests/unit/runtime/test_killed.py",
-    "tests/unit/runtime/test_signals.py",
     "tests/unit/stores/test_riak_lease.py",
     "tests/unit/stores/test_riak_service.py",
     "tests/unit/test_daemons.py",

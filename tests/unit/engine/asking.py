@@ -1,49 +1,58 @@
-"""A healthy question: a green cluster of six, everything read, the lease ours; the tests change one thing."""
+"""A healthy question about a green cluster of six and the situation around it, of which tests change a part.
+
+States are made of the event that begins a run, without a run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
+from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
-from orchestrator.model.cluster import NodeName, Zone
-from orchestrator.model.event import Record
-from orchestrator.model.observation import (
-    EVERYTHING,
-    Activity,
-    ClusterView,
-    HealthView,
-    LeaseView,
-    Look,
-    Observation,
-    SettingsView,
-)
+from orchestrator.engine.progress import NodeProgress
+from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import NodeName, ShardCopy, Zone
+from orchestrator.model.event import Event, Record
+from orchestrator.model.observation import EVERYTHING, ClusterView, LeaseView, Look, Observation
+from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy, Wave
-from orchestrator.model.reading import Unknown
-from orchestrator.runs.simulated import Simulation
+from orchestrator.model.reading import Instant
 from orchestrator.simulation import views
+from orchestrator.simulation.beginning import start_of
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 
 Change = Callable[[Question], Question]
 
-ES2 = NodeName("es2")
+ES1, ES2, ES3, ES4, ES5, ES6 = (NodeName(f"es{number}") for number in range(1, 7))
+ALLOCATION = "cluster.routing.allocation.enable"
 
 
-def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **changes: object) -> Question:
-    """The question before the first stop of a wave."""
-    world = world or cluster(6)
-    state = Simulation(world).begin(policy(zone_attribute="zone", **changes))
+def evolved(state: RunState, *events: Event, at: Instant = 1.0) -> RunState:
+    """The state after these events."""
+    for event in events:
+        state = evolve(state, Record(run=state.run, sequence=1, at=at, event=event))
+    return state
+
+
+def begun(world: World, wanted: Policy) -> RunState:
+    """A run right after its first event."""
+    started = start_of(world, wanted, (), operator=("ann", "bastion"))
+    return evolved(RunState(run="run-1"), started, at=world.agenda.now)
+
+
+def observed(world: World) -> Observation:
+    """All that can be read of a world now."""
     read = views.readings(world, EVERYTHING | {Look.FINISHED})
-    view = cluster_of(read.cluster)
-    state = evolve(state, Record(run="run-1", sequence=9, at=world.agenda.now, event=baseline_of(view, {})))
-    seen = Observation(
+    return Observation(
         at=world.agenda.now,
-        cluster=view,
+        cluster=read.cluster,
         settings=read.settings,
         health=read.health,
         recoveries=read.recoveries,
@@ -53,14 +62,45 @@ def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **
         hosts={name: views.host(node, rights=True, reboot=True) for name, node in world.nodes.items()},
         lease=LeaseView(held=True, holder="ann@bastion", refreshed=0.0),
     )
-    members = tuple(NodeName(name) for name in wave)
+
+
+def question_about(world: World, wanted: Policy, *wave: NodeName, zone: Zone | None = None) -> Question:
+    """May this wave be stopped, as the first of its run?"""
+    seen, state = observed(world), begun(world, wanted)
+    assert isinstance(seen.cluster, ClusterView)
+    state = evolved(state, kind_of(wanted.kind).baseline(seen.cluster, {}), at=seen.at)
     return Question(
         state=state_with(state, probed=True),
         policy=state.begun.policy,
         observation=seen,
-        wave=Wave(number=1, nodes=members, zone=Zone("b")),
+        wave=Wave(number=1, nodes=wave, zone=zone),
         first_stop=True,
     )
+
+
+@cache
+def _healthy() -> Question:
+    return question_about(cluster(6), policy(zone_attribute="zone"), ES2, zone=Zone("b"))
+
+
+def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **changes: object) -> Question:
+    """The question before the first stop of a wave; a policy with `changes`."""
+    members = tuple(NodeName(name) for name in wave)
+    if world is None:
+        asked = _healthy()
+        asked = replace(asked, wave=replace(asked.wave, nodes=members))
+        return wanting(asked, **changes) if changes else asked
+    return question_about(world, policy(zone_attribute="zone", **changes), *members, zone=Zone("b"))
+
+
+def situation_of(asked: Question, phase: Phase = Phase.GATED, **fields: object) -> Situation:
+    """The question as the situation of a run in this phase, with these fields of its state."""
+    state = state_with(asked.state, phase=phase, **fields)
+    kind, seen = kind_of(asked.policy.kind), asked.observation
+    return Situation(state=state, policy=state.begun.policy, kind=kind, seen=seen, now=seen.at)
+
+
+# What is said ------------------------------------
 
 
 def holding(asked: Question) -> list[str]:
@@ -80,9 +120,28 @@ def ways(asked: Question, name: str) -> tuple[str, ...]:
     return hold.ways
 
 
+# What is changed ------------------------------------
+
+
 def seeing(asked: Question, **parts: object) -> Question:
     """The same question with parts of the observation replaced."""
     return replace(asked, observation=replace(asked.observation, **parts))
+
+
+def changing(asked: Question, part: str, **fields: object) -> Question:
+    """The same question with fields of one part of the observation replaced."""
+    return seeing(asked, **{part: replace(getattr(asked.observation, part), **fields)})
+
+
+def viewing(asked: Question, **fields: object) -> Question:
+    """The same question with fields of the cluster state replaced."""
+    return changing(asked, "cluster", **fields)
+
+
+def hosting(asked: Question, name: NodeName, **fields: object) -> Question:
+    """The same question with fields of one host replaced."""
+    host = replace(asked.observation.hosts[name], **fields)
+    return seeing(asked, hosts={**asked.observation.hosts, name: host})
 
 
 def knowing(asked: Question, **fields: object) -> Question:
@@ -96,30 +155,22 @@ def wanting(asked: Question, **fields: object) -> Question:
     return replace(asked, policy=wanted, state=state_with(asked.state, policy=wanted))
 
 
-def viewing(asked: Question, **fields: object) -> Question:
-    """The same question with fields of the cluster state replaced."""
-    return seeing(asked, cluster=replace(cluster_of(asked.observation.cluster), **fields))
+def with_node(state: RunState, name: NodeName, **fields: object) -> RunState:
+    """The state with fields of one node replaced."""
+    node: NodeProgress = replace(state.nodes[name], **fields)
+    return replace(state, nodes=state.nodes.changed(node))
 
 
-def cluster_of(read: ClusterView | Unknown) -> ClusterView:
-    """The cluster state of a reading that has one."""
-    assert isinstance(read, ClusterView)
-    return read
+def view_of(asked: Question | Situation) -> ClusterView:
+    """The cluster state of a question or a situation that has one."""
+    seen = asked.observation if isinstance(asked, Question) else asked.seen
+    assert isinstance(seen.cluster, ClusterView)
+    return seen.cluster
 
 
-def settings_of(asked: Question) -> SettingsView:
-    """The settings of a question that has them."""
-    assert isinstance(asked.observation.settings, SettingsView)
-    return asked.observation.settings
-
-
-def health_of(asked: Question) -> HealthView:
-    """The health of a question that has it."""
-    assert isinstance(asked.observation.health, HealthView)
-    return asked.observation.health
-
-
-def activity_of(asked: Question) -> Activity:
-    """The activity of a question that has it."""
-    assert isinstance(asked.observation.activity, Activity)
-    return asked.observation.activity
+def with_copy(view: ClusterView, chosen: Callable[[ShardCopy], bool], **fields: object) -> ClusterView:
+    """The view in which one copy, the first that is chosen, is another."""
+    copies = list(view.copies)
+    place = next(place for place, copy in enumerate(copies) if chosen(copy))
+    copies[place] = copies[place]._replace(**fields)
+    return replace(view, copies=tuple(copies))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import Turn, turn
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
@@ -13,7 +12,7 @@ from orchestrator.engine.sight import Sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Absence
 from orchestrator.model.action import action_name
-from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.cluster import Incarnation
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.phase import NodePhase, Phase
@@ -21,7 +20,7 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.turn import RESTART, Doubt, Goal, Owed, Verb, Work
 from tests.states import state_with
-from tests.unit.engine.asking import ES2, cluster_of, question
+from tests.unit.engine.asking import ES2, question, seeing, situation_of, view_of
 
 OLD, NEW = Incarnation(ephemeral_id="old"), Incarnation(ephemeral_id="new")
 HOOKS = Hooks(before_stop=(Hook(run="a"),), while_stopped=(Hook(run="b"),), after_recovery=(Hook(run="c"),))
@@ -60,35 +59,23 @@ def _asked() -> Question:
 
 def situation(node: NodeProgress, service: str, member: str, *, goal: Goal = Goal.RESTART) -> Situation:
     """A wave of that one node, and this reading of it; a run that stands down where nodes are brought up."""
-    asked = _asked()
-    view = cluster_of(asked.observation.cluster)
-    cluster = (
-        replace(view, nodes=_members(view.nodes, member)) if member != "no master" else Unknown(reason="?")
+    asked, state = _asked(), SERVICES[service]
+    view, life = view_of(asked), LIVES.get(member)
+    nodes = [one for one in view.nodes if one.name != ES2]
+    if life is not None:
+        nodes.append(replace(view.members[ES2], incarnation=life))
+    seen = seeing(
+        asked,
+        cluster=Unknown(reason="?") if member == "no master" else replace(view, nodes=tuple(nodes)),
+        hosts={
+            ES2: Unknown(reason="timed out")
+            if state is None
+            else HostView(service=state, detail=service, boot_id="b")
+        },
     )
-    state = SERVICES[service]
-    host = (
-        Unknown(reason="timed out") if state is None else HostView(service=state, detail=service, boot_id="b")
-    )
-    now = asked.observation.at
-    return Situation(
-        state=replace(
-            asked.state,
-            phase=Phase.DOWN if goal is Goal.RESTART else Phase.STANDING_DOWN,
-            wave=Wave(number=1, nodes=(ES2,)),
-            nodes=asked.state.nodes.changed(node),
-        ),
-        policy=asked.policy,
-        kind=ELASTICSEARCH,
-        seen=replace(asked.observation, cluster=cluster, hosts={ES2: host}),
-        now=now,
-    )
-
-
-def _members(nodes: tuple[Node, ...], member: str) -> tuple[Node, ...]:
-    life = LIVES[member]
-    others = tuple(node for node in nodes if node.name != ES2)
-    here = next(node for node in nodes if node.name == ES2)
-    return others if life is None else (*others, replace(here, incarnation=life))
+    phase = Phase.DOWN if goal is Goal.RESTART else Phase.STANDING_DOWN
+    wave = Wave(number=1, nodes=(ES2,))
+    return situation_of(seen, phase, wave=wave, nodes=asked.state.nodes.changed(node))
 
 
 def node_in(phase: NodePhase, *, since: Seconds = 0.0, **fields: object) -> NodeProgress:
@@ -119,9 +106,9 @@ def cell(phase: NodePhase, shown: Sight, goal: Goal, *, since: Seconds = 0.0) ->
     return replace(asked, state=state_with(asked.state, absent=absent))
 
 
-def turned(asked: Situation, name: NodeName = ES2) -> Turn:
+def turned(asked: Situation) -> Turn:
     """What the reading leads the node to."""
-    return turn(asked, asked.state.nodes[name])
+    return turn(asked, asked.state.nodes[ES2])
 
 
 def effect(told: Turn) -> str:

@@ -1,32 +1,32 @@
-"""A run that merges, driven decision by decision over readings that the test writes by hand."""
+"""A run that merges, decision by decision, over readings that a test makes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.engine.fold import evolve
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
 from orchestrator.model.action import Action, ForceMerge
-from orchestrator.model.cluster import NodeName, ShardId
+from orchestrator.model.cluster import CopyState, NodeName, ShardId
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
     Event,
-    Record,
     RunResumed,
     RunStarted,
     StandingDown,
 )
+from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.merging import BulkIndex, BulkView, CopySegments, MergePolicy, MergeTarget, Writes
-from orchestrator.model.observation import Disk, Observation
-from orchestrator.model.phase import Phase
+from orchestrator.model.observation import ClusterView, Disk, Observation
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Instant, Reading
-from tests.unit.engine.asking import question
+from tests.unit.engine.asking import evolved, question, view_of
 
-MEGABYTE = 1_000_000
+MEGABYTE = 10**6
+WRITTEN = Writes(operations=150, sequence=149)
 
 
 def index(
@@ -50,15 +50,9 @@ def index(
         )
         for number, node in enumerate(nodes)
     )
-    found = BulkIndex(
-        name=name, uuid=shard.index_uuid, copies=copies, writes=Writes(operations=100, sequence=99)
-    )
+    writes = Writes(operations=100, sequence=99)
+    found = BulkIndex(name=name, uuid=shard.index_uuid, copies=copies, writes=writes)
     return replace(found, **fields)
-
-
-def with_segments(found: BulkIndex, segments: int) -> BulkIndex:
-    """The same index with so many segments on every copy."""
-    return replace(found, copies=tuple(replace(copy, searched=segments) for copy in found.copies))
 
 
 @dataclass(kw_only=True)
@@ -80,6 +74,8 @@ class Play:
     failing: dict[type[Action], tuple[str, bool]] = field(default_factory=dict)
     in_vain: bool = False
 
+    # What is read ------------------------------------
+
     @property
     def bulk(self) -> Mapping[str, BulkIndex]:
         """The indices as they are read."""
@@ -87,14 +83,10 @@ class Play:
         return self.seen.bulk.indices
 
     @property
-    def merges(self) -> list[str]:
-        """Names of the indices of every force-merge that was sent."""
-        return [action.index for action in self.sent if isinstance(action, ForceMerge)]
-
-    @property
-    def given_up(self) -> StandingDown | None:
-        """Why the run stands down; None while it does not."""
-        return next((event for event in self.events if isinstance(event, StandingDown)), None)
+    def view(self) -> ClusterView:
+        """The cluster as it is read."""
+        assert isinstance(self.seen.cluster, ClusterView)
+        return self.seen.cluster
 
     def look(self, *indices: BulkIndex, **parts: object) -> None:
         """From now on the world is read so."""
@@ -110,8 +102,31 @@ class Play:
 
     def merged(self, name: str, segments: int = 5) -> None:
         """The merge of one index has ended."""
-        copies = with_segments(self.bulk[f"{name}-uuid"], segments).copies
+        copies = tuple(replace(one, searched=segments) for one in self.bulk[f"{name}-uuid"].copies)
         self.change(name, copies=copies, tasks=0, merging=0)
+
+    def add_copy(self, name: str, state: CopyState, **fields: object) -> ClusterView:
+        """The cluster has one more copy of an index, in this state; the view of before."""
+        before, shard = self.view, ShardId(index=name, index_uuid=f"{name}-uuid", number=0)
+        copy = before.copies[0]._replace(shard=shard, state=state, **fields)
+        self.look(cluster=replace(before, copies=(*before.copies, copy)))
+        return before
+
+    # What is done ------------------------------------
+
+    @property
+    def merges(self) -> list[str]:
+        """Names of the indices of every force-merge that was sent."""
+        return [action.index for action in self.sent if isinstance(action, ForceMerge)]
+
+    def told(self, kind: type[Event]) -> list[Event]:
+        """The events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def given_up(self) -> StandingDown | None:
+        """Why the run stands down; None while it does not."""
+        return next((event for event in self.events if isinstance(event, StandingDown)), None)
 
     def step(self) -> Decision:
         """One decision, and what follows from it: verbs succeed at once unless they are to fail."""
@@ -135,18 +150,17 @@ class Play:
     def happens(self, event: Event) -> None:
         """An event is written down."""
         self.events.append(event)
-        record = Record(run="run-1", sequence=len(self.events), at=self.now, event=event)
-        self.state = evolve(self.state, record)
+        self.state = evolved(self.state, event, at=self.now)
 
-    def until(self, *phases: Phase, steps: int = 60) -> Decision:
+    def until(self, *phases: Phase, steps: int = 80) -> None:
         """Go on until one of these phases; it must come."""
         for _ in range(steps):
-            decision = self.step()
+            self.step()
             if self.state.phase in phases:
-                return decision
+                return
         raise AssertionError(f"the run stays in {self.state.phase}, after {self.events[-5:]}")
 
-    def until_sent(self, count: int = 1, steps: int = 60) -> None:
+    def until_sent(self, count: int = 1, steps: int = 80) -> None:
         """Go on until so many force-merges were sent; they must come."""
         for _ in range(steps):
             if len(self.merges) >= count:
@@ -154,9 +168,54 @@ class Play:
             self.step()
         raise AssertionError(f"{self.merges} were asked for, after {self.events[-5:]}")
 
+    def reads_writes(self) -> None:
+        """Go on to the first reading of the counters of writes."""
+        self.until(Phase.MERGING)
+        self.step()
+
     def resumed(self) -> None:
         """The process was killed, and another one takes the run up."""
         self.happens(RunResumed(operator="bo", host="other"))
+
+    def loses_answers(self, *, times: bool = True) -> None:
+        """Whether the answer to each force-merge is lost from now on."""
+        self.failing = {ForceMerge: ("the connection was lost", True)} if times else {}
+
+    # What has to come ------------------------------------
+
+    def waits(self, *merges: str, by: str = "", why: str = "", steps: int = 20) -> None:
+        """For some steps these merges alone are sent, held by this predicate, or for this reason, if any."""
+        for _ in range(steps):
+            self.step()
+        assert (self.given_up, self.merges) == (None, list(merges))
+        if by or why:
+            hold = self.state.in_phase.holds[0]
+            assert hold.predicate == (by or hold.predicate)
+            assert why in hold.evidence
+
+    def finishes(self, *merges: str) -> None:
+        """It comes to its end with these merges."""
+        self.until(Phase.FINISHING)
+        assert self.merges == list(merges)
+
+    def stands_down(self, outcome: Outcome, *words: str, merges: tuple[str, ...] = ()) -> None:
+        """It stands down with this outcome, these words, and these merges."""
+        self.until(Phase.STANDING_DOWN)
+        assert self.given_up is not None
+        assert self.given_up.outcome is outcome
+        assert all(word in self.given_up.reason for word in words), self.given_up.reason
+        assert self.merges == list(merges)
+
+    def end_one_by_one(self, *names: str) -> None:
+        """Let these merges end as they are asked for, one after the other."""
+        for count, name in enumerate(names, start=1):
+            self.until_sent(count)
+            self.step()
+            self.merged(name)
+
+    def ended(self) -> dict[str, str]:
+        """Why each index counts as merged."""
+        return {event.index: event.why for event in self.events if isinstance(event, IndexMerged)}
 
 
 def play(
@@ -164,10 +223,12 @@ def play(
     max_segments: int = 5,
     nodes: tuple[str, ...] = (),
     room_bytes: int = 1000 * MEGABYTE,
+    policy: Mapping[str, object] | None = None,
     **wanted: object,
 ) -> Play:
     """A run that is to merge these indices, which are due if they have too many segments."""
-    asked = question()
+    asked = question(**(policy or {}))
+    view = view_of(asked)
     merge = MergePolicy(patterns=("*",), max_segments=max_segments, **wanted)
     targets = tuple(
         MergeTarget(
@@ -179,15 +240,11 @@ def play(
         )
         for each in indices
     )
-    view = asked.observation.cluster
-    names = [node.name for node in view.nodes]
-    disks = {
-        name: Disk(used_share=0.1, over_low=False, over_high=False, room_bytes=room_bytes) for name in names
-    }
-    seen = replace(
-        asked.observation, bulk=BulkView(indices={each.uuid: each for each in indices}), disks=disks
-    )
-    run = Play(state=RunState(run="run-1"), seen=seen, now=asked.observation.at)
+    disk = Disk(used_share=0.1, over_low=False, over_high=False, room_bytes=room_bytes)
+    disks = dict.fromkeys((node.name for node in view.nodes), disk)
+    bulk = BulkView(indices={each.uuid: each for each in indices})
+    seen = replace(asked.observation, bulk=bulk, disks=disks)
+    run = Play(state=RunState(run="run-1"), seen=seen, now=seen.at)
     run.happens(
         RunStarted(
             cluster=view.name,

@@ -1,76 +1,109 @@
-"""What a run begins with, what it passes over, and which members it can spare."""
+"""What bars a run's beginning or a stop: waves that cannot finish, members that are away, gates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
 from orchestrator.engine import admit, beginning
+from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
 from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS
-from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.run import decide
-from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import Absence
-from orchestrator.model.action import StopNode
+from orchestrator.engine.situation import Situation, needed
+from orchestrator.engine.state import Absence, RunState
+from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
-from orchestrator.model.observation import Level, Observation
+from orchestrator.model.event import (
+    Event,
+    Hold,
+    HoldsCleared,
+    PhaseEntered,
+    RunResumed,
+    SecondFailure,
+    StandingDown,
+    run_phase,
+)
+from orchestrator.model.gate import GateView
+from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.merging import MergeTarget
+from orchestrator.model.observation import Level, Look, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Deadlines, Strategy, Together, Wave
+from orchestrator.model.policy import Deadlines, DisabledPredicate, Strategy, Together, Wave
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import allocation
+from orchestrator.simulation import allocation, mishaps
 from orchestrator.simulation.mishaps import Asked, Mishap
+from orchestrator.simulation.parts import GateState, SimGate
 from orchestrator.simulation.world import World
+from tests.simulation.gated import QUEUE, SCRIPT
 from tests.simulation.play import cluster, plan_of, play, policy, run
 from tests.states import state_with
-from tests.unit.engine.asking import ES2, activity_of, cluster_of, question, seeing
+from tests.unit.engine.asking import (
+    ES1,
+    ES2,
+    ES3,
+    ES4,
+    ES5,
+    ES6,
+    evolved,
+    question,
+    situation_of,
+    view_of,
+    with_node,
+)
 
-ES5 = NodeName("es5")
+PAIRS: Final = ((ES1, ES4), (ES2, ES5), (ES3, ES6))
 
 
-def _bare(*, on: tuple[str, ...] = ("es2",)) -> World:
+def _bare(*names: str) -> World:
     """An index without replicas on each of these nodes."""
     world = cluster(6)
-    for name in on:
+    for name in names:
         world.add_index(f"bare-{name}", replicas=0, places=[name])
     return world
 
 
-def _situation(world: World, **changes: object) -> Situation:
-    asked = question(world, **changes)
-    return Situation(
-        state=replace(asked.state, phase=Phase.GATED),
-        policy=asked.policy,
-        kind=ELASTICSEARCH,
-        seen=asked.observation,
-        now=asked.observation.at,
-    )
+def _situation(world: World, planned: tuple[tuple[NodeName, ...], ...] = (), **changes: Any) -> Situation:
+    asked = situation_of(question(world, **changes))
+    state = replace(asked.state, begun=replace(asked.state.begun, planned=planned))
+    return replace(asked, state=state)
+
+
+def _skipped(situation: Situation) -> list[str]:
+    steps = beginning.skipped_at_planning(situation)
+    return sorted(str(step.node) for step in steps if isinstance(step, PhaseEntered) and step.to == "skipped")
+
+
+def _stopped(simulation: Simulation) -> set[NodeName]:
+    return {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
+
+
+# What a run begins with ------------------------------------
 
 
 @pytest.mark.proves("no-replicas")
 def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
-    """Neither of the first two waves has anything against it; the run does not begin all the same."""
-    found = beginning.cannot_finish(_situation(_bare(on=("es2", "es6"))))
-    (hold,) = [one for one in found if one.predicate == "zero_replica_indices"]
+    """Neither of the first two waves has anything against it; the run does not begin all the same.
+
+    While a member is away nothing is said never to pass. `resume` asks again, until it is corrected.
+    """
+    held = _situation(_bare("es2", "es6"))
+    (hold,) = [one for one in beginning.cannot_finish(held) if one.predicate == "zero_replica_indices"]
     assert (hold.count, set(hold.subjects)) == (2, {"index bare-es2", "index bare-es6"})
-    assert beginning.cannot_finish(_situation(cluster(6))) == ()
-    simulation, state = run(_bare(on=("es6",)), wanted=policy())
-    assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
-    assert "it could not finish, so it does not begin" in state.message
-    held = [record.event for record in simulation.journal.records if isinstance(record.event, Hold)]
-    assert [hold.predicate for hold in held] == ["zero_replica_indices"]
-
-
-def test_resume_asks_again_whether_the_run_can_finish() -> None:
-    """A refused run has not begun: `resume` refuses it again until what holds it is corrected."""
-    simulation, first = run(_bare(on=("es6",)), wanted=policy())
-    began = simulation.world.agenda.now
-    for _ in range(2):
-        again = play(simulation, simulation.resume())
-        assert (again.outcome, again.message) == (Outcome.HELD, first.message)
-        assert [one for one in simulation.hosts.sent if isinstance(one, StopNode)] == []
-        assert simulation.world.agenda.now - began < 60.0, "it does not wait for what no waiting clears"
+    without = tuple(node for node in view_of(held).nodes if node.name != ES6)
+    away = replace(held, seen=replace(held.seen, cluster=replace(view_of(held), nodes=without)))
+    assert beginning.cannot_finish(away) == beginning.cannot_finish(_situation(cluster(6))) == ()
+    simulation, first = run(_bare("es6"), wanted=policy())
+    assert "it could not finish, so it does not begin" in first.message
+    events = [record.event for record in simulation.journal.records]
+    assert [one.predicate for one in events if isinstance(one, Hold)] == ["zero_replica_indices"]
+    again = play(simulation, simulation.resume())
+    assert (first.outcome, again.outcome, again.message) == (Outcome.HELD, Outcome.HELD, first.message)
+    assert _stopped(simulation) == set()
     allocation.set_replicas(simulation.world, simulation.world.indices["bare-es6-uuid"], 1)
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
 
@@ -78,18 +111,22 @@ def test_resume_asks_again_whether_the_run_can_finish() -> None:
 def test_no_node_is_stopped_for_a_reboot_that_is_not_allowed() -> None:
     """The last host may not be rebooted: the plan says so, and the restart begins with no other."""
     world = cluster(3)
-    world.nodes[NodeName("es3")].may_reboot = False
+    world.nodes[ES3].may_reboot = False
     (hold,) = plan_of(world, policy(reboot=True)).holds
     assert (hold.predicate, hold.subject) == ("selected_hosts_ready", "host of es3")
     assert hold.evidence.startswith("the account may not reboot the host: ")
+    assert plan_of(world, policy()).holds == ()
     simulation, state = run(world, wanted=policy(reboot=True))
     assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
     assert "does not begin: selected_hosts_ready: host of es3" in state.message
-    assert plan_of(world, policy()).holds == ()
 
 
-def test_resume_of_a_run_that_has_begun_is_not_refused() -> None:
-    """A node was stopped: what is seen afterwards holds the run at its wave, and is no reason to end it."""
+def test_a_run_that_has_begun_is_held_at_its_wave_only() -> None:
+    """What is seen after a stop is no reason to end it. A run that repairs another began with that one."""
+    state = _situation(cluster(6)).state
+    assert beginning.has_not_begun(state)
+    assert not beginning.has_not_begun(with_node(state, ES2, phase=NodePhase.SKIPPED, stopped_at=1.0))
+    assert not beginning.has_not_begun(replace(state, begun=replace(state.begun, repairs="run-0")))
     simulation = Simulation(cluster(6), plan=[Mishap(what=Asked(request=Request.PAUSE), verb="stop")])
     paused = play(simulation, simulation.begin(policy()))
     assert (paused.outcome, paused.recovered) == (Outcome.PAUSED, 1)
@@ -100,92 +137,62 @@ def test_resume_of_a_run_that_has_begun_is_not_refused() -> None:
     assert "does not begin" not in ended.message
 
 
-def test_a_node_that_was_stopped_once_means_begun() -> None:
-    """It failed and was skipped on `resume`: no wave is finished and no node is in progress."""
-    state = _situation(cluster(6)).state
-    assert beginning.has_not_begun(state)
-    skipped = replace(state.nodes[ES2], phase=NodePhase.SKIPPED, stopped_at=1.0)
-    assert not beginning.has_not_begun(replace(state, nodes=state.nodes.changed(skipped)))
-
-
 def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
-    steps = beginning.skipped_at_planning(_situation(_bare(), begin_anyway=True))
-    assert [(step.node, step.to) for step in steps if isinstance(step, PhaseEntered)] == [("es2", "skipped")]
-    assert beginning.skipped_at_planning(_situation(cluster(6), begin_anyway=True)) == ()
-    simulation, state = run(_bare(), wanted=policy(begin_anyway=True))
+    assert _skipped(_situation(cluster(6), begin_anyway=True)) == []
+    simulation, state = run(_bare("es2"), wanted=policy(begin_anyway=True))
     assert state.outcome is Outcome.HELD
     assert "es2 was skipped: held at planning by zero_replica_indices: index bare-es2" in state.message
-    stopped = {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
-    assert stopped == {f"es{number}" for number in (1, 3, 4, 5, 6)}
+    assert _stopped(simulation) == {ES1, ES3, ES4, ES5, ES6}
     assert simulation.world.violations == []
-
-
-def test_while_a_member_is_away_nothing_is_said_never_to_pass() -> None:
-    """Its return may clear it; the run waits for it."""
-    held = _situation(_bare())
-    view = cluster_of(held.seen.cluster)
-    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es6"))
-    assert beginning.cannot_finish(held)
-    assert beginning.cannot_finish(replace(held, seen=replace(held.seen, cluster=without))) == ()
-
-
-def test_a_run_that_repairs_another_began_with_that_one() -> None:
-    state = _situation(_bare()).state
-    assert beginning.has_not_begun(state)
-    assert not beginning.has_not_begun(replace(state, begun=replace(state.begun, repairs="run-0")))
 
 
 def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
     """A rollover put both copies of a new index into one zone: that zone goes in two waves."""
     world = cluster(6)  # es1 and es4 are of one zone
     world.add_index("logs-r1", replicas=1, places=["es1", "es4"])
-    zone = ((NodeName("es1"), NodeName("es4")),)
-    situation = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
-    planned = replace(
-        situation, state=replace(situation.state, begun=replace(situation.state.begun, planned=zone))
-    )
-    assert admit.against_wave(planned, Wave(number=1, nodes=zone[0])), "together they may not"
-    assert beginning.cannot_finish(planned) == ()
-    assert beginning.skipped_at_planning(planned) == ()
+    zones: dict[str, Any] = {"strategy": Strategy.ZONE, "max_unavailable": 2}
+    situation = _situation(world, PAIRS[:1], **zones)
+    assert admit.against_wave(situation, Wave(number=1, nodes=PAIRS[0])), "together they may not"
+    assert (beginning.cannot_finish(situation), _skipped(situation)) == ((), [])
     world.add_index("bare", replicas=0, places=["es4"])
-    held = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
-    planned = replace(held, state=replace(held.state, begun=replace(held.state.begun, planned=zone)))
-    assert {hold.predicate for hold in beginning.cannot_finish(planned)} == {"zero_replica_indices"}
-    steps = beginning.skipped_at_planning(planned)
-    assert [step.node for step in steps if isinstance(step, PhaseEntered)] == ["es4"]
-
-
-@pytest.mark.parametrize(
-    ("bare", "pair", "skipped"),
-    [(("es2",), None, {"es2"}), ((), ("es2", "es5"), {"es2", "es5"}), ((), ("es2", "es6"), set[str]())],
-    ids=["one of them", "only together", "neither"],
-)
-def test_begin_anyway_parts_a_machine_only_where_one_is_held(
-    bare: tuple[str, ...], pair: tuple[str, ...] | None, skipped: set[str]
-) -> None:
-    """es2 and es5 are on one machine: where each might go alone, and both together may not, neither goes."""
-    world = _bare(on=bare)
-    if pair is not None:
-        world.add_index("pair", replicas=1, places=list(pair))
-    for name in ("es2", "es5"):
-        world.nodes[NodeName(name)].machine = "shared"
-    situation = _situation(world, together=Together.ALWAYS)
-    steps = [one for one in beginning.skipped_at_planning(situation) if isinstance(one, PhaseEntered)]
-    assert sorted(step.node or "" for step in steps) == sorted(skipped)
-    assert bool(beginning.cannot_finish(situation)) is bool(skipped)
-
-
-def test_a_hold_on_the_cluster_is_counted_once() -> None:
-    """It is the same against every planned wave; of seven settings five are named."""
-    world = cluster(6)
+    held = _situation(world, PAIRS[:1], **zones)
+    assert {hold.predicate for hold in beginning.cannot_finish(held)} == {"zero_replica_indices"}
+    assert _skipped(held) == ["es4"]
     for attribute in ("_name", "_id", "_ip", "_publish_ip", "_host_ip", "_host", "zone"):
         world.set(Level.PERSISTENT, f"{EXCLUSIONS}{attribute}", "*")
-    zones = tuple((NodeName(f"es{n}"), NodeName(f"es{n + 3}")) for n in (1, 2, 3))
-    situation = _situation(world, strategy=Strategy.ZONE, max_unavailable=2)
-    planned = replace(situation.state, begun=replace(situation.state.begun, planned=zones))
-    found = beginning.cannot_finish(replace(situation, state=planned))
+    found = beginning.cannot_finish(_situation(world, PAIRS, **zones))
     counts = {hold.predicate: (hold.count, len(hold.subjects)) for hold in found}
-    assert counts == {"no_other_maintenance": (7, 5)}
+    assert counts["no_other_maintenance"] == (7, 5), "the same against every wave, so counted once"
+
+
+def test_begin_anyway_parts_a_machine_only_where_one_is_held() -> None:
+    """es2 and es5 are on one machine: where each might go alone, and both together may not, neither goes."""
+    for bare, pair, skipped in (
+        (("es2",), [], ["es2"]),
+        ((), ["es2", "es5"], ["es2", "es5"]),
+        ((), ["es2", "es6"], []),
+    ):
+        world = _bare(*bare)
+        if pair:
+            world.add_index("pair", replicas=1, places=pair)
+        for name in (ES2, ES5):
+            world.nodes[name].machine = "shared"
+        situation = _situation(world, together=Together.ALWAYS)
+        assert _skipped(situation) == skipped
+        assert bool(beginning.cannot_finish(situation)) is bool(skipped)
+
+
+def test_a_canary_does_not_part_what_shares_a_machine() -> None:
+    """A plan ends at its pause; the nodes that it leaves out still count by machine."""
+    world = cluster(6)
+    for name in (ES3, ES6):
+        world.nodes[name].machine = "host-1"
+    wanted = policy(reboot=True, together=Together.REBOOT, pause_after=1, max_unavailable=2)
+    plan = plan_of(world, wanted)
+    assert (len(plan.waves), plan.holds) == (1, ())
+    simulation = Simulation(world)
+    first = play(simulation, simulation.begin(wanted, planned=tuple(wave.nodes for wave in plan.waves)))
+    assert (first.outcome, first.message) == (Outcome.PAUSED, "paused after 1 node, as asked")
 
 
 def test_a_busy_candidate_goes_later_without_a_wait() -> None:
@@ -193,69 +200,185 @@ def test_a_busy_candidate_goes_later_without_a_wait() -> None:
     first = admit.next_wave_of(situation)
     assert first is not None
     (name,) = first.nodes
-    merging = replace(activity_of(question(cluster(6))), merges=frozenset({name}))
-    busy = replace(situation, seen=replace(situation.seen, activity=merging))
+    activity = replace(situation.seen.activity, merges=frozenset({name}))
+    busy = replace(situation, seen=replace(situation.seen, activity=activity))
     second = admit.next_wave_of(busy)
     assert second is not None
     assert second.nodes != first.nodes
-    assert admit.against_wave(busy, first)
-    assert not admit.against_wave(busy, second)
-    world = cluster(6)
-    world.merges.add(name)
-    simulation, state = run(world, wanted=policy(deadlines=Deadlines(hold=60.0)))
-    assert state.outcome is Outcome.HELD, "it alone is left, and it is still busy"
-    stopped = {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
-    assert name not in stopped
-    assert len(stopped) >= 2, "its peers went before it"
+    assert (bool(admit.against_wave(busy, first)), admit.against_wave(busy, second)) == (True, ())
 
 
-def _down(*, bystander: bool, readings: int, since: float) -> Situation:
-    """es2 is stopped; es5 has been missing for so long, in so many readings."""
-    world = cluster(6)
-    if bystander:
-        world.nodes[ES5].roles = frozenset({Role.COORDINATING})
-    asked = question(world)
-    view, now = cluster_of(asked.observation.cluster), asked.observation.at
-    asked = seeing(asked, cluster=replace(view, nodes=tuple(n for n in view.nodes if n.name != ES5)))
-    nodes = dict(asked.state.nodes)
-    nodes.pop(ES5)
-    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.STOPPING, since=now)
-    state = state_with(
-        asked.state,
-        phase=Phase.DOWN,
-        wave=Wave(number=1, nodes=(ES2,)),
-        nodes=nodes,
-        absent={ES5: Absence(since=now - since, readings=readings)},
-    )
-    return Situation(state=state, policy=asked.policy, kind=ELASTICSEARCH, seen=asked.observation, now=now)
-
-
-def _stands_down(situation: Situation) -> bool:
-    seen: Observation = situation.seen
-    events = decide(situation.state, seen, situation.now).events
-    failed = any(isinstance(event, SecondFailure) for event in events)
-    assert failed is any(isinstance(event, StandingDown) for event in events)
-    return failed
-
-
-def test_a_member_is_gone_after_readings_and_half_a_minute() -> None:
+def test_a_member_is_gone_after_readings_and_half_a_minute(subtests: pytest.Subtests) -> None:
+    """While a node is stopped that is a second failure; not of a coordinating node, nor after a pause."""
     most = policy().settle_consecutive
-    assert _stands_down(_down(bystander=False, readings=most, since=31.0))
-    assert not _stands_down(_down(bystander=False, readings=most, since=29.0)), "it may be a pause"
-    assert not _stands_down(_down(bystander=False, readings=most - 2, since=31.0)), "one reading may be odd"
-    assert not _stands_down(_down(bystander=True, readings=most, since=9_000.0))
-    assert _down(bystander=True, readings=most, since=31.0).absent_members == ()
-    assert _down(bystander=False, readings=most, since=31.0).absent_members == (ES5,)
+    for what, roles, readings, since, gone in [
+        ("gone", None, most, 31.0, True),
+        ("it may be a pause", None, most, 29.0, False),
+        ("one reading may be odd", None, most - 2, 31.0, False),
+        ("a bystander", frozenset({Role.COORDINATING}), most, 9_000.0, False),
+    ]:
+        with subtests.test(what):
+            world = cluster(6)
+            world.nodes[ES5].roles = roles or world.nodes[ES5].roles
+            asked = question(world)
+            view, at = view_of(asked), asked.observation.at
+            state = with_node(asked.state, ES2, phase=NodePhase.STOPPING, since=at)
+            nodes = {name: node for name, node in state.nodes.items() if name != ES5}
+            absent = {ES5: Absence(since=at - since, readings=readings)}
+            asked = replace(asked, state=state)
+            down = situation_of(asked, Phase.DOWN, wave=asked.wave, nodes=nodes, absent=absent)
+            without = replace(view, nodes=tuple(node for node in view.nodes if node.name != ES5))
+            events = decide(down.state, replace(down.seen, cluster=without), at).events
+            kinds = {type(event) for event in events} & {SecondFailure, StandingDown}
+            assert kinds == ({SecondFailure, StandingDown} if gone else set())
+            seen = replace(down, seen=replace(down.seen, cluster=without))
+            assert seen.absent_members == ((ES5,) if roles is None and readings else ())
 
 
-def test_a_canary_does_not_part_what_shares_a_machine() -> None:
-    """A plan ends at its pause; the nodes that it leaves out still count by machine."""
-    world = cluster(6)
-    for name in ("es3", "es6"):
-        world.nodes[NodeName(name)].machine = "host-1"
-    wanted = policy(reboot=True, together=Together.REBOOT, pause_after=1, max_unavailable=2)
-    plan = plan_of(world, wanted)
-    assert (len(plan.waves), plan.holds) == (1, ())
-    simulation = Simulation(world)
-    first = play(simulation, simulation.begin(wanted, planned=tuple(wave.nodes for wave in plan.waves)))
-    assert (first.outcome, first.message) == (Outcome.PAUSED, "paused after 1 node, as asked")
+# Gates ------------------------------------
+
+GATED: Final = policy(gates=(QUEUE, SCRIPT))
+OPEN: Final = GateView(open=True, evidence="12 messages")
+SHUT: Final = GateView(open=False, evidence="640 messages")
+UNREAD: Final = Unknown(reason="timed out")
+CLOSED: Final = GateClosed(gate=QUEUE.name, evidence="640 messages")
+OPENED: Final = GateOpened(gate=QUEUE.name, evidence="12 messages")
+SNAPSHOT: Final = Hold(predicate="no_running_snapshot", subject="repo", evidence="runs")
+
+
+def _seen(*views: Reading[GateView] | None) -> Observation:
+    """The queue, then the script; None was not asked."""
+    asked = zip((QUEUE.name, SCRIPT.name), views, strict=False)
+    return Observation(at=0.0, gates={name: view for name, view in asked if view is not None})
+
+
+def _gated(*events: Event, phase: Phase = Phase.GATED) -> RunState:
+    """A run with both gates after these events, a second apart from 100 on."""
+    state = state_with(RunState(run="run-1"), policy=GATED, phase=phase)
+    for place, event in enumerate(events):
+        state = evolved(state, event, at=100.0 + place)
+    return state
+
+
+def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -> None:
+    unasked = "it was not asked"
+    for views, closed in [
+        ((OPEN, OPEN), {}),
+        ((SHUT, OPEN), {QUEUE.name: "640 messages"}),
+        ((OPEN, UNREAD), {SCRIPT.name: "timed out"}),
+        ((OPEN,), {SCRIPT.name: unasked}),
+        ((), {QUEUE.name: unasked, SCRIPT.name: unasked}),
+    ]:
+        with subtests.test(views=views):
+            found = closed_gates(GATED, _seen(*views))
+            assert [(hold.predicate, hold.subject) for hold in found] == [
+                ("gates_open", one) for one in closed
+            ]
+            assert all(why in hold.evidence for hold, why in zip(found, closed.values(), strict=True))
+    off = replace(GATED, disabled_predicates=(DisabledPredicate(name="gates_open", subject=QUEUE.name),))
+    seen = _seen(SHUT, OPEN)
+    assert closed_gates(off, seen) == gate_news(state_with(_gated(), policy=off), off, seen) == ()
+    assert gates_passed(off, seen) == (GatesPassed(gates={SCRIPT.name: "12 messages"}),)
+
+
+def test_the_journal_is_told_once_of_what_closes_and_what_opens() -> None:
+    closing = gate_news(_gated(), GATED, _seen(SHUT, UNREAD))
+    why = "cannot be read, so it counts as closed: timed out"
+    assert closing == (CLOSED, GateClosed(gate=SCRIPT.name, evidence=why, readable=False))
+    state = _gated(*closing)
+    assert gate_news(state, GATED, _seen(SHUT, UNREAD)) == ()
+    assert gate_news(state, GATED, _seen(OPEN, UNREAD)) == (OPENED,)
+
+
+def test_gates_are_asked_where_something_may_go_on(subtests: pytest.Subtests) -> None:
+    """While a wave is chosen, and any index may be merged: a copy of a merged one may come back."""
+    asking = {Phase.GATED, Phase.WITHHELD}
+    for phase in Phase:
+        with subtests.test(phase=phase):
+            state = _gated(phase=phase)
+            assert (Look.GATES in needed(state)[0]) is (phase in asking)
+            assert Look.GATES not in needed(state_with(state, policy=policy()))[0]
+            assert phase in asking or gate_news(state, GATED, _seen()) == ()
+    target = MergeTarget(index="posts", index_uuid="u", segments=1, bytes=1, due=False)
+    for ended in (False, True):
+        merging = Merging(indices={"u": MergeProgress(target=target, ended=ended)})
+        state = replace(_gated(phase=Phase.MERGING), merging=merging)
+        assert (Look.GATES in needed(state)[0]) is not ended
+
+
+def test_the_clock_of_gates_runs_while_any_is_closed(subtests: pytest.Subtests) -> None:
+    """That of predicates is another one; a new process and a new phase count anew."""
+    script = GateClosed(gate=SCRIPT.name, evidence="640 messages")
+    for what, events, since, holding_since, subjects in [
+        ("one of two is open", (CLOSED, script, OPENED), 100.0, None, [SCRIPT.name]),
+        ("all are open", (CLOSED, OPENED), None, None, []),
+        ("beside a predicate", (CLOSED, SNAPSHOT), 100.0, 101.0, [QUEUE.name, "repo"]),
+        ("left alone", (CLOSED, SNAPSHOT, HoldsCleared(but_gates=True)), 100.0, None, [QUEUE.name]),
+        ("all cleared", (CLOSED, SNAPSHOT, HoldsCleared()), None, None, []),
+        ("a new process", (CLOSED, RunResumed(operator="ann", host="b")), None, None, []),
+        ("a new phase", (CLOSED, run_phase(Phase.GATED, Phase.WITHHELD)), None, None, []),
+    ]:
+        with subtests.test(what):
+            here = _gated(*events).in_phase
+            assert (here.gates_closed_since, here.holding_since) == (since, holding_since)
+            assert [hold.subject for hold in here.holds] == subjects
+
+
+def _shut(seconds: float | None, *, readable: bool = True, **when: Any) -> Mishap:
+    what = mishaps.GateShut(name=QUEUE.name, seconds=seconds, readable=readable)
+    return Mishap(what=what, **{"after": 0.0, **when})
+
+
+def _snapshot(seconds: float | None, after: float = 0.0) -> Mishap:
+    return Mishap(what=mishaps.SnapshotBegun(seconds=seconds), after=after)
+
+
+def _ran(plan: Sequence[Mishap], **limits: float) -> tuple[Simulation, RunState, list[Event]]:
+    wanted = policy(gates=(QUEUE,), deadlines=Deadlines(**limits))
+    simulation, state = run(cluster(3), plan=tuple(plan), wanted=wanted)
+    assert simulation.world.violations == []
+    return simulation, state, [record.event for record in simulation.journal.records]
+
+
+def test_gates_and_predicates_each_have_their_own_limit(subtests: pytest.Subtests) -> None:
+    """Neither limit uses up the other; one that passes beside the other is over."""
+    flapping = [_shut(1.0, verb="flush", nth=n) for n in range(1, 200)]
+    for what, plan, hold, gate, message, cleared in [
+        ("longer than a hold", [_shut(1800.0)], 60.0, 3600.0, None, []),
+        ("unreadable for longer than a hold", [_shut(1800.0, readable=False)], 60.0, 3600.0, None, []),
+        ("for good", [_shut(None)], 60.0, 600.0, "held for 600 s by gates_open: rabbitmq_queue ingest", []),
+        ("then a snapshot", [_shut(600.0), _snapshot(200.0, 550.0)], 240.0, 720.0, None, [False]),
+        ("beside a snapshot that ends", [_shut(900.0), _snapshot(200.0)], 240.0, 1200.0, None, [True]),
+        ("beside a snapshot", [_shut(None), _snapshot(None)], 240.0, 3600.0, "held for 240 s by no_run", []),
+        ("after a wave was called off", [_shut(500.0, verb="flush")], 60.0, 600.0, None, []),
+        ("at last readings", flapping, 60.0, 120.0, "called off before its stop for 180 s", []),
+    ]:
+        with subtests.test(what):
+            simulation, state, events = _ran(plan, hold=hold, gate=gate)
+            assert state.outcome is (Outcome.HELD if message else Outcome.DONE)
+            assert (message or "") in state.message
+            assert [one.but_gates for one in events if isinstance(one, HoldsCleared)] == cleared
+            assert bool(message) is (_stopped(simulation) == set())
+            passed = sum(isinstance(event, GatesPassed) for event in events)
+            assert message or passed >= 3, "before each wave"
+
+
+def test_a_gate_closed_at_the_last_reading_enables_allocation() -> None:
+    _, state, events = _ran([_shut(300.0, verb="flush")], hold=60.0, gate=600.0)
+    assert state.outcome is Outcome.DONE
+    phases = [event.to for event in events if isinstance(event, PhaseEntered) and event.node is None]
+    assert phases[1:4] == ["withheld", "reassigned", "gated"]
+    assert sum(isinstance(event, GateClosed) for event in events) == 2, (
+        "at the last reading, and at the gates"
+    )
+    simulation, _, _ = _ran([_shut(None)], hold=60.0, gate=60.0)
+    assert not any(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
+
+
+def test_gates_are_asked_neither_often_nor_while_nodes_are_down() -> None:
+    for gate, most in ((SimGate(state=GateState.CLOSED), 600 / 5 + 3), (None, 3 * 6)):
+        world = cluster(3)
+        if gate is not None:
+            world.gates[QUEUE.name] = gate
+        run(world, wanted=policy(gates=(QUEUE,), deadlines=Deadlines(gate=600.0)))
+        assert world.gates[QUEUE.name].asked <= most

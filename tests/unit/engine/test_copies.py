@@ -22,32 +22,39 @@ def _copies(dice: random.Random, shard: ShardId) -> tuple[ShardCopy, ...]:
     return tuple(found)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_change_gives_what_reading_it_all_again_gives(seed: int) -> None:
-    dice = random.Random(seed)  # noqa: S311  (repeatable)
-    table = {shard: _copies(dice, shard) for shard in SHARDS[:10]}
-    copies = Copies(copy for each in table.values() for copy in each)
-    for _ in range(12):
-        new = {shard: _copies(dice, shard) for shard in dice.sample(SHARDS, dice.randint(0, 4))}
-        before, listed = copies, list(copies)
-        copies, table = copies.changed(new), table | new
-        if dice.randint(0, 1):
-            continue  # what was not asked of this table is known of the next one all the same
-        anew = Copies(copy for each in table.values() for copy in each)
-        assert list(before) == listed
-        assert (list(copies), copies, len(copies)) == (list(anew), anew, len(anew))
-        assert dict(copies.by_shard) == anew.by_shard
-        assert list(copies.by_shard) == list(anew.by_shard), "a plan must not depend on the order of hashes"
-        for node in (NodeName(f"es{number}") for number in range(7)):
-            assert copies.on(node) == anew.on(node)
-        assert dict(copies.away) == anew.away
-        assert sorted(copies.not_started, key=str) == sorted(anew.not_started, key=str)
-        assert copies.active == anew.active == sum(copy.started for copy in anew)
-        assert dict(copies.moving) == anew.moving
-        assert dict(copies.red) == anew.red
-        assert dict(copies.arrived) == anew.arrived
-        test = dice.choice([_one_serves, _one_serves, _has_three])
-        assert copies.where(test) == anew.where(test) == {s for s, found in table.items() if test(s, found)}
+def test_a_change_gives_what_reading_it_all_again_gives(subtests: pytest.Subtests) -> None:
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            dice = random.Random(seed)  # noqa: S311  (repeatable)
+            table = {shard: _copies(dice, shard) for shard in SHARDS[:10]}
+            copies = Copies(copy for each in table.values() for copy in each)
+            for _ in range(12):
+                new = {shard: _copies(dice, shard) for shard in dice.sample(SHARDS, dice.randint(0, 4))}
+                before, listed = copies, list(copies)
+                copies, table = copies.changed(new), table | new
+                if dice.randint(0, 1):
+                    continue  # what was not asked of this table is known of the next one all the same
+                anew = Copies(copy for each in table.values() for copy in each)
+                assert list(before) == listed
+                assert (list(copies), copies, len(copies)) == (list(anew), anew, len(anew))
+                assert dict(copies.by_shard) == anew.by_shard
+                assert list(copies.by_shard) == list(anew.by_shard), (
+                    "a plan must not depend on the order of hashes"
+                )
+                for node in (NodeName(f"es{number}") for number in range(7)):
+                    assert copies.on(node) == anew.on(node)
+                assert dict(copies.away) == anew.away
+                assert sorted(copies.not_started, key=str) == sorted(anew.not_started, key=str)
+                assert copies.active == anew.active == sum(copy.started for copy in anew)
+                assert dict(copies.moving) == anew.moving
+                assert dict(copies.red) == anew.red
+                assert dict(copies.arrived) == anew.arrived
+                test = dice.choice([_one_serves, _one_serves, _has_three])
+                assert (
+                    copies.where(test)
+                    == anew.where(test)
+                    == {s for s, found in table.items() if test(s, found)}
+                )
 
 
 def test_copies_in_other_states_are_a_change_that_moves_none() -> None:

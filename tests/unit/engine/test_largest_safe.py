@@ -65,32 +65,35 @@ def _optimum(units: Sequence[Unit], bounds: Sequence[Bound]) -> int:
     return next(most for most in count(1) if fits(units, [], most))
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_every_set_is_safe_and_they_hold_each_unit_once(seed: int) -> None:
-    units, bounds = _case(seed, nodes=4 + seed % 30)
-    sets = Sets(units, bounds).fewest(seed=seed)
-    assert sorted(unit for one in sets for unit in one) == sorted(units)
-    for one in sets:
-        assert _is_safe(one, bounds, of=units), one
-    assert sets == Sets(units, bounds).fewest(seed=seed), "the same search finds the same"
+def test_every_set_is_safe_and_they_hold_each_unit_once(subtests: pytest.Subtests) -> None:
+    for seed in range(60):
+        with subtests.test(seed=seed):
+            units, bounds = _case(seed, nodes=4 + seed % 30)
+            sets = Sets(units, bounds).fewest(seed=seed)
+            assert sorted(unit for one in sets for unit in one) == sorted(units)
+            for one in sets:
+                assert _is_safe(one, bounds, of=units), one
+            assert sets == Sets(units, bounds).fewest(seed=seed), "the same search finds the same"
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_without_any_one_of_the_sets_the_rest_needs_no_more(seed: int) -> None:
-    units, bounds = _case(seed, nodes=4 + seed % 30)
-    sets = Sets(units, bounds).fewest()
-    for done in sets:
-        left = [unit for unit in units if unit not in done]
-        assert len(Sets(left, bounds).fewest()) <= len(sets) - 1
+def test_without_any_one_of_the_sets_the_rest_needs_no_more(subtests: pytest.Subtests) -> None:
+    for seed in range(60):
+        with subtests.test(seed=seed):
+            units, bounds = _case(seed, nodes=4 + seed % 30)
+            sets = Sets(units, bounds).fewest()
+            for done in sets:
+                left = [unit for unit in units if unit not in done]
+                assert len(Sets(left, bounds).fewest()) <= len(sets) - 1
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_they_are_as_few_as_possible_or_one_more(seed: int) -> None:
-    units, bounds = _case(seed, nodes=3 + seed % 7)
-    sets, (least, why) = Sets(units, bounds).fewest(), Sets(units, bounds).at_least()
-    best = _optimum(units, bounds)
-    assert least <= best <= len(sets) <= best + 1, (least, best, len(sets))
-    assert why
+def test_they_are_as_few_as_possible_or_one_more(subtests: pytest.Subtests) -> None:
+    for seed in range(60):
+        with subtests.test(seed=seed):
+            units, bounds = _case(seed, nodes=3 + seed % 7)
+            sets, (least, why) = Sets(units, bounds).fewest(), Sets(units, bounds).at_least()
+            best = _optimum(units, bounds)
+            assert least <= best <= len(sets) <= best + 1, (least, best, len(sets))
+            assert why
 
 
 def test_a_shard_with_one_replica_keeps_its_nodes_apart() -> None:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine import limits
+from orchestrator.engine import limits, refusals
 from orchestrator.engine.kinds.predicates import Question
+from orchestrator.engine.left_over import left_over, texts
 from orchestrator.engine.merge_state import Merging
 from orchestrator.engine.node import turn
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import Absence, Failing, RefusedAccess
+from orchestrator.engine.state import Absence, Failing, RefusedAccess, RunState
 from orchestrator.merging import decide
-from orchestrator.model.action import Moment, RunHook, SettingChange
-from orchestrator.model.event import ActionFailed, RunFinished, StandingDown
+from orchestrator.model.action import (
+    Action,
+    Flush,
+    Moment,
+    Purpose,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.event import ActionFailed, RunFinished, StandingDown, StoodStill
 from orchestrator.model.gate import GateView
+from orchestrator.model.host_event import AccessRefused
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -26,9 +38,23 @@ from orchestrator.model.reading import Instant, Refusal, Seconds, Unauthorized, 
 from orchestrator.model.turn import VERSION, Doubt, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallState, InstallView
 from tests.simulation.gated import QUEUE
+from tests.simulation.play import cluster, policy
 from tests.simulation.upgrading import wanted
 from tests.states import state_with
-from tests.unit.engine.asking import ES2, cluster_of, question, seeing, viewing, wanting
+from tests.unit.engine.asking import (
+    ALLOCATION,
+    ES1,
+    ES2,
+    begun,
+    evolved,
+    question,
+    seeing,
+    situation_of,
+    view_of,
+    viewing,
+    wanting,
+    with_node,
+)
 from tests.unit.engine.cells import effect, node_in, now, situation
 from tests.unit.engine.merge_steps import IN_HAND
 
@@ -140,8 +166,11 @@ def _ends_for_the_node(asked: Situation) -> bool:
 # The run ------------------------------------
 
 _AT: Final = question().observation.at
-_ALLOCATION: Final = (Level.PERSISTENT, "cluster.routing.allocation.enable")
-_CHANGE: Final = SettingChange(level=_ALLOCATION[0], key=_ALLOCATION[1], found="all", wanted="primaries")
+_KEY: Final = (Level.PERSISTENT, ALLOCATION)
+_CHANGE: Final = SettingChange(level=_KEY[0], key=ALLOCATION, found="all", wanted="primaries")
+_OFF: Final[dict[str, Any]] = {"settings": {_KEY: _CHANGE}, "withheld": frozenset({_KEY})}
+_UNREAD: Final = Unknown(reason="timed out")
+_LOGIN: Final = Refusal(endpoint="https://es1:9200", credentials="user ops")
 
 
 def _asked(**changes: object) -> Question:
@@ -150,33 +179,33 @@ def _asked(**changes: object) -> Question:
 
 def _run(asked: Question, phase: Phase = Phase.GATED, **fields: object) -> Situation:
     """The question as the situation of a resumed run, with these fields of its state."""
-    usual: dict[str, object] = {"since": _AT, "started": _AT, "resumed": True}
-    state = state_with(asked.state, **{**usual, "phase": phase, **fields})
-    kind = situation(node_in(NodePhase.PENDING), "runs", "same").kind
-    return Situation(state=state, policy=asked.policy, kind=kind, seen=asked.observation, now=_AT)
+    return situation_of(asked, phase, **{"since": _AT, "started": _AT, "resumed": True, **fields})
 
 
 def _wave(asked: Question, phase: NodePhase, **fields: object) -> dict[str, object]:
     """A wave of es2, which is in this phase."""
-    node = replace(asked.state.nodes[ES2], phase=phase, **{"since": _AT, **fields})
-    return {"wave": asked.wave, "nodes": {**asked.state.nodes, ES2: node}}
+    state = with_node(asked.state, ES2, phase=phase, **{"since": _AT, **fields})
+    return {"wave": asked.wave, "nodes": state.nodes}
 
 
 def _without_es2(asked: Question) -> Question:
-    view = cluster_of(asked.observation.cluster)
-    return viewing(asked, nodes=tuple(node for node in view.nodes if node.name != ES2))
+    return viewing(asked, nodes=tuple(node for node in view_of(asked).nodes if node.name != ES2))
+
+
+def _recovered(asked: Question, **fields: object) -> RunState:
+    """Every node is done, and es2 has these fields."""
+    nodes = {name: replace(node, phase=NodePhase.RECOVERED) for name, node in asked.state.nodes.items()}
+    return with_node(state_with(asked.state, nodes=nodes), ES2, **fields)
 
 
 def _withheld(lasted: Seconds) -> Situation:
-    asked = _without_es2(seeing(_asked(), hosts={ES2: Unknown(reason="timed out")}))
+    asked = _without_es2(seeing(_asked(), hosts={ES2: _UNREAD}))
     wave = _wave(asked, NodePhase.STOPPING)
-    unrestored = {"settings": {_ALLOCATION: _CHANGE}, "withheld": frozenset({_ALLOCATION})}
-    return _run(asked, Phase.DOWN, withheld_since=_AT - lasted, **unrestored, **wave)
+    return _run(asked, Phase.DOWN, withheld_since=_AT - lasted, **_OFF, **wave)
 
 
 def _hold(lasted: Seconds) -> Situation:
-    asked = seeing(_asked(), health=Unknown(reason="timed out"))
-    return _run(asked, holding_since=_AT - lasted)
+    return _run(seeing(_asked(), health=_UNREAD), holding_since=_AT - lasted)
 
 
 def _gate(lasted: Seconds) -> Situation:
@@ -198,9 +227,8 @@ def _failing(lasted: Seconds) -> Situation:
 
 
 def _refused(lasted: Seconds) -> Situation:
-    refusal = Refusal(endpoint="https://es1:9200", credentials="user ops")
-    asked = seeing(_asked(), cluster=Unauthorized(reason=refusal.sentence, refusal=refusal))
-    found = RefusedAccess(refusal=refusal, since=_AT - lasted, reading=True)
+    asked = seeing(_asked(), cluster=Unauthorized(reason=_LOGIN.sentence, refusal=_LOGIN))
+    found = RefusedAccess(refusal=_LOGIN, since=_AT - lasted, reading=True)
     return _run(asked, Phase.REJOINED, refused=found, **_wave(asked, NodePhase.STARTING))
 
 
@@ -211,13 +239,12 @@ def _rejoin(lasted: Seconds) -> Situation:
 
 def _restoring(lasted: Seconds) -> Situation:
     """The update is refused, so that it is neither read as restored nor sent again at once."""
-    asked = seeing(_asked(), settings=Unknown(reason="timed out"))
-    unrestored = {"settings": {_ALLOCATION: _CHANGE}, "withheld": frozenset({_ALLOCATION})}
-    return _run(asked, Phase.REASSIGNED, since=_AT - lasted, **unrestored, **_wave(asked, NodePhase.REJOINED))
+    asked = seeing(_asked(), settings=_UNREAD)
+    return _run(asked, Phase.REASSIGNED, since=_AT - lasted, **_OFF, **_wave(asked, NodePhase.REJOINED))
 
 
 def _recovery(lasted: Seconds) -> Situation:
-    asked = seeing(_asked(), health=Unknown(reason="timed out"))
+    asked = seeing(_asked(), health=_UNREAD)
     return _run(asked, Phase.REASSIGNED, since=_AT - lasted, **_wave(asked, NodePhase.REJOINED))
 
 
@@ -228,40 +255,37 @@ def _seen_again(lasted: Seconds) -> Situation:
 
 
 def _standing_down(lasted: Seconds) -> Situation:
-    asked = seeing(_asked(), cluster=Unknown(reason="timed out"))
-    down = StandingDown(reason="asked to stop", outcome=Outcome.INTERRUPTED)
-    since, settings = _AT - lasted, {_ALLOCATION: _CHANGE}
+    asked = seeing(_asked(), cluster=_UNREAD)
+    since = _AT - lasted
     nodes = {name: replace(node, since=since) for name, node in asked.state.nodes.items()}
     nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED)
-    fields = {"since": since - 60.0, "standing_down": down, "settings": settings, "nodes": nodes}
+    down = StandingDown(reason="asked to stop", outcome=Outcome.INTERRUPTED)
+    fields = {"since": since - 60.0, "standing_down": down, "settings": {_KEY: _CHANGE}, "nodes": nodes}
     return _run(asked, Phase.STANDING_DOWN, **fields)
 
 
 def _lost_stop(lasted: Seconds) -> Situation:
     asked = _asked()
-    done = {name: replace(node, phase=NodePhase.RECOVERED) for name, node in asked.state.nodes.items()}
-    done[ES2] = replace(done[ES2], lost_at=_AT - lasted)
-    return _run(asked, Phase.FINISHING, nodes=done)
+    return _run(asked, Phase.FINISHING, nodes=_recovered(asked, lost_at=_AT - lasted).nodes)
 
 
 def _merge(lasted: Seconds) -> Situation:
-    asked = _asked(merge=MergePolicy(patterns=("*",), deadline=907.0))
+    asked = seeing(_asked(merge=MergePolicy(patterns=("*",), deadline=907.0)), bulk=_UNREAD)
     one = replace(IN_HAND, begun=_AT - 9000.0, asked=1, asked_at=_AT - lasted)
     merging = Merging(indices={"u": one}, writes={}, writes_at=_AT - 100.0)
-    asked = seeing(asked, bulk=Unknown(reason="timed out"))
     return _run(asked, Phase.MERGING, merging=merging, started=_AT - 9000.0)
 
 
 def _settling(lasted: Seconds) -> Situation:
-    asked = seeing(_asked(merge=MergePolicy(patterns=("*",))), bulk=Unknown(reason="timed out"))
+    asked = seeing(_asked(merge=MergePolicy(patterns=("*",))), bulk=_UNREAD)
     return _run(asked, Phase.MERGED, since=_AT - lasted)
 
 
 def _last_count(lasted: Seconds) -> Situation:
-    asked = seeing(_asked(merge=MergePolicy(patterns=("*",))), bulk=Unknown(reason="timed out"))
-    done = {name: replace(node, phase=NodePhase.RECOVERED) for name, node in asked.state.nodes.items()}
+    asked = seeing(_asked(merge=MergePolicy(patterns=("*",))), bulk=_UNREAD)
     merging = Merging(indices={"u": replace(IN_HAND, ended=True)}, settled=True)
-    return _run(asked, Phase.FINISHING, since=_AT - lasted, nodes=done, merging=merging)
+    nodes = _recovered(asked).nodes
+    return _run(asked, Phase.FINISHING, since=_AT - lasted, nodes=nodes, merging=merging)
 
 
 RUNS: Final[Mapping[str, _Wait]] = {
@@ -320,54 +344,83 @@ def test_every_limit_has_its_wait_here() -> None:
     assert functions - {"effect", "unheard_stop", "of_node", "in_words", "nearest"} == tested
 
 
-def test_a_verb_in_doubt_may_take_effect_for_as_long() -> None:
+def test_how_long_a_verb_in_doubt_may_take_effect() -> None:
+    """A stop that was not heard counts as lost for as long as an accepted one."""
     state = _run(_asked()).state
-    said = {
-        (verb, accepted): limits.effect(state, Doubt(verb=verb, since=_AT, accepted=accepted)).seconds
-        for verb in (Verb.STOP, Verb.REBOOT)
-        for accepted in (False, True)
-    }
-    assert said == {
-        (Verb.STOP, False): 30.0,
-        (Verb.STOP, True): 101.0,
-        (Verb.REBOOT, False): 30.0,
-        (Verb.REBOOT, True): 809.0,
-    }
+    for verb, accepted, seconds, unheard in (
+        (Verb.STOP, False, 30.0, 101.0),
+        (Verb.STOP, True, 101.0, None),
+        (Verb.REBOOT, False, 30.0, None),
+        (Verb.REBOOT, True, 809.0, None),
+    ):
+        doubt = Doubt(verb=verb, since=_AT, accepted=accepted, heard=accepted)
+        assert limits.effect(state, doubt).seconds == seconds
+        found = limits.unheard_stop(state, replace(state.nodes[ES2], doubt=doubt))
+        assert (found and found.seconds) == unheard
+    assert limits.unheard_stop(state, state.nodes[ES2]) is None
 
 
-@pytest.mark.parametrize(
-    ("doubt", "seconds"),
-    [
-        (Doubt(verb=Verb.STOP, since=_AT), 101.0),
-        (Doubt(verb=Verb.STOP, since=_AT, accepted=True, heard=True), None),
-        (Doubt(verb=Verb.REBOOT, since=_AT), None),
-        (None, None),
-    ],
-)
-def test_a_stop_that_was_not_heard_counts_as_lost(doubt: Doubt | None, seconds: Seconds | None) -> None:
-    state = _run(_asked()).state
-    node = replace(next(iter(state.nodes.values())), doubt=doubt)
-    found = limits.unheard_stop(state, node)
-    assert (None if found is None else found.seconds) == seconds
-
-
-def test_a_limit_that_is_over_is_not_shown_and_the_next_one_is() -> None:
+def test_which_limit_is_the_nearest() -> None:
+    """One that is over is not shown; a run that finishes has none but that of restoring."""
     asked = NODES["join"].at(300.0)
     limit = limits.nearest(asked.state, asked.now)
     assert limit is not None
     assert limit.seconds == 211.0 + 307.0
-
-
-def test_a_run_that_finishes_has_no_limit_but_that_of_restoring() -> None:
-    """Neither `--timeout` nor disabled allocation ends it: the engine does not ask them there."""
     state = _run(_asked(timeout=907.0), Phase.FINISHING, withheld_since=_AT).state
     assert limits.nearest(state, _AT) is None
-    restoring = limits.nearest(state_with(state, settings={_ALLOCATION: _CHANGE}), _AT)
+    restoring = limits.nearest(state_with(state, settings={_KEY: _CHANGE}), _AT)
     assert restoring is not None
     assert restoring.seconds == 307.0
-
-
-def test_the_reference_names_the_limits_of_each_phase() -> None:
-    assert "`hold`" in limits.in_words(Phase.GATED)
-    assert "`gate`" in limits.in_words(Phase.GATED)
+    assert [f"`{name}`" in limits.in_words(Phase.GATED) for name in ("hold", "gate")] == [True, True]
     assert limits.in_words(Phase.ENDED) == ""
+
+
+# Refusals of the credentials ------------------------------------
+
+_RIGHT: Final = replace(_LOGIN, status=403, call="PUT /x")
+
+
+def test_what_counts_as_a_refusal(subtests: pytest.Subtests) -> None:
+    """A reading that fails for another reason ends none; a lacking right counts where it restores."""
+    fresh = RunState(run="r")
+    refused = state_with(fresh, refused=RefusedAccess(refusal=_LOGIN, since=_AT, reading=True))
+    login, timed_out = Unauthorized(reason="401", refusal=_LOGIN), Unknown(reason="timed out", passes=True)
+    told = AccessRefused(refusal=_LOGIN, reading=True)
+    for state, reading, news in (
+        (refused, timed_out, ()),
+        (fresh, timed_out, ()),
+        (refused, login, ()),
+        (fresh, login, (told,)),
+    ):
+        assert refusals.of_reading(state, reading, _AT + 9.0) == news
+
+    def of(action: Action, refusal: Refusal) -> tuple[object, ...]:
+        failed = ActionFailed(action=action, reason="403", in_doubt=False, refusal=refusal)
+        return refusals.of_outcomes(fresh, (failed,), _AT)
+
+    for action, counts in [
+        (WriteSettings(changes=(), purpose=Purpose.PUT_BACK), True),
+        (WriteSettings(changes=(), purpose=Purpose.REASSIGN), True),
+        (SetReplicas(index="a", index_uuid="u", found=1, wanted=0), True),
+        (WriteSettings(changes=(), purpose=Purpose.WITHHOLD), False),
+        (SetReplicas(index="a", index_uuid="u", found=0, wanted=1), False),
+        (Flush(), False),
+        (RetryFailed(), False),
+    ]:
+        with subtests.test(action=action):
+            lacking = AccessRefused(refusal=_RIGHT, reading=False)
+            assert of(action, _RIGHT) == ((lacking,) if counts else ())
+            assert of(action, _LOGIN) == (told,), "a login that is refused counts everywhere"
+    limit = limits.refused(evolved(refused, StoodStill(nodes=(), seconds=900.0), at=_AT + 1000.0))
+    assert limit is not None
+    assert limit.since == _AT + 900.0, "a standstill does not count"
+
+
+def test_left_over_tells_an_unseen_node_from_one_that_starts() -> None:
+    state = begun(cluster(3), policy())
+    for name in (ES1, ES2):
+        state = with_node(state, name, phase=NodePhase.STARTING)
+    assert set(texts(left_over(state, running=[ES1]))) == {
+        "node es1 was started, and not seen in the cluster",
+        "node es2 is starting",
+    }

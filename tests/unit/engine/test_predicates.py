@@ -1,10 +1,11 @@
-"""The rules as tables: what each alone refuses, what an unknown reading does, what may be switched off."""
+"""The predicates of Elasticsearch as rows: what each alone refuses, unknown readings, how each is passed."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -12,10 +13,12 @@ from orchestrator.config.disabling import disabled_predicate
 from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
+from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import Failing
 from orchestrator.model.action import ProbeSettings
+from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
@@ -30,296 +33,292 @@ from tests.simulation.gated import QUEUE
 from tests.simulation.play import cluster
 from tests.simulation.upgrading import wanted
 from tests.unit.engine.asking import (
+    ALLOCATION,
     ES2,
-    activity_of,
-    cluster_of,
+    ES4,
+    ES5,
+    Change,
+    changing,
     findings,
-    health_of,
     holding,
+    hosting,
     knowing,
     question,
     seeing,
-    settings_of,
+    view_of,
     viewing,
     wanting,
     ways,
+    with_copy,
 )
 
-ALLOCATION = "cluster.routing.allocation.enable"
-
-
-def test_a_healthy_cluster_is_refused_by_nobody() -> None:
-    assert holding(question()) == []
-
-
-def _old(asked: Question) -> Question:
-    return knowing(asked, acted_at=asked.observation.at + 1.0)
-
-
-def _others_lease(asked: Question) -> Question:
-    return seeing(asked, lease=LeaseView(held=False, holder="eve@elsewhere", refreshed=0.0))
-
-
-def _allocation_off(asked: Question) -> Question:
-    return seeing(asked, settings=replace(settings_of(asked), persistent={ALLOCATION: "none"}))
-
-
-def _copies(asked: Question) -> tuple[ShardCopy, ...]:
-    return cluster_of(asked.observation.cluster).copies
-
-
-def _changed(asked: Question, chosen: Callable[[ShardCopy], bool], **fields: object) -> Question:
-    """One copy, the first that is chosen, is another."""
-    copies = list(_copies(asked))
-    place = next(n for n, copy in enumerate(copies) if chosen(copy))
-    copies[place] = copies[place]._replace(**fields)
-    return viewing(asked, copies=tuple(copies))
+UNREAD: Final = Unknown(reason="timed out")
+PUPPET: Final = ("puppet (process 812)",)
+FULL: Final = Disk(used_share=0.95, over_low=True, over_high=True)
 
 
 def _shards_of_es2(asked: Question) -> set[object]:
-    return {copy.shard for copy in _copies(asked) if copy.node == ES2}
+    return {copy.shard for copy in view_of(asked).copies if copy.node == ES2}
+
+
+def _changed(asked: Question, chosen: Callable[[ShardCopy], bool], **fields: object) -> Question:
+    return seeing(asked, cluster=with_copy(view_of(asked), chosen, **fields))
+
+
+def _elsewhere(asked: Question, *, primary: bool = False) -> Callable[[ShardCopy], bool]:
+    """Chooses a copy of a shard that the candidate has no part in."""
+    away = _shards_of_es2(asked)
+    return lambda copy: copy.primary is primary and copy.shard not in away
+
+
+def _nodes(asked: Question, change: Callable[..., dict[str, object]]) -> Question:
+    """The same question with fields of nodes replaced, by node."""
+    nodes = tuple(replace(node, **change(node)) for node in view_of(asked).nodes)
+    return viewing(asked, nodes=nodes)
+
+
+def _indices(asked: Question, **fields: object) -> Question:
+    indices = tuple(replace(index, **fields) for index in view_of(asked).indices)
+    return viewing(asked, indices=indices)
+
+
+def _as_before(asked: Question) -> Question:
+    """It was so when the run began."""
+    return knowing(asked, baseline=baseline_of(view_of(asked), {}))
 
 
 def _red_before(asked: Question) -> Question:
     """Both copies of a shard elsewhere are gone, and were when the run began."""
     away = _shards_of_es2(asked)
-    shard = next(copy.shard for copy in _copies(asked) if copy.shard not in away)
-    copies = tuple(
-        copy._replace(state=CopyState.UNASSIGNED, node=None, unassigned_reason="NODE_LEFT")
-        if copy.shard == shard
-        else copy
-        for copy in _copies(asked)
-    )
-    asked = viewing(asked, copies=copies)
-    return knowing(asked, baseline=baseline_of(cluster_of(asked.observation.cluster), {}))
+    shard = next(copy.shard for copy in view_of(asked).copies if copy.shard not in away)
+    gone = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": "NODE_LEFT"}
+    copies = (copy._replace(**gone) if copy.shard == shard else copy for copy in view_of(asked).copies)
+    return _as_before(viewing(asked, copies=tuple(copies)))
 
 
-def _yellow_elsewhere(asked: Question, *, reason: str = "ALLOCATION_FAILED") -> Question:
-    away = _shards_of_es2(asked)
-    return _changed(
-        asked,
-        lambda copy: not copy.primary and copy.shard not in away,
-        state=CopyState.UNASSIGNED,
-        node=None,
-        unassigned_reason=reason,
-    )
+def _yellow_elsewhere(asked: Question, reason: str = "ALLOCATION_FAILED") -> Question:
+    gone = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": reason}
+    return _changed(asked, _elsewhere(asked), **gone)
 
 
-def _stale_copy(asked: Question) -> Question:
-    """A started copy whose id is not in the in-sync set; the candidate has the other one."""
+def _beside_es2(asked: Question, **fields: object) -> Question:
+    """The copy of a shard of which the candidate has another one is so."""
     shards = _shards_of_es2(asked)
-    return _changed(asked, lambda copy: copy.shard in shards and copy.node != ES2, allocation_id="stale")
+    return _changed(asked, lambda copy: copy.shard in shards and copy.node != ES2, **fields)
 
 
-def _moving(asked: Question) -> Question:
-    shards = _shards_of_es2(asked)
-    return _changed(
-        asked,
-        lambda copy: copy.shard in shards and copy.node != ES2,
-        state=CopyState.RELOCATING,
-        relocating_to=NodeName("es6"),
-    )
-
-
-def _bare(_: Question) -> Question:
+def _bare(*_: Question) -> Question:
     world = cluster(6)
     world.add_index("bare", replicas=0, places=["es2"])
     return question(world)
 
 
-def _few_voters(asked: Question) -> Question:
-    return viewing(asked, voters=frozenset({"id-es2", "id-es3", "gone-1", "gone-2"}))
-
-
-def _only_one_with(role: Role) -> Callable[[Question], Question]:
-    def change(asked: Question) -> Question:
-        nodes = cluster_of(asked.observation.cluster).nodes
-        return viewing(
-            asked, nodes=tuple(replace(n, roles=n.roles | {role}) if n.name == ES2 else n for n in nodes)
-        )
-
-    return change
-
-
-def _older(asked: Question) -> Question:
-    nodes = cluster_of(asked.observation.cluster).nodes
-    return viewing(asked, nodes=tuple(replace(n, version="9.0.0") if n.name == ES2 else n for n in nodes))
-
-
-def _full_disk(asked: Question) -> Question:
-    disks = asked.observation.disks
-    assert not isinstance(disks, Unknown)
-    full = Disk(used_share=0.95, over_low=True, over_high=True)
-    return seeing(asked, disks={**disks, ES2: full})
-
-
-def _silent_host(asked: Question) -> Question:
-    silent = Unknown(reason="ssh: timed out")
-    return seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): silent})
-
-
-def _managed_host(asked: Question) -> Question:
-    host = asked.observation.host(ES2)
-    assert not isinstance(host, Unknown)
-    managed = replace(host, at_work=("puppet (process 812)",))
-    return seeing(asked, hosts={**asked.observation.hosts, ES2: managed})
-
-
-def test_a_management_run_elsewhere_or_ignored_holds_nothing() -> None:
-    asked = _managed_host(question())
-    assert holding(replace(asked, wave=replace(asked.wave, nodes=(NodeName("es5"),)))) == []
-    assert holding(wanting(asked, configuration_management=ConfigurationManagement.IGNORE)) == []
-    ((subject, evidence),) = findings(asked, "no_management_run_on_candidates")
-    assert (subject, "puppet (process 812)" in evidence) == ("host of es2", True)
+def _only_es2_has(role: Role) -> Change:
+    return lambda asked: _nodes(asked, lambda n: {"roles": n.roles | {role}} if n.name == ES2 else {})
 
 
 def _upgrading(asked: Question, *, to: str = "9.1.0", **shown: object) -> Question:
     """The same question before an upgrade from 8.19.0: nothing bars it but what the cluster shows here."""
-    nodes = tuple(replace(node, version="8.19.0") for node in cluster_of(asked.observation.cluster).nodes)
+    asked = _nodes(asked, lambda _: {"version": "8.19.0"})
     finding = replace(FIT, **shown)
-    ready = dict.fromkeys((node.name for node in nodes), READY)
-    asked = seeing(viewing(asked, nodes=nodes), upgrade=finding, readiness=ready)
-    return wanting(asked, upgrade=wanted(to))
+    ready = dict.fromkeys((node.name for node in view_of(asked).nodes), READY)
+    return wanting(seeing(asked, upgrade=finding, readiness=ready), upgrade=wanted(to))
 
 
-def _showing(**shown: object) -> Callable[[Question], Question]:
-    """The cluster shows this before an upgrade."""
+def _showing(**shown: object) -> Change:
     return lambda asked: _upgrading(asked, **shown)
 
 
-def _host_says(**fields: object) -> Callable[[Question], Question]:
+def _host_says(**fields: object) -> Change:
     """The host of es5 says this before an upgrade."""
-
-    def change(asked: Question) -> Question:
-        asked = _upgrading(asked)
-        other = replace(READY, **fields)
-        return seeing(asked, readiness={**asked.observation.readiness, NodeName("es5"): other})
-
-    return change
+    other = replace(READY, **fields)
+    return lambda asked: seeing(
+        _upgrading(asked), readiness={**_upgrading(asked).observation.readiness, ES5: other}
+    )
 
 
 def _newer_es5(asked: Question) -> Question:
     """es5 is newer than the target, and has no copies."""
-    asked = _upgrading(asked)
-    view = cluster_of(asked.observation.cluster)
-    nodes = tuple(replace(n, version="9.3.0" if n.name == "es5" else n.version) for n in view.nodes)
-    there = {copy.shard for copy in view.copies if copy.node == "es5"}
-    return viewing(asked, nodes=nodes, copies=tuple(copy for copy in view.copies if copy.shard not in there))
+    asked = _nodes(_upgrading(asked), lambda node: {"version": "9.3.0"} if node.name == ES5 else {})
+    there = {copy.shard for copy in view_of(asked).copies if copy.node == ES5}
+    return viewing(asked, copies=tuple(copy for copy in view_of(asked).copies if copy.shard not in there))
 
 
 def _from_7(asked: Question) -> Question:
     """To 8, with a setting that 8 does not know in the files of es5."""
-    asked = _upgrading(asked, to="8.19.0", settings={NodeName("es5"): ("cluster.name", "node.master")})
-    nodes = cluster_of(asked.observation.cluster).nodes
-    return viewing(asked, nodes=tuple(replace(node, version="7.17.28") for node in nodes))
+    asked = _upgrading(asked, to="8.19.0", settings={ES5: ("cluster.name", "node.master")})
+    return _nodes(asked, lambda _: {"version": "7.17.28"})
 
 
-def _without_a_snapshot(asked: Question) -> Question:
+def _old_snapshot(asked: Question) -> Question:
     asked = _upgrading(asked, snapshot_ended=asked.observation.at - 7200.0, snapshot="repo/nightly")
     return wanting(asked, upgrade=wanted("9.1.0", snapshot_younger_than=3600.0))
 
 
-ONLY_IT: dict[str, Callable[[Question], Question]] = {
-    "observation_is_fresh": _old,
-    "cluster_is_the_one_named": lambda asked: wanting(asked, cluster="another"),
-    "lease_is_held": _others_lease,
-    "settings_are_writable": lambda asked: knowing(asked, probed=False),
-    "no_other_maintenance": _allocation_off,
-    "expected_nodes_present": lambda asked: wanting(asked, expect_nodes=7),
-    "cluster_not_red": _red_before,
-    "no_worse_than_baseline": _yellow_elsewhere,
-    "every_shard_keeps_started_copies": _stale_copy,
-    "no_recovery_on_candidates": _moving,
-    "zero_replica_indices": _bare,
-    "master_quorum_survives": _few_voters,
-    "every_role_keeps_a_member": _only_one_with(Role.ML),
-    "capacity_remains": lambda asked: wanting(asked, min_capacity=0.9),
-    "one_zone_at_a_time": lambda _: question(wave=("es1", "es5"), max_unavailable=2),
-    "budget_not_exceeded": lambda _: question(wave=("es1", "es4")),
-    "version_order": _older,
-    "upgrade_path_is_supported": lambda asked: _upgrading(asked, to="10.0.0"),
-    "no_node_is_newer": _newer_es5,
-    "indices_open_in_target": _showing(created={"logs": "8", "oldest": "7.17.28"}),
-    "no_critical_deprecations": _showing(deprecations=(Deprecation(subject="index logs", message="x"),)),
-    "snapshot_is_recent": _without_a_snapshot,
-    "settings_known_to_target": _from_7,
-    "hosts_can_install": _host_says(failed=("apt-cache: no such package",)),
-    "keystores_need_no_password": _host_says(keystore_password=True),
-    "disk_space_for_install": _host_says(free_bytes=100 << 20),
-    "disk_below_watermark": _full_disk,
-    "no_running_snapshot": lambda asked: seeing(
-        asked, activity=replace(activity_of(asked), snapshots=("repo/nightly",))
+DEPRECATED: Final = (Deprecation(subject="index logs", message="x"),)
+ONLY_IT: Final[dict[str, tuple[Change, str]]] = {
+    # what makes it the only one that refuses; the parts of the reading without which it refuses too
+    "observation_is_fresh": (
+        lambda asked: knowing(asked, acted_at=asked.observation.at + 1.0),
+        "cluster settings health activity disks",
     ),
-    "no_force_merge_or_reindex_on_candidates": lambda asked: seeing(
-        asked, activity=replace(activity_of(asked), merges=frozenset({ES2}))
+    "cluster_is_the_one_named": (lambda asked: wanting(asked, cluster="another"), "cluster"),
+    "lease_is_held": (
+        lambda asked: seeing(asked, lease=LeaseView(held=False, holder="eve@elsewhere", refreshed=0.0)),
+        "lease",
     ),
-    "pending_tasks_drained": lambda asked: seeing(asked, health=replace(health_of(asked), oldest_task=60.0)),
-    "selected_hosts_ready": _silent_host,
-    "no_management_run_on_candidates": _managed_host,
-    "gates_open": lambda asked: wanting(asked, gates=(QUEUE,)),
+    "settings_are_writable": (lambda asked: knowing(asked, probed=False), ""),
+    "no_other_maintenance": (
+        lambda asked: changing(asked, "settings", persistent={ALLOCATION: "none"}),
+        "cluster settings",
+    ),
+    "expected_nodes_present": (lambda asked: wanting(asked, expect_nodes=7), "cluster"),
+    "cluster_not_red": (_red_before, "cluster health"),
+    "no_worse_than_baseline": (_yellow_elsewhere, "cluster"),
+    "every_shard_keeps_started_copies": (
+        lambda asked: _beside_es2(asked, allocation_id="stale"),  # not in the in-sync set
+        "cluster",
+    ),
+    "no_recovery_on_candidates": (
+        lambda asked: _beside_es2(asked, state=CopyState.RELOCATING, relocating_to=NodeName("es6")),
+        "cluster",
+    ),
+    "zero_replica_indices": (_bare, "cluster"),
+    "master_quorum_survives": (
+        lambda asked: viewing(asked, voters=frozenset({"id-es2", "id-es3", "gone-1", "gone-2"})),
+        "cluster",
+    ),
+    "every_role_keeps_a_member": (_only_es2_has(Role.ML), "cluster"),
+    "capacity_remains": (lambda asked: wanting(asked, min_capacity=0.9), "cluster"),
+    "one_zone_at_a_time": (lambda _: question(wave=("es1", "es5"), max_unavailable=2), "cluster"),
+    "budget_not_exceeded": (lambda _: question(wave=("es1", "es4")), "cluster"),
+    "version_order": (
+        lambda asked: _nodes(asked, lambda node: {"version": "9.0.0"} if node.name == ES2 else {}),
+        "cluster",
+    ),
+    "upgrade_path_is_supported": (_showing(to="10.0.0"), "cluster"),
+    "no_node_is_newer": (_newer_es5, "cluster"),
+    "indices_open_in_target": (_showing(created={"logs": "8", "oldest": "7.17.28"}), "cluster upgrade"),
+    "no_critical_deprecations": (_showing(deprecations=DEPRECATED), "cluster upgrade"),
+    "snapshot_is_recent": (_old_snapshot, "cluster upgrade"),
+    "settings_known_to_target": (_from_7, "cluster upgrade"),
+    "hosts_can_install": (_host_says(failed=("apt-cache: no such package",)), "cluster readiness"),
+    "keystores_need_no_password": (_host_says(keystore_password=True), "cluster"),
+    "disk_space_for_install": (_host_says(free_bytes=100 << 20), "cluster"),
+    "disk_below_watermark": (
+        lambda asked: seeing(asked, disks={**asked.observation.disks, ES2: FULL}),
+        "cluster disks",
+    ),
+    "no_running_snapshot": (
+        lambda asked: changing(asked, "activity", snapshots=("repo/nightly",)),
+        "activity",
+    ),
+    "no_force_merge_or_reindex_on_candidates": (
+        lambda asked: changing(asked, "activity", merges=frozenset({ES2})),
+        "activity",
+    ),
+    "pending_tasks_drained": (lambda asked: changing(asked, "health", oldest_task=60.0), "health"),
+    "selected_hosts_ready": (
+        lambda asked: seeing(asked, hosts={**asked.observation.hosts, ES5: UNREAD}),
+        "",
+    ),
+    "no_management_run_on_candidates": (lambda asked: hosting(asked, ES2, at_work=PUPPET), ""),
+    "gates_open": (lambda asked: wanting(asked, gates=(QUEUE,)), ""),
 }
+UPGRADES: Final = frozenset(list(ONLY_IT)[17:26])
+"""Those of an upgrade: a restart is held by none of them."""
+
+
+def _only(name: str) -> Question:
+    return ONLY_IT[name][0](question())
+
+
+def test_a_healthy_cluster_is_refused_by_nobody() -> None:
+    assert holding(question()) == []
+    assert holding(_upgrading(question())) == []
 
 
 def test_the_table_names_every_rule() -> None:
     assert sorted(ONLY_IT) == sorted(rule.name for rule in PREDICATES)
+    assert {"upgrade_path_is_supported", "disk_space_for_install"} < UPGRADES
 
 
 @pytest.mark.proves("each-predicate")
 def test_one_change_and_only_this_rule_refuses(subtests: pytest.Subtests) -> None:
-    for name, change in ONLY_IT.items():
+    for name in ONLY_IT:
         with subtests.test(name=name):
-            assert holding(change(question())) == [name]
+            assert holding(_only(name)) == [name]
 
 
-DISABLED = "--disable-predicate"
-WAYS: dict[str, tuple[str, ...]] = {
-    "every_role_keeps_a_member": (f"{DISABLED} 'every_role_keeps_a_member=role ml'",),
-    "capacity_remains": ("a lower `min_capacity` in the playbook",),
-    "one_zone_at_a_time": (f"{DISABLED} one_zone_at_a_time=wave",),
-    "budget_not_exceeded": ("a higher `max_unavailable` in the playbook",),
+@pytest.mark.proves("unknown-holds")
+def test_every_predicate_refuses_an_unknown_reading_it_needs(subtests: pytest.Subtests) -> None:
+    asked = _upgrading(question())
+    for part in ("cluster", "settings", "health", "activity", "disks", "lease", "upgrade", "readiness"):
+        with subtests.test(part=part):
+            names = {name for name, (_, needs) in ONLY_IT.items() if part in needs.split()}
+            value = {**asked.observation.readiness, ES5: UNREAD} if part == "readiness" else UNREAD
+            unknown = seeing(asked, **{part: value})
+            assert set(holding(unknown)) == names
+            assert all("timed out" in text for name in names for _, text in findings(unknown, name))
+            assert UPGRADES.isdisjoint(holding(seeing(question(), **{part: value})))
+    for changed, name in (
+        (seeing(question(), hosts={}), "selected_hosts_ready"),
+        (seeing(question(), disks={}), "disk_below_watermark"),
+        (viewing(question(), voters=None), "master_quorum_survives"),
+        (_upgrading(question(), deprecations=UNREAD), "no_critical_deprecations"),
+    ):
+        assert holding(changed) == [name]
+    assert "observation_is_fresh" in holding(viewing(question(), master=None))
+
+
+def test_rules_of_an_upgrade_are_asked_before_its_first_stop() -> None:
+    """A run that continues is not held by them: half of its nodes are upgraded."""
+    for name in UPGRADES:
+        assert UPGRADES.isdisjoint(holding(replace(_only(name), first_stop=False))), name
+
+
+# How a hold is passed ------------------------------------
+
+DISABLED: Final = "--disable-predicate"
+WAYS: Final[dict[str, str]] = {
+    "every_role_keeps_a_member": f"{DISABLED} 'every_role_keeps_a_member=role ml'",
+    "capacity_remains": "a lower `min_capacity` in the playbook",
+    "one_zone_at_a_time": f"{DISABLED} one_zone_at_a_time=wave",
+    "budget_not_exceeded": "a higher `max_unavailable` in the playbook",
     "version_order": (
-        (
-            "an upgrade, so that es2 comes back with the newer version, or "
-            f"{DISABLED} 'version_order=node es2' if hooks of the playbook upgrade it"
-        ),
+        "an upgrade, so that es2 comes back with the newer version, or "
+        f"{DISABLED} 'version_order=node es2' if hooks of the playbook upgrade it"
     ),
-    "upgrade_path_is_supported": ("another `--to`",),
-    "no_node_is_newer": ("another `--to`",),
+    "upgrade_path_is_supported": "another `--to`",
+    "no_node_is_newer": "another `--to`",
 }
-"""The rules of `ONLY_IT` whose evidence a run with this policy may never see changed, and a way past each."""
+"""Of `ONLY_IT`, those whose evidence a run with this policy may never see changed, and a way past each."""
 
 
 def test_a_hold_that_may_stay_has_a_way_past_it_and_no_other(subtests: pytest.Subtests) -> None:
-    for name, change in ONLY_IT.items():
-        with subtests.test(name=name):
-            assert ways(change(question()), name) == WAYS.get(name, ())
-
-
-_TWO = frozenset({"id-es2", "id-es3"})
-STAYS: list[tuple[str, Question, tuple[str, ...]]] = [
-    (
-        "no_critical_deprecations",
-        _upgrading(question(), deprecations=Unsupported(reason="no such API")),
-        (f"{DISABLED} no_critical_deprecations=deprecations",),
-    ),
-    ("no_critical_deprecations", _upgrading(question(), deprecations=Unknown(reason="403")), ()),
-    (
-        "master_quorum_survives",
-        viewing(question(), voters=_TWO),
-        ("`accept: {master_outage: true}` in the playbook",),
-    ),
-    (
-        "master_quorum_survives",
-        viewing(question(), voters=None),
-        (f"{DISABLED} 'master_quorum_survives=voting configuration'",),
-    ),
-]
-
-
-def test_what_cannot_change_in_a_run_has_a_way(subtests: pytest.Subtests) -> None:
-    for name, asked, way in STAYS:
+    two = frozenset({"id-es2", "id-es3"})
+    unsupported = Unsupported(reason="no such API")
+    for name, asked, way in [
+        *((name, _only(name), WAYS.get(name)) for name in ONLY_IT),
+        (
+            "no_critical_deprecations",
+            _upgrading(question(), deprecations=unsupported),
+            f"{DISABLED} no_critical_deprecations=deprecations",
+        ),
+        ("no_critical_deprecations", _upgrading(question(), deprecations=Unknown(reason="403")), None),
+        (
+            "master_quorum_survives",
+            viewing(question(), voters=two),
+            "`accept: {master_outage: true}` in the playbook",
+        ),
+        (
+            "master_quorum_survives",
+            viewing(question(), voters=None),
+            f"{DISABLED} 'master_quorum_survives=voting configuration'",
+        ),
+    ]:
         with subtests.test(name=name, way=way):
-            assert ways(asked, name) == way
+            assert ways(asked, name) == ((way,) if way else ())
 
 
 def test_what_can_be_corrected_or_accepted_says_both(subtests: pytest.Subtests) -> None:
@@ -328,8 +327,8 @@ def test_what_can_be_corrected_or_accepted_says_both(subtests: pytest.Subtests) 
     for name, asked in (
         ("snapshot_is_recent", no_snapshot),
         ("settings_known_to_target", _from_7(question())),
-        ("keystores_need_no_password", _host_says(keystore_password=True)(question())),
-        ("disk_space_for_install", _host_says(free_bytes=100 << 20)(question())),
+        ("keystores_need_no_password", _only("keystores_need_no_password")),
+        ("disk_space_for_install", _only("disk_space_for_install")),
         ("disk_space_for_install", _host_says(free_bytes=None)(question())),
     ):
         with subtests.test(name=name):
@@ -338,19 +337,15 @@ def test_what_can_be_corrected_or_accepted_says_both(subtests: pytest.Subtests) 
 
 
 def test_the_way_can_be_typed_and_passes() -> None:
-    """What a shell makes of it is what the flag takes; then nothing holds."""
-    asked = _only_one_with(Role.ML)(question())
+    """What a shell makes of it is what the flag takes; then nothing holds. A plan lists all ways."""
+    asked = _only("every_role_keeps_a_member")
     (way,) = ways(asked, "every_role_keeps_a_member")
     flag, rule = shlex.split(way)
     names = predicate_names(Kind.ELASTICSEARCH)
     assert flag == DISABLED
     assert holds(PREDICATES, wanting(asked, disabled_predicates=(disabled_predicate(rule, names, ()),))) == ()
-
-
-def test_holds_of_several_waves_keep_their_ways() -> None:
-    """A plan shows one hold for each rule."""
     rules = [rule for rule in PREDICATES if rule.name == "every_role_keeps_a_member"]
-    held = [holds(rules, _only_one_with(role)(question())) for role in (Role.ML, Role.TRANSFORM)]
+    held = [holds(rules, _only_es2_has(role)(question())) for role in (Role.ML, Role.TRANSFORM)]
     (hold,) = aggregated(one for found in held for one in found)
     assert hold.ways == tuple(
         f"{DISABLED} 'every_role_keeps_a_member=role {role}'" for role in ("ml", "transform")
@@ -358,237 +353,158 @@ def test_holds_of_several_waves_keep_their_ways() -> None:
     assert hold_sentence(hold).endswith(f"; another run passes it with {', '.join(hold.ways)}")
 
 
-UPGRADES = {
-    "upgrade_path_is_supported",
-    "no_node_is_newer",
-    "indices_open_in_target",
-    "no_critical_deprecations",
-    "snapshot_is_recent",
-    "settings_known_to_target",
-    "hosts_can_install",
-    "keystores_need_no_password",
-    "disk_space_for_install",
-}
-"""The rules of an upgrade: a restart asks none of them."""
-
-OF_THE_CLUSTER = {
-    "indices_open_in_target",
-    "no_critical_deprecations",
-    "snapshot_is_recent",
-    "settings_known_to_target",
-}
-"""Those that the cluster answers, and no host."""
-
-
-UNKNOWN = {
-    "cluster": {
-        rule.name
-        for rule in PREDICATES
-        if rule.name
-        not in {
-            "lease_is_held",
-            "settings_are_writable",
-            "no_running_snapshot",
-            "no_force_merge_or_reindex_on_candidates",
-            "pending_tasks_drained",
-            "selected_hosts_ready",
-            "no_management_run_on_candidates",
-            "gates_open",
-            *UPGRADES,
-        }
-    },
-    "settings": {"observation_is_fresh", "no_other_maintenance"},
-    "health": {"observation_is_fresh", "cluster_not_red", "pending_tasks_drained"},
-    "activity": {
-        "observation_is_fresh",
-        "no_running_snapshot",
-        "no_force_merge_or_reindex_on_candidates",
-    },
-    "disks": {"observation_is_fresh", "disk_below_watermark"},
-    "lease": {"lease_is_held"},
-}
-
-
-@pytest.mark.proves("unknown-holds")
-def test_every_predicate_refuses_an_unknown_reading_it_needs(subtests: pytest.Subtests) -> None:
-    for part, names in UNKNOWN.items():
-        with subtests.test(part=part):
-            unknown = seeing(question(), **{part: Unknown(reason="timed out")})
-            assert set(holding(unknown)) == names
-            evidence = [text for name in names for _, text in findings(unknown, name)]
-            assert evidence
-            assert all("timed out" in text for text in evidence)
-
-
-def test_rules_of_an_upgrade_refuse_an_unknown_reading(subtests: pytest.Subtests) -> None:
-    unread = Unknown(reason="timed out")
-    host = {**_upgrading(question()).observation.readiness, NodeName("es5"): unread}
-    for what, parts, names in (
-        ("cluster", {"cluster": unread}, UPGRADES),
-        ("what it shows", {"upgrade": unread}, OF_THE_CLUSTER),
-        ("a host", {"readiness": host}, {"hosts_can_install"}),
-    ):
-        with subtests.test(what=what):
-            asked = seeing(_upgrading(question()), **parts)
-            assert set(holding(asked)) & UPGRADES == names
-            assert all("timed out" in text for name in names for _, text in findings(asked, name))
-    listed = _upgrading(question(), deprecations=unread)
-    assert holding(listed) == ["no_critical_deprecations"]
-
-
-def test_rules_of_an_upgrade_are_asked_before_its_first_stop() -> None:
-    """A run that continues is not held by them: half of its nodes are upgraded."""
-    for name in UPGRADES:
-        asked = replace(ONLY_IT[name](question()), first_stop=False)
-        assert set(holding(asked)) & UPGRADES == set(), name
-
-
-def test_a_host_or_disk_that_was_not_read_is_refused() -> None:
-    asked = question()
-    assert holding(seeing(asked, hosts={})) == ["selected_hosts_ready"]
-    assert holding(seeing(asked, disks={})) == ["disk_below_watermark"]
-    assert holding(viewing(asked, voters=None)) == ["master_quorum_survives"]
-    assert "observation_is_fresh" in holding(viewing(asked, master=None))
-
-
-def test_only_a_candidate_with_unknown_tasks_is_refused() -> None:
-    asked = question()
-    name, rule = asked.wave.nodes[0], "no_force_merge_or_reindex_on_candidates"
-    here = replace(activity_of(asked), unread=frozenset({name}))
-    assert holding(seeing(asked, activity=here)) == [rule]
-    elsewhere = replace(activity_of(asked), unread=frozenset({NodeName("co1")}))
-    assert holding(seeing(asked, activity=elsewhere)) == []
-
-
-def test_health_that_may_be_old_is_not_fresh() -> None:
-    asked = question()
-    assert holding(seeing(asked, health=replace(health_of(asked), settled=False))) == ["observation_is_fresh"]
-
-
-def test_health_red_with_every_primary_started_is_believed() -> None:
-    asked = question()
-    assert holding(seeing(asked, health=replace(health_of(asked), status=Health.RED))) == ["cluster_not_red"]
-
-
-@pytest.mark.parametrize(
-    ("view", "refused"),
-    [
-        (HostView(service=ServiceState.RUNNING, detail="active", may_control=True), False),
-        (HostView(service=ServiceState.RUNNING, detail="sudo", may_control=False), True),
-        (HostView(service=ServiceState.RUNNING, detail="active", may_control=None), True),
-        (HostView(service=ServiceState.STOPPED, detail="inactive", may_control=True), True),
-    ],
-)
-def test_a_host_is_ready_with_a_service_that_may_be_controlled(view: HostView, *, refused: bool) -> None:
-    asked = question()
-    hosts = {**asked.observation.hosts, NodeName("es5"): view}
-    assert bool(findings(seeing(asked, hosts=hosts), "selected_hosts_ready")) is refused
-
-
-def test_a_host_that_may_not_be_rebooted_holds_only_a_reboot() -> None:
-    asked = question()
-    for may, held in ((True, False), (False, True), (None, True)):
-        host = asked.observation.hosts[NodeName("es5")]
-        assert isinstance(host, HostView)
-        view = replace(host, may_reboot=may)
-        seen = seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): view})
-        assert bool(findings(wanting(seen, reboot=True), "selected_hosts_ready")) is held, may
-        assert findings(seen, "selected_hosts_ready") == [], may
-
-
-def test_a_predicate_may_be_disabled_wholly_or_for_a_subject(subtests: pytest.Subtests) -> None:
-    for rule in [rule for rule in PREDICATES if rule.may_be_disabled]:
-        with subtests.test(rule.name):
-            name = next(p.name for p in PREDICATES if p is rule)
-            asked = ONLY_IT[name](question())
-            subject = findings(asked, name)[0][0]
-            assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name] * len(
-                findings(asked, name)
-            )
-            for off in (DisabledPredicate(name=name), DisabledPredicate(name=name, subject=subject)):
-                left = [
-                    hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(off,)))
-                ]
-                assert subject not in left
-            other = DisabledPredicate(name=name, subject="something else")
-            assert subject in [
-                hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(other,)))
-            ]
-
-
-@pytest.mark.parametrize(
-    "rule", [rule for rule in PREDICATES if not rule.may_be_disabled], ids=lambda r: r.name
-)
 @pytest.mark.proves("always-on")
-def test_the_rules_on_which_all_rest_cannot_be_switched_off(rule: object) -> None:
-    name = next(p.name for p in PREDICATES if p is rule)
-    asked = wanting(ONLY_IT[name](question()), disabled_predicates=(DisabledPredicate(name=name),))
-    assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name]
-
-
-def test_the_rules_that_cannot_be_disabled_are_these() -> None:
+def test_the_rules_on_which_all_rest_cannot_be_switched_off(subtests: pytest.Subtests) -> None:
+    """All others may be disabled, wholly or for a subject."""
     fixed = [rule.name for rule in PREDICATES if not rule.may_be_disabled]
     of_every_run = ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
     assert fixed == [*of_every_run, "upgrade_path_is_supported", "no_node_is_newer"]
-    about_a_wave = [rule.name for rule in PREDICATES if rule.about_wave]
-    assert not set(fixed) & set(about_a_wave), "they are asked before a wave is chosen"
+    about_a_wave = {rule.name for rule in PREDICATES if rule.about_wave}
+    assert about_a_wave.isdisjoint(fixed), "they are asked before a wave is chosen"
+    for name in ONLY_IT:
+        with subtests.test(name=name):
+            asked = _only(name)
+            found = [subject for subject, _ in findings(asked, name)]
+            for of, held in ((None, name in fixed), (found[0], name in fixed), ("something else", True)):
+                off = (DisabledPredicate(name=name, subject=of),)
+                left = holds(PREDICATES, wanting(asked, disabled_predicates=off))
+                assert {hold.predicate for hold in left} <= {name}
+                assert (found[0] in [hold.subject for hold in left]) is held
 
 
 def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
-    red = _red_before(question())
+    red, bare = _only("cluster_not_red"), _bare()
     index = findings(red, "cluster_not_red")[0][0].removeprefix("index ")
     assert holding(wanting(red, accept_red=frozenset({index}))) == []
-    bare = _bare(question())
     accepted = wanting(bare, zero_replicas=ZeroReplicas.ACCEPT, zero_replicas_accepted=("ba*",))
     assert holding(accepted) == []
-
-
-def test_an_index_without_replicas_is_named_with_node_and_remedy() -> None:
-    (subject, evidence), *_ = findings(_bare(question()), "zero_replica_indices")
+    (subject, evidence), *_ = findings(bare, "zero_replica_indices")
     assert subject == "index bare"
     assert evidence.startswith("is on es2 and has no replicas: ")
     assert "`zero_replica_indices: {accept: [bare]}`" in evidence, "the playbook takes this form"
 
 
-def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
+# Case by case ------------------------------------
+
+
+def _cases(subtests: pytest.Subtests, rule: str, *cases: tuple[object, Question, bool]) -> None:
+    """Each question is held by this rule alone, or by none."""
+    for what, asked, held in cases:
+        with subtests.test(what):
+            assert holding(asked) == ([rule] if held else [])
+
+
+def test_no_management_run_on_candidates(subtests: pytest.Subtests) -> None:
+    asked = _only("no_management_run_on_candidates")
+    ignored = wanting(asked, configuration_management=ConfigurationManagement.IGNORE)
+    _cases(
+        subtests,
+        "no_management_run_on_candidates",
+        ("elsewhere", replace(asked, wave=replace(asked.wave, nodes=(ES5,))), False),
+        ("ignored", ignored, False),
+    )
+    ((subject, evidence),) = findings(asked, "no_management_run_on_candidates")
+    assert (subject, PUPPET[0] in evidence) == ("host of es2", True)
+
+
+def test_work_on_other_nodes_does_not_hold_a_candidate(subtests: pytest.Subtests) -> None:
+    asked = question()
+    disks = asked.observation.disks
+    assert not isinstance(disks, Unknown)
+    low = replace(FULL, over_high=False)
+    _cases(
+        subtests,
+        "disk_below_watermark",
+        ("the disk of another", seeing(asked, disks={**disks, ES5: FULL}), False),
+        ("the low watermark", seeing(asked, disks={**disks, ES2: low}), True),
+    )
+    for name, held in ((ES2, True), (NodeName("co1"), False)):
+        unread = changing(asked, "activity", unread=frozenset({name}))
+        _cases(subtests, "no_force_merge_or_reindex_on_candidates", (f"tasks of {name}", unread, held))
+
+
+def test_cluster_not_red_and_observation_is_fresh(subtests: pytest.Subtests) -> None:
+    asked = question()
+    old, red = changing(asked, "health", settled=False), changing(asked, "health", status=Health.RED)
+    _cases(subtests, "observation_is_fresh", ("health may be old", old, True))
+    _cases(subtests, "cluster_not_red", ("red with every primary started", red, True))
+    away = _shards_of_es2(asked)
+    shard = next(copy.shard for copy in view_of(asked).copies if copy.shard not in away)
+    for state, reason, is_red in (
+        (CopyState.INITIALIZING, "NEW_INDEX_RESTORED", False),
+        (CopyState.UNASSIGNED, "NEW_INDEX_RESTORED", True),  # it stands still
+        (CopyState.INITIALIZING, "NODE_LEFT", True),
+    ):
+        with subtests.test("a primary that is restored", state=state, reason=reason):
+            node = ES4 if state is CopyState.INITIALIZING else None
+            gone = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": reason}
+            primary = _changed(
+                asked,
+                lambda copy: copy.shard == shard and copy.primary,
+                **{**gone, "state": state, "node": node},
+            )
+            both = _changed(primary, lambda copy: copy.shard == shard and not copy.primary, **gone)
+            assert ("cluster_not_red" in holding(both)) is is_red
+
+
+def test_selected_hosts_ready(subtests: pytest.Subtests) -> None:
+    """Of every node of the run before its first stop; the right to reboot counts with a reboot alone."""
+    rule, asked = "selected_hosts_ready", question()
+    for fields, reboot, held in (
+        ({}, False, False),
+        ({"may_control": False, "detail": "sudo"}, False, True),
+        ({"may_control": None}, False, True),
+        ({"may_reboot": True}, True, False),
+        ({"may_reboot": False}, True, True),
+        ({"may_reboot": None}, True, True),
+        ({"may_reboot": None}, False, False),
+    ):
+        _cases(
+            subtests, rule, ((fields, reboot), hosting(wanting(asked, reboot=reboot), ES5, **fields), held)
+        )
+    stopped = hosting(asked, ES5, service=ServiceState.STOPPED, detail="inactive")
+    assert [subject for subject, _ in findings(stopped, rule)] == ["host of es5"]
+
+
+def test_expected_nodes_present_knows_the_nodes_of_the_run() -> None:
+    """One that left between plan and baseline is in neither, nor are its copies."""
     asked = _yellow_elsewhere(question())
-    baseline = baseline_of(cluster_of(asked.observation.cluster), {})
-    assert holding(knowing(asked, baseline=baseline)) == []
+    gone = viewing(asked, nodes=tuple(node for node in view_of(asked).nodes if node.name != ES5))
+    assert [subject for subject, _ in findings(_as_before(gone), "expected_nodes_present")] == ["node es5"]
 
 
-def test_a_node_that_left_between_plan_and_baseline_holds() -> None:
-    """The baseline has neither the node nor its copies, and the run has it in its list."""
-    asked = _yellow_elsewhere(question())
-    view = cluster_of(asked.observation.cluster)
-    asked = viewing(asked, nodes=tuple(node for node in view.nodes if node.name != "es5"))
-    asked = knowing(asked, baseline=baseline_of(cluster_of(asked.observation.cluster), {}))
-    assert [subject for subject, _ in findings(asked, "expected_nodes_present")] == ["node es5"]
-
-
-def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
+def test_a_copy_on_its_way_to_the_candidate_holds(subtests: pytest.Subtests) -> None:
     world = cluster(6)
     shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
     allocation.relocate(world, shard.primary, ES2, 100.0)
-    assert holding(question(world)) == ["no_recovery_on_candidates"]
-
-
-def _recovering_elsewhere(asked: Question) -> Question:
-    """A copy of a shard that the candidate has no part in is on its way."""
-    away = _shards_of_es2(asked)
-    return _changed(
-        asked, lambda copy: not copy.primary and copy.shard not in away, state=CopyState.INITIALIZING
+    asked = question()
+    arriving = _changed(asked, _elsewhere(asked), state=CopyState.INITIALIZING)
+    _cases(
+        subtests,
+        "no_recovery_on_candidates",
+        ("to the candidate", question(world), True),
+        ("elsewhere", arriving, False),
+        ("elsewhere, with overlap", wanting(arriving, overlap_recovery=True), False),
     )
+    shards = _shards_of_es2(asked)
+    for state in (CopyState.INITIALIZING, CopyState.RELOCATING):
+        for here in (True, False):
+            with subtests.test("with overlap", state=state, here=here):
+                moving = _changed(
+                    wanting(asked, overlap_recovery=True),
+                    lambda copy, here=here: (
+                        copy.shard in shards and not copy.primary and (copy.node == ES2) is here
+                    ),
+                    state=state,
+                    relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
+                )
+                assert "no_recovery_on_candidates" in holding(moving)
 
 
-def test_a_recovery_without_the_candidate_does_not_hold_it() -> None:
-    asked = _recovering_elsewhere(question())
-    assert holding(asked) == []
-    assert holding(wanting(asked, overlap_recovery=True)) == []
-
-
-def test_unassigned_copies_that_are_new_are_no_loss() -> None:
+def test_no_worse_than_baseline(subtests: pytest.Subtests) -> None:
     """A copy that never was anywhere is nobody's loss; one that a node took away is."""
-    lost = {
+    rule = "no_worse_than_baseline"
+    for reason, held in {
         "INDEX_CREATED": False,
         "REPLICA_ADDED": False,
         "NEW_INDEX_RESTORED": False,
@@ -596,83 +512,53 @@ def test_unassigned_copies_that_are_new_are_no_loss() -> None:
         "NODE_LEFT": True,
         "ALLOCATION_FAILED": True,
         "REROUTE_CANCELLED": True,
-    }
-    for reason, holds_it in lost.items():
-        asked = _yellow_elsewhere(question(), reason=reason)
-        assert holding(asked) == (["no_worse_than_baseline"] if holds_it else []), reason
-
-
-def test_a_copy_that_a_wave_took_down_is_a_loss_even_if_new() -> None:
-    """Auto-expand takes the replica away with the node and adds a new one when it is back."""
-    asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
-    gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)
-    for started, holds_it in ((2, True), (1, False)):
-        taken = {(gone.index_uuid, gone.number): ShardTaken(started=started, filters="")}
-        assert holding(knowing(asked, taken=taken)) == (["no_worse_than_baseline"] if holds_it else [])
-
-
-def test_an_unassigned_auto_expanded_replica_is_a_loss() -> None:
-    """It went with a node that left for a moment while allocation was off."""
-    asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
-    indices = cluster_of(asked.observation.cluster).indices
-    for expands, held in ((None, []), ("0-1", ["no_worse_than_baseline"])):
-        expanding = tuple(replace(index, auto_expand=expands) for index in indices)
-        assert holding(viewing(asked, indices=expanding)) == held
-
-
-def test_what_was_not_waited_for_does_not_hold_the_next_wave() -> None:
-    asked = _yellow_elsewhere(question())
-    gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)
-    assert holding(knowing(asked, not_waited={(gone.index_uuid, gone.number): 1})) == []
-    assert holding(knowing(asked, not_waited={(gone.index_uuid, gone.number + 1): 1})) != []
-
-
-def test_primaries_that_are_being_restored_are_not_red() -> None:
-    """A restore makes an index red for as long as it runs, and no longer."""
-    asked = question()
-    away = _shards_of_es2(asked)
-    shard = next(copy.shard for copy in _copies(asked) if copy.shard not in away)
-
-    def restored(state: CopyState, reason: str) -> Question:
-        primary = _changed(
-            asked,
-            lambda copy: copy.shard == shard and copy.primary,
-            state=state,
-            node=NodeName("es4") if state is CopyState.INITIALIZING else None,
-            unassigned_reason=reason,
-        )
-        return _changed(
-            primary,
-            lambda copy: copy.shard == shard and not copy.primary,
-            state=CopyState.UNASSIGNED,
-            node=None,
-            unassigned_reason=reason,
-        )
-
-    assert "cluster_not_red" not in holding(restored(CopyState.INITIALIZING, "NEW_INDEX_RESTORED"))
-    assert "cluster_not_red" in holding(restored(CopyState.UNASSIGNED, "NEW_INDEX_RESTORED")), (
-        "it stands still"
+    }.items():
+        _cases(subtests, rule, (reason, _yellow_elsewhere(question(), reason), held))
+    lost, added = _yellow_elsewhere(question()), _yellow_elsewhere(question(), "REPLICA_ADDED")
+    gone = next(copy.shard for copy in view_of(lost).copies if copy.state is CopyState.UNASSIGNED)
+    key, other = (gone.index_uuid, gone.number), (gone.index_uuid, gone.number + 1)
+    overlap = wanting(lost, overlap_recovery=True)
+    _cases(
+        subtests,
+        rule,
+        ("missing before", _as_before(lost), False),
+        ("missing before, with overlap", _as_before(overlap), False),
+        ("with overlap", overlap, True),
+        ("not waited for", knowing(lost, not_waited={key: 1}), False),
+        ("another was not waited for", knowing(lost, not_waited={other: 1}), True),
+        # Auto-expand takes the replica away with its node and adds a new one when it is back.
+        ("a wave took it", knowing(added, taken={key: ShardTaken(started=2, filters="")}), True),
+        ("no wave took it", knowing(added, taken={key: ShardTaken(started=1, filters="")}), False),
+        ("its index expands", _indices(added, auto_expand="0-1"), True),
+        ("its index does not expand", _indices(added, auto_expand=None), False),
     )
-    assert "cluster_not_red" in holding(restored(CopyState.INITIALIZING, "NODE_LEFT"))
 
 
-def test_the_default_of_allocation_may_be_in_capitals() -> None:
-    """Elasticsearch 5 shows it as `ALL` (seen on 5.6.16), and takes every value in any case."""
-    asked, enable = question(), "cluster.routing.allocation.enable"
-    for value, holds_it in (("ALL", False), ("All", False), ("NONE", True), ("PRIMARIES", True)):
-        default = replace(settings_of(asked), files={enable: value})
-        written = replace(settings_of(asked), persistent={enable: value})
-        held = ["no_other_maintenance"] if holds_it else []
-        assert holding(seeing(asked, settings=default)) == held, value
-        assert holding(seeing(asked, settings=written)) == held, value
+def test_no_other_maintenance_by_allocation_settings(subtests: pytest.Subtests) -> None:
+    """Elasticsearch 5 shows the default as `ALL` (seen on 5.6.16), and takes every value in any case.
+
+    Before 1.0 flags disable allocation; on 1.x they still do.
+    """
+    asked, rule = question(), "no_other_maintenance"
+    for level in ("files", "persistent"):
+        for value, held in (("ALL", False), ("All", False), ("NONE", True), ("PRIMARIES", True)):
+            changed = changing(asked, "settings", **{level: {ALLOCATION: value}})
+            _cases(subtests, rule, ((level, value), changed, held))
+    settings = asked.observation.settings
+    assert not isinstance(settings, Unknown)
+    for key in sorted(DISABLING - {ALLOCATION}):
+        for value, held in (("true", True), ("1", True), ("false", False), ("off", False)):
+            for parts in ({"transient": {key: value}}, {"files": {**settings.files, key: value}}):
+                with subtests.test(key=key, value=value, parts=list(parts)):
+                    found = findings(changing(asked, "settings", **parts), rule)
+                    assert (key in [subject for subject, _ in found]) is held
 
 
-def test_an_exclusion_holds_only_while_it_is_about_a_member() -> None:
-    """An exclusion of a node that has left is a leftover: that node is empty and away."""
-    excluded = "cluster.routing.allocation.exclude."
-    asked = question()
-    node = next(n for n in cluster_of(asked.observation.cluster).nodes if n.name == "es5")
-    for key, value, holds_it in (
+def test_no_other_maintenance_by_exclusions(subtests: pytest.Subtests) -> None:
+    """One that is about no member is a leftover: its node is empty and away. Those of the run are none."""
+    asked, rule = question(), "no_other_maintenance"
+    node = next(n for n in view_of(asked).nodes if n.name == ES5)
+    for key, value, held in (
         ("_name", "es5", True),
         ("_name", "es9,es5", True),
         ("_name", "es9", False),
@@ -684,65 +570,116 @@ def test_an_exclusion_holds_only_while_it_is_about_a_member() -> None:
         ("zone", "b", True),
         ("zone", "z", False),
     ):
-        found = seeing(asked, settings=replace(settings_of(asked), persistent={excluded + key: value}))
-        assert holding(found) == (["no_other_maintenance"] if holds_it else []), (key, value)
+        excluded = {f"cluster.routing.allocation.exclude.{key}": value}
+        _cases(subtests, rule, ((key, value), changing(asked, "settings", persistent=excluded), held))
+    voting = viewing(asked, voting_exclusions=("es1",))
+    _cases(
+        subtests,
+        rule,
+        ("voting", voting, True),
+        ("voting, by this run", knowing(voting, excluded=frozenset({"es1"})), False),
+        ("shutdown", viewing(asked, shutdowns=("id-es1",)), True),
+    )
 
 
-def test_a_voting_only_node_is_no_master_that_stays() -> None:
+def test_filters_mean_the_name_that_a_node_took_itself(subtests: pytest.Subtests) -> None:
+    """Before Elasticsearch 5 a node without `node.name` is known by its address."""
     asked = question()
-    nodes = cluster_of(asked.observation.cluster).nodes
+    named = _nodes(asked, lambda node: {"own_name": "Thor" if node.name == ES2 else ""})
+    for at, name in ((asked, "id-es2"), (asked, "es2"), (named, "Thor")):
+        first, *others = view_of(at).indices
+        pinned = viewing(at, indices=(replace(first, pinned_to=name), *others))
+        _cases(subtests, "every_shard_keeps_started_copies", (f"an index pinned to {name}", pinned, True))
+    emptied = {"cluster.routing.allocation.exclude._name": "Th*"}
+    _cases(
+        subtests, "no_other_maintenance", ("emptied", changing(named, "settings", persistent=emptied), True)
+    )
 
-    def with_roles(of: dict[str, frozenset[Role]]) -> Question:
-        return viewing(
-            asked, nodes=tuple(replace(n, roles=of.get(n.name, n.roles - {Role.MASTER})) for n in nodes)
-        )
 
-    voter = frozenset({Role.MASTER, Role.VOTING_ONLY, *nodes[0].roles} - {Role.COORDINATING})
+def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtests) -> None:
+    rule, bare = (
+        "no_other_maintenance",
+        {"zero_replicas": ZeroReplicas.ACCEPT, "zero_replicas_accepted": ("*",)},
+    )
+    for own, replicas, held in [
+        (None, 1, False),
+        ("all", 1, False),
+        ("ALL", 1, False),
+        ("none", 1, True),
+        ("primaries", 1, True),
+        ("new_primaries", 1, True),
+        ("primaries", 0, False),
+    ]:
+        asked = wanting(_indices(question(), allocation_enable=own, replicas=replicas), **bare)
+        _cases(subtests, rule, ((own, replicas), asked, held))
+    asked = question(wave=("es4",))
+    view = view_of(asked)
+    here = {copy.shard.index_uuid for copy in view.copies if copy.node == ES4}
+    assert {index.uuid for index in view.indices} - here
+    off = tuple(
+        index if index.uuid in here else replace(index, allocation_enable="none") for index in view.indices
+    )
+    _cases(subtests, rule, ("outside the wave", viewing(asked, indices=off), False))
+
+
+def test_every_role_keeps_a_member(subtests: pytest.Subtests) -> None:
+    """A voting-only node is no master that stays; a node with `data` serves every tier.
+
+    The first nodes of an upgrade from below 7.10 have the roles of tiers, and the others only `data`.
+    """
+    asked = question()
+    voter = frozenset({Role.MASTER, Role.VOTING_ONLY, *view_of(asked).nodes[0].roles} - {Role.COORDINATING})
     master = voter - {Role.VOTING_ONLY}
-    assert "every_role_keeps_a_member" in holding(with_roles({"es2": master, "es3": voter}))
-    assert "every_role_keeps_a_member" not in holding(with_roles({"es2": master, "es3": master}))
-    assert "every_role_keeps_a_member" not in holding(with_roles({"es2": voter, "es3": master}))
+    tiers = frozenset({*DATA_ROLES, Role.MASTER})
+    plain, hot = frozenset({Role.DATA, Role.MASTER}), frozenset({Role.DATA_HOT, Role.MASTER})
+    for es2, es3, held in ((master, voter, True), (master, master, False), (voter, master, False)):
+        with subtests.test("masters", es2=es2, es3=es3):
+            of = {"es2": es2, "es3": es3}
+            found = holding(
+                _nodes(asked, lambda n, of=of: {"roles": of.get(n.name, n.roles - {Role.MASTER})})
+            )
+            assert ("every_role_keeps_a_member" in found) is held
+    both = {"every_role_keeps_a_member", "capacity_remains"}
+    for wave, others, refused in ((tiers, plain, set()), (plain, tiers, set()), (tiers, hot, both)):
+        with subtests.test("tiers", wave=wave, others=others):
+            of = {"es2": wave}
+            found = holding(_nodes(asked, lambda n, of=of, rest=others: {"roles": of.get(n.name, rest)}))
+            assert set(found) & both == refused
 
 
-def test_a_primary_that_a_newer_node_takes_over() -> None:
+def test_version_order_where_a_newer_node_takes_a_primary_over() -> None:
     """The wave's node stays old, and no copy of that shard can return to it."""
     asked = question()
-    view = cluster_of(asked.observation.cluster)
+    view = view_of(asked)
     shard = next(copy.shard for copy in view.on((ES2,)) if copy.primary)
     others = {copy.node for copy in view.shards[shard]} - {ES2}
     assert others
-    for newer, holds_it in ((others, True), ({node.name for node in view.nodes} - others - {ES2}, False)):
-        copies = tuple(copy for copy in view.copies if copy.shard == shard)
-        nodes = tuple(replace(node, version="9.1.9") if node.name in newer else node for node in view.nodes)
-        found = holding(viewing(asked, nodes=nodes, copies=copies))
-        assert ("version_order" in found) is holds_it, (newer, found)
+    alone = viewing(asked, copies=tuple(copy for copy in view.copies if copy.shard == shard))
+    for newer, held in ((others, True), ({node.name for node in view.nodes} - others - {ES2}, False)):
+        found = holding(_nodes(alone, lambda n, newer=newer: {"version": "9.1.9"} if n.name in newer else {}))
+        assert ("version_order" in found) is held, (newer, found)
 
 
-def test_a_data_node_serves_every_tier() -> None:
-    """The first nodes of an upgrade from below 7.10 have the roles of tiers, and the others only `data`."""
-    asked = question()
-    tiers = frozenset({*DATA_ROLES, Role.MASTER})
+def test_master_quorum_survives_by_minimum_master_nodes(subtests: pytest.Subtests) -> None:
+    """Before 7 that setting decides; the cluster's value is over the one of the files."""
+    counted = viewing(question(), voting_by_count=True)
+    for files, persistent, said in (
+        ("4", None, None),
+        ("3", None, None),
+        ("2", None, "below a majority of 5"),  # two masters are possible
+        ("1", None, "below a majority of 5"),
+        ("5", None, "elect a master"),  # four of five would be left
+        ("1", "3", None),
+    ):
+        with subtests.test(files=files, persistent=persistent):
+            set_ = {MINIMUM_MASTERS: persistent} if persistent else {}
+            asked = changing(counted, "settings", files={MINIMUM_MASTERS: files}, persistent=set_)
+            found = [evidence for _, evidence in findings(asked, "master_quorum_survives")]
+            assert len(found) == (said is not None)
+            assert all(str(said) in evidence for evidence in found)
 
-    def with_roles(wave: frozenset[Role], others: frozenset[Role]) -> set[str]:
-        names, members = asked.wave.nodes, cluster_of(asked.observation.cluster).nodes
-        nodes = tuple(replace(node, roles=wave if node.name in names else others) for node in members)
-        found = set(holding(viewing(asked, nodes=nodes)))
-        return found & {"every_role_keeps_a_member", "capacity_remains"}
 
-    plain, hot = frozenset({Role.DATA, Role.MASTER}), frozenset({Role.DATA_HOT, Role.MASTER})
-    assert with_roles(tiers, plain) == set()
-    assert with_roles(plain, tiers) == set()
-    assert with_roles(tiers, hot) == {"every_role_keeps_a_member", "capacity_remains"}
-
-
-def test_the_disks_of_other_nodes_do_not_hold_a_candidate() -> None:
-    asked = question()
-    disks = asked.observation.disks
-    assert not isinstance(disks, Unknown)
-    full = Disk(used_share=0.95, over_low=True, over_high=True)
-    low = replace(full, over_high=False)
-    assert holding(seeing(asked, disks={**disks, NodeName("es5"): full})) == []
-    assert holding(seeing(asked, disks={**disks, ES2: low})) == ["disk_below_watermark"]
+# Holds in words ------------------------------------
 
 
 def test_one_hold_a_predicate_counts_and_names_the_first_few() -> None:
@@ -777,108 +714,14 @@ def test_a_hold_names_the_reason_of_each_host() -> None:
     assert (both.subjects, both.reasons) == (("host of es2", "host of es9"), (one.evidence, "gone"))
 
 
-@pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])
-def test_a_recovery_with_the_candidate_holds_it_with_overlap_too(state: CopyState) -> None:
-    asked = wanting(question(), overlap_recovery=True)
-    shards = _shards_of_es2(asked)
-    for here in (True, False):
-        moving = _changed(
-            asked,
-            lambda copy, here=here: copy.shard in shards and not copy.primary and (copy.node == ES2) is here,
-            state=state,
-            relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
-        )
-        assert "no_recovery_on_candidates" in holding(moving)
-
-
-def test_an_idle_copy_holds_with_overlap_unless_missing_before() -> None:
-    asked = wanting(_yellow_elsewhere(question()), overlap_recovery=True)
-    assert holding(asked) == ["no_worse_than_baseline"]
-    baseline = baseline_of(cluster_of(asked.observation.cluster), {})
-    assert holding(knowing(asked, baseline=baseline)) == []
-
-
-def test_an_index_pinned_to_the_candidate_holds() -> None:
-    asked = question()
-    indices = cluster_of(asked.observation.cluster).indices
-    for name in ("id-es2", "es2"):
-        pinned = viewing(asked, indices=(replace(indices[0], pinned_to=name), *indices[1:]))
-        assert holding(pinned) == ["every_shard_keeps_started_copies"]
-
-
-def test_filters_mean_the_name_that_a_node_took_itself() -> None:
-    """Before Elasticsearch 5 a node without `node.name` is known by its address."""
-    asked = question()
-    view = cluster_of(asked.observation.cluster)
-    nodes = tuple(replace(node, own_name="Thor" if node.name == ES2 else "") for node in view.nodes)
-    named, (first, *others) = viewing(asked, nodes=nodes), view.indices
-    pinned = viewing(named, indices=(replace(first, pinned_to="Thor"), *others))
-    assert holding(pinned) == ["every_shard_keeps_started_copies"]
-    emptied = {"cluster.routing.allocation.exclude._name": "Th*"}
-    settings = replace(settings_of(named), persistent=emptied)
-    assert holding(seeing(named, settings=settings)) == ["no_other_maintenance"]
-
-
-def test_our_exclusions_and_settings_are_not_foreign() -> None:
-    asked = question()
-    assert holding(viewing(asked, voting_exclusions=("es1",))) == ["no_other_maintenance"]
-    assert holding(knowing(viewing(asked, voting_exclusions=("es1",)), excluded=frozenset({"es1"}))) == []
-    assert holding(viewing(asked, shutdowns=("id-es1",))) == ["no_other_maintenance"]
-
-
-def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtests) -> None:
-    for own, replicas, held in [
-        (None, 1, []),
-        ("all", 1, []),
-        ("ALL", 1, []),
-        ("none", 1, ["no_other_maintenance"]),
-        ("primaries", 1, ["no_other_maintenance"]),
-        ("new_primaries", 1, ["no_other_maintenance"]),
-        ("primaries", 0, []),
-    ]:
-        with subtests.test(own=own, replicas=replicas, held=held):
-            asked = question()
-            indices = tuple(
-                replace(index, allocation_enable=own, replicas=replicas)
-                for index in cluster_of(asked.observation.cluster).indices
-            )
-            asked = wanting(
-                viewing(asked, indices=indices),
-                zero_replicas=ZeroReplicas.ACCEPT,
-                zero_replicas_accepted=("*",),
-            )
-            assert holding(asked) == held
-
-
-def test_an_index_outside_the_wave_may_allocate_as_it_likes() -> None:
-    asked = question(wave=("es4",))
-    view = cluster_of(asked.observation.cluster)
-    elsewhere = {copy.shard.index_uuid for copy in view.copies} - {
-        copy.shard.index_uuid for copy in view.copies if copy.node == "es4"
-    }
-    indices = tuple(
-        replace(index, allocation_enable="none") if index.uuid in elsewhere else index
-        for index in view.indices
-    )
-    assert elsewhere
-    assert holding(viewing(asked, indices=indices)) == []
-
-
 def test_archived_settings_are_told_with_what_to_do() -> None:
     """Whatever else is known: without the way out, an operator has only a name."""
-    asked = knowing(question(), probed=False)
     archived = {f"archived.key{number}": "1" for number in range(6)}
-    found = findings(
-        seeing(asked, settings=replace(settings_of(asked), persistent=archived)), "settings_are_writable"
-    )
-    [(subject, told)] = found
+    asked = changing(knowing(question(), probed=False), "settings", persistent=archived)
+    ((subject, told),) = findings(asked, "settings_are_writable")
     assert subject == "cluster settings"
-    assert "archived.key0, archived.key1" in told
-    assert "and 1 more" in told
-    assert '"persistent": {"archived.*": null}' in told
+    for part in ("archived.key0, archived.key1", "and 1 more", '"persistent": {"archived.*": null}'):
+        assert part in told
     failed = ActionFailed(action=ProbeSettings(), reason="403: not allowed", in_doubt=False)
-    state = replace(
-        asked.state, in_phase=replace(asked.state.in_phase, failing=(Failing(last=failed, since=0.0),))
-    )
-    seen = seeing(replace(asked, state=state), settings=replace(settings_of(asked), persistent=archived))
-    assert findings(seen, "settings_are_writable") == [(subject, f"403: not allowed; {told}")]
+    again = knowing(asked, failing=(Failing(last=failed, since=0.0),))
+    assert findings(again, "settings_are_writable") == [(subject, f"403: not allowed; {told}")]

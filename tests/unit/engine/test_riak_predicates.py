@@ -1,29 +1,30 @@
-"""Riak's rules: what each alone refuses, what an unknown reading does, what the recorded states come to."""
+"""The predicates of Riak as rows: what each alone refuses, unknown readings, and the recorded bad moments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.kinds.predicates import Predicate, Question, evidence_of, holds
+from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Hold
+from orchestrator.model.gate import GateView
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import (
     ActiveTransfer,
     Availability,
-    ClusterMember,
     ClusterStatus,
     Membership,
-    NodeStats,
     OwnershipChange,
     PartitionCount,
     PendingPartition,
-    RiakMember,
     RiakView,
     Ring,
     RingReady,
@@ -35,289 +36,362 @@ from orchestrator.view.phrases import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.engine.asking import question, viewing
+from tests.simulation.gated import QUEUE
+from tests.simulation.ringed import FIVE, FOUR, ONE, TWO, riak_policy, ringed
+from tests.unit.engine.asking import hosting, knowing, question_about, seeing, view_of, viewing, wanting
 
-ONE, TWO, _, _, FIVE, *_ = NODES = names(8)
-RING = claimed(8, 64)
-WHY = Unknown(reason="it was not read")
-
-
-def member(node: NodeName, membership: Membership = Membership.VALID, **more: object) -> RiakMember:
-    return RiakMember(node=node, membership=membership, ring_share=20.0, **more)
+WHY: Final = Unknown(reason="it was not read")
+STRANGER: Final = NodeName("riak9@10.0.0.9")
 
 
-def status_of(node: NodeName, availability: Availability = Availability.UP) -> ClusterMember:
-    return ClusterMember(
-        node=node,
-        membership=Membership.VALID,
-        availability=availability,
-        claimant=node == ONE,
-        ring_share=20.0,
-    )
+@cache
+def _asked() -> Question:
+    return question_about(ringed(), riak_policy(zone_attribute=None), TWO)
 
 
-def told(node: NodeName) -> SignsOfLife:
-    members = frozenset(NODES)
-    stats = NodeStats(
-        node=node, kv_vnodes=8, connected=members, members=members, ring_size=64, ownership={node: 8}
-    )
-    return SignsOfLife(ping=True, stats=stats)
+def _riak(asked: Question) -> RiakView:
+    riak = view_of(asked).riak
+    assert riak is not None
+    return riak
 
 
-HEALTHY = RiakView(
-    members=tuple(member(node) for node in NODES),
-    cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in NODES)),
-    ring_ready=RingReady(agreed=True, nodes=NODES),
-    ring_status=RingStatus(claimant=ONE, claimant_up=True, ring_ready=True),
-    signs={node: told(node) for node in NODES},
-    transfers={ONE: Transfers(), TWO: Transfers()},
-    ring=RING,
-    n_vals=frozenset({3}),
+def _of(wave: tuple[NodeName, ...] = (TWO,), **parts: Any) -> Question:
+    """The healthy question about a wave, with parts of the ring's reading replaced."""
+    asked = replace(_asked(), wave=Wave(number=1, nodes=wave))
+    return viewing(asked, riak=replace(_riak(asked), **parts))
+
+
+def _status(**fields: Any) -> RingStatus:
+    status = _riak(_asked()).ring_status
+    assert isinstance(status, RingStatus)
+    return replace(status, **fields)
+
+
+def _members(**of_five: Any) -> tuple[Any, ...]:
+    members = _riak(_asked()).members
+    assert not isinstance(members, Unknown)
+    return tuple(replace(each, **of_five) if each.node == FIVE else each for each in members)
+
+
+def _cluster(name: NodeName = FIVE, **fields: Any) -> ClusterStatus:
+    cluster = _riak(_asked()).cluster
+    assert isinstance(cluster, ClusterStatus)
+    members = (replace(each, **fields) if each.node == name else each for each in cluster.members)
+    return replace(cluster, members=tuple(members))
+
+
+def _cluster_of(nodes: tuple[NodeName, ...]) -> dict[str, Any]:
+    """The readings that list these nodes, and no others, as members that are well."""
+    (member, *_), (status, *_) = _members(), _cluster().members
+    signs = _riak(_asked()).signs[ONE]
+    return {
+        "members": tuple(replace(member, node=node) for node in nodes),
+        "cluster": ClusterStatus(
+            ring_ready=True, members=tuple(replace(status, node=node) for node in nodes)
+        ),
+        "ring_ready": RingReady(agreed=True, nodes=nodes),
+        "signs": dict.fromkeys(nodes, signs),
+    }
+
+
+def _transfers(**fields: Any) -> dict[NodeName, Transfers]:
+    return {ONE: Transfers(), TWO: Transfers(**fields)}
+
+
+def _refusing(asked: Question) -> dict[str, list[tuple[str, str]]]:
+    """What each rule says, by name."""
+    told = {
+        rule.name: [(subject, evidence_of(said)) for subject, said in rule.check(asked)]
+        for rule in PREDICATES
+    }
+    return {name: found for name, found in told.items() if found}
+
+
+SIGNS: Final = _riak(_asked()).signs
+OTHERS: Final = tuple(name for name in SIGNS if name != FIVE)
+NAMELESS: Final = viewing(
+    _asked(),
+    nodes=tuple(
+        replace(node, incarnation=Incarnation()) if node.name == TWO else node
+        for node in view_of(_asked()).nodes
+    ),
 )
-
-
-def of_the_ring() -> list[Predicate]:
-    """The predicates that are about the ring; every one has its scenarios below."""
-    return [each for each in PREDICATES if each.name in ALONE]
-
-
-def about(view: RiakView, *wave: NodeName) -> Question:
-    """May the wave be stopped by this reading of the ring?"""
-    return viewing(replace(question(), wave=Wave(number=1, nodes=wave or (ONE,))), riak=view)
-
-
-def said_by(rule: Predicate, asked: Question) -> list[tuple[str, str]]:
-    return [(subject, evidence_of(said)) for subject, said in rule.check(asked)]
-
-
-def refusals(view: RiakView, *wave: NodeName) -> dict[str, list[tuple[str, str]]]:
-    asked = {each.name: said_by(each, about(view, *wave)) for each in of_the_ring()}
-    return {name: found for name, found in asked.items() if found}
-
-
-def with_members(*changed: RiakMember) -> RiakView:
-    by_name = {each.node: each for each in changed}
-    return replace(HEALTHY, members=tuple(by_name.get(node, member(node)) for node in NODES))
-
-
-def with_statuses(*changed: ClusterMember) -> RiakView:
-    by_name = {each.node: each for each in changed}
-    members = tuple(by_name.get(node, status_of(node)) for node in NODES)
-    return replace(HEALTHY, cluster=ClusterStatus(ring_ready=True, members=members))
-
-
-def with_transfers(**what: object) -> RiakView:
-    return replace(HEALTHY, transfers={ONE: Transfers(), TWO: Transfers(**what)})
-
-
-def with_ring_status(**what: object) -> RiakView:
-    status = RingStatus(claimant=ONE, claimant_up=True, ring_ready=True)
-    return replace(HEALTHY, ring_status=replace(status, **what))
-
-
-CHANGE = OwnershipChange(owner=ONE, next_owner=TWO, partitions=(PendingPartition(index=0),))
-
-ALONE: dict[str, list[tuple[str, RiakView, str]]] = {
-    "ring_ready": [
-        ("differ", replace(HEALTHY, ring_ready=RingReady(agreed=False, differing=(ONE, TWO))), "ring"),
-        ("not asked", replace(HEALTHY, ring_ready=RingReady(agreed=False, down=(TWO,))), "ring"),
-        ("one left out", replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=NODES[:4])), "ring"),
-        ("a stranger", replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=names(9))), "ring"),
-        ("claimant says no", with_ring_status(ring_ready=False), f"claimant {ONE}"),
-        ("claimant away", with_ring_status(claimant_up=False, ring_ready=None), f"claimant {ONE}"),
-    ],
-    "no_pending_ownership_change": [
-        ("pending", with_ring_status(pending=(CHANGE,)), f"{ONE} to {TWO}"),
-        ("joining", with_members(member(FIVE, Membership.JOINING)), FIVE),
-        ("leaving", with_members(member(FIVE, Membership.LEAVING)), FIVE),
-        ("exiting", with_members(member(FIVE, Membership.EXITING)), FIVE),
-        ("shares to change", with_members(member(FIVE, pending_share=0.0)), FIVE),
-    ],
-    "all_members_up": [
-        ("down", with_statuses(status_of(FIVE, Availability.DOWN)), FIVE),
-        ("down as marked", with_statuses(status_of(FIVE, Availability.DOWN_AS_MARKED)), FIVE),
-        ("up though marked", with_statuses(status_of(FIVE, Availability.UP_THOUGH_MARKED_DOWN)), FIVE),
-        (
-            "marked as down",
-            with_statuses(replace(status_of(FIVE), membership=Membership.DOWN)),
-            FIVE,
+APART: Final = viewing(
+    _of((TWO, FOUR)),
+    nodes=tuple(replace(n, attributes={"location": f"rack-{n.name}"}) for n in view_of(_asked()).nodes),
+)
+MOVING: Final = ActiveTransfer(kind="repair", vnode="riak_kv_vnode", index=0, source=ONE, target=TWO)
+CHANGE: Final = OwnershipChange(owner=ONE, next_owner=TWO, partitions=(PendingPartition(index=0),))
+BY_TWO: Final = f"transfers by {TWO}"
+COUNT: Final = (PartitionCount(node=FIVE, partitions=1),)
+NO_LIST: Final = "members or agreed on the ring, but not both"
+ALONE: Final[list[tuple[str, Question, str, str]]] = [
+    # the rule that alone refuses, the question, a subject that it names, a part of its evidence
+    ("observation_is_fresh", seeing(_asked(), settings=WHY), "", WHY.reason),
+    ("cluster_is_the_one_named", viewing(_asked(), name="other"), "", ""),
+    ("lease_is_held", seeing(_asked(), lease=WHY), "lease", WHY.reason),
+    ("settings_are_writable", knowing(_asked(), probed=False), "", ""),
+    ("expected_nodes_present", wanting(_asked(), expect_nodes=6), "", "6"),
+    (
+        "lives_are_told",
+        NAMELESS,
+        f"node {TWO}",
+        "its process is unknown: neither `riak pid` nor /proc on its host shows it",
+    ),
+    (
+        "lives_are_told",
+        viewing(NAMELESS, riak=replace(_riak(_asked()), unidentified={TWO: "its machine is another one's"})),
+        f"node {TWO}",
+        "its process is unknown: its machine is another one's",
+    ),
+    (
+        "ring_ready",
+        _of(ring_ready=RingReady(agreed=False, differing=(ONE, TWO))),
+        "ring",
+        f"{ONE} and {TWO} list different owners",
+    ),
+    (
+        "ring_ready",
+        _of(ring_ready=RingReady(agreed=False, down=(TWO,))),
+        "ring",
+        f"{TWO} cannot be asked about the ring",
+    ),
+    ("ring_ready", _of(ring_ready=RingReady(agreed=True, nodes=OTHERS)), "ring", f"{FIVE} are {NO_LIST}"),
+    (
+        "ring_ready",
+        _of(ring_ready=RingReady(agreed=True, nodes=(*SIGNS, STRANGER))),
+        "ring",
+        f"{STRANGER} are {NO_LIST}",
+    ),
+    ("ring_ready", _of(ring_status=_status(ring_ready=False)), f"claimant {ONE}", "is not ready"),
+    (
+        "ring_ready",
+        _of(ring_status=_status(claimant_up=False, ring_ready=None)),
+        f"claimant {ONE}",
+        "does not answer",
+    ),
+    ("no_pending_ownership_change", _of(ring_status=_status(pending=(CHANGE,))), f"{ONE} to {TWO}", "1 part"),
+    *(
+        ("no_pending_ownership_change", _of(members=_members(membership=how)), FIVE, f"it is {how.value}")
+        for how in (Membership.JOINING, Membership.LEAVING, Membership.EXITING)
+    ),
+    ("no_pending_ownership_change", _of(members=_members(pending_share=0.0)), FIVE, "is to own 0.0 %"),
+    ("all_members_up", _of(cluster=_cluster(membership=Membership.DOWN)), FIVE, "cluster status shows down"),
+    ("all_members_up", _of(ring_status=_status(unreachable=(FIVE,))), FIVE, "ring-status cannot reach it"),
+    ("all_members_up", _of(signs={**SIGNS, FIVE: SignsOfLife(stats=WHY)}), FIVE, WHY.reason),
+    ("all_members_up", _of(signs={name: SIGNS[name] for name in OTHERS}), FIVE, "/stats cannot be read"),
+    ("no_transfers", _of(transfers=_transfers(down=(FIVE,))), BY_TWO, f"{FIVE} is down"),
+    ("no_transfers", _of(transfers=_transfers(uncontacted=(FIVE,))), BY_TWO, "could not be contacted"),
+    ("no_transfers", _of(transfers=_transfers(waiting=COUNT)), BY_TWO, "1 partitions waiting"),
+    ("no_transfers", _of(transfers=_transfers(not_running=COUNT)), BY_TWO, "does not run 1"),
+    ("no_transfers", _of(transfers=_transfers(active=(MOVING,))), BY_TWO, "a transfer (repair)"),
+    ("no_transfers", _of(transfers={ONE: Transfers(), TWO: WHY}), BY_TWO, WHY.reason),
+    ("no_transfers", _of(transfers={ONE: Transfers()}), "transfers", "1 nodes were asked instead of 2"),
+    ("no_transfers", _of(transfers={}), "transfers", "0 nodes were asked instead of 2"),
+    ("preference_lists_keep_quorum", _of(ring=in_blocks(5, 64)), TWO, "this node alone"),
+    ("preference_lists_keep_quorum", _of(n_vals=frozenset({3, 1})), TWO, "n_val 1"),
+    ("preference_lists_keep_quorum", _of(n_vals=frozenset({3, 2})), TWO, "n_val 2"),
+    ("preference_lists_keep_quorum", _of(n_vals=frozenset()), "n_val", "no n_val"),
+    ("preference_lists_keep_quorum", _of(n_vals=frozenset({3, 0})), "n_val", "no n_val"),
+    ("preference_lists_keep_quorum", _of(ring=Ring(owners=())), "n_val", "no partition"),
+    ("preference_lists_keep_quorum", _of(ring=claimed(16, 64)), "ring", "are no members"),
+    (
+        "one_zone_at_a_time",
+        wanting(APART, zone_attribute="location", max_unavailable=2),
+        "wave",
+        "",
+    ),
+    ("budget_not_exceeded", wanting(_asked(), max_unavailable=0), "", ""),
+    (
+        "selected_hosts_ready",
+        hosting(_asked(), TWO, service=ServiceState.STOPPED),
+        f"host of {TWO}",
+        "",
+    ),
+    (
+        "no_management_run_on_candidates",
+        hosting(_asked(), TWO, at_work=("chef-client (process 812)",)),
+        f"host of {TWO}",
+        "chef-client",
+    ),
+    (
+        "gates_open",
+        seeing(
+            wanting(_asked(), gates=(QUEUE,)),
+            gates={QUEUE.name: GateView(open=False, evidence="640 messages")},
         ),
-        ("unreachable", with_ring_status(unreachable=(FIVE,)), FIVE),
-        ("/stats unread", replace(HEALTHY, signs={**HEALTHY.signs, FIVE: SignsOfLife(stats=WHY)}), FIVE),
-        ("/stats not asked", replace(HEALTHY, signs={n: told(n) for n in NODES if n != FIVE}), FIVE),
-    ],
-    "no_transfers": [
-        ("currently down", with_transfers(down=(FIVE,)), f"transfers by {TWO}"),
-        ("could not be contacted", with_transfers(uncontacted=(FIVE,)), f"transfers by {TWO}"),
-        (
-            "waiting to handoff",
-            with_transfers(waiting=(PartitionCount(node=FIVE, partitions=1),)),
-            f"transfers by {TWO}",
-        ),
-        (
-            "primaries not running",
-            with_transfers(not_running=(PartitionCount(node=FIVE, partitions=1),)),
-            f"transfers by {TWO}",
-        ),
-        (
-            "active",
-            with_transfers(
-                active=(
-                    ActiveTransfer(kind="repair", vnode="riak_kv_vnode", index=0, source=ONE, target=TWO),
-                )
-            ),
-            f"transfers by {TWO}",
-        ),
-        ("one unread", replace(HEALTHY, transfers={ONE: Transfers(), TWO: WHY}), f"transfers by {TWO}"),
-        ("one node asked", replace(HEALTHY, transfers={ONE: Transfers()}), "transfers"),
-        ("none asked", replace(HEALTHY, transfers={}), "transfers"),
-    ],
-    "preference_lists_keep_quorum": [
-        ("bad ring", replace(HEALTHY, ring=in_blocks(8, 64)), ONE),
-        ("a bucket type without replicas", replace(HEALTHY, n_vals=frozenset({3, 1})), ONE),
-        ("a bucket type of two", replace(HEALTHY, n_vals=frozenset({3, 2})), ONE),
-        ("no n_val", replace(HEALTHY, n_vals=frozenset()), "n_val"),
-        ("an n_val of nothing", replace(HEALTHY, n_vals=frozenset({3, 0})), "n_val"),
-        ("no partition", replace(HEALTHY, ring=Ring(owners=())), "n_val"),
-        ("a ring of others", replace(HEALTHY, ring=claimed(16, 64)), "ring"),
-    ],
-}
-SCENARIOS = [
-    (name, what, view, subject) for name, scenarios in ALONE.items() for what, view, subject in scenarios
+        QUEUE.name,
+        "640 messages",
+    ),
 ]
+ALSO: Final = {"one_zone_at_a_time": {"preference_lists_keep_quorum"}}
+"""Two nodes of a ring of five share a list."""
+OF_THE_RING: Final = {
+    "ring_ready",
+    "no_pending_ownership_change",
+    "all_members_up",
+    "no_transfers",
+    "preference_lists_keep_quorum",
+}
 
 
-def test_a_healthy_cluster_may_lose_one_node() -> None:
-    assert [node for node in NODES if refusals(HEALTHY, node)] == []
-
-
-def test_every_predicate_of_the_ring_has_its_scenarios() -> None:
-    unread = replace(about(HEALTHY), observation=replace(about(HEALTHY).observation, cluster=WHY))
-    said = {each.name for each in PREDICATES if said_by(each, unread) == [("cluster", WHY.reason)]}
-    assert said == set(ALONE)
-    nothing = viewing(about(HEALTHY), riak=None)
-    reason = ("cluster", "the ring was not read")
-    assert {each.name for each in PREDICATES if said_by(each, nothing) == [reason]} == set(ALONE)
+def test_a_healthy_cluster_may_lose_any_one_node() -> None:
+    assert [name for name in SIGNS if _refusing(_of((name,)))] == []
 
 
 def test_only_this_rule_stands_in_the_way(subtests: pytest.Subtests) -> None:
     """Delete the rule, or its part, and nothing is in the way."""
-    for name, what, view, subject in SCENARIOS:
-        with subtests.test(name=name, what=what):
-            found = refusals(view)
-            assert list(found) == [name]
-            assert subject in [each for each, _ in found[name]]
-            assert all(evidence for _, evidence in found[name])
+    assert {rule for rule, *_ in ALONE} == {rule.name for rule in PREDICATES}
+    for rule, asked, subject, evidence in ALONE:
+        with subtests.test(rule, subject=subject, evidence=evidence):
+            found = _refusing(asked)
+            assert set(found) == {rule} | ALSO.get(rule, set())
+            assert {hold.predicate for hold in holds(PREDICATES, asked)} == set(found)
+            assert [said for about, said in found[rule] if about == (subject or about) and evidence in said]
+
+
+def test_what_is_not_read_is_refused_with_its_reason(subtests: pytest.Subtests) -> None:
+    for unread, rules in [
+        ("members", {"ring_ready", "no_pending_ownership_change", "all_members_up"}),
+        ("cluster", {"all_members_up", "preference_lists_keep_quorum"}),
+        ("ring_ready", {"ring_ready"}),
+        ("ring_status", {"ring_ready", "no_pending_ownership_change"}),
+        ("transfers", {"no_transfers"}),
+        ("ring", {"preference_lists_keep_quorum"}),
+        ("n_vals", {"preference_lists_keep_quorum"}),
+    ]:
+        with subtests.test(unread):
+            found = _refusing(_of(**{unread: WHY}))
+            assert set(found) == rules
+            assert all(any(WHY.reason in said for _, said in each) for each in found.values())
+    assert set(_refusing(viewing(_asked(), riak=RiakView()))) == OF_THE_RING
+    for asked, why in (
+        (seeing(_asked(), cluster=WHY), WHY.reason),
+        (viewing(_asked(), riak=None), "the ring was not read"),
+    ):
+        said = _refusing(asked)
+        assert {rule for rule in OF_THE_RING if said[rule] == [("cluster", why)]} == OF_THE_RING
+
+
+def test_the_rules_and_what_may_be_done_about_each() -> None:
+    def those(of: Callable[..., bool]) -> list[str]:
+        return [rule.name for rule in PREDICATES if of(rule)]
+
+    assert [rule.name for rule in PREDICATES] == list(dict.fromkeys(rule for rule, *_ in ALONE)), (
+        "in this order"
+    )
+    fixed = those(lambda rule: not rule.may_be_disabled)
+    assert fixed == ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
+    # Nobody waits for what only an operator can correct; a wave that is too large becomes smaller.
+    assert those(lambda rule: not rule.passes_with_time) == [
+        "cluster_is_the_one_named",
+        "settings_are_writable",
+        "preference_lists_keep_quorum",
+    ]
+    assert those(lambda rule: rule.lasting) == ["selected_hosts_ready"]
+    assert those(lambda rule: rule.about_wave) == [
+        "lives_are_told",
+        "preference_lists_keep_quorum",
+        "one_zone_at_a_time",
+        "budget_not_exceeded",
+        "selected_hosts_ready",
+        "no_management_run_on_candidates",
+    ]
+
+
+def test_whose_life_has_to_be_told() -> None:
+    """Those of the wave; of a stranger other rules speak."""
+    assert "lives_are_told" in _refusing(viewing(NAMELESS, riak=None))
+    assert "lives_are_told" not in _refusing(replace(NAMELESS, wave=Wave(number=1, nodes=(ONE,))))
+    found = _refusing(_of((STRANGER,)))
+    assert found["all_members_up"] == [(STRANGER, "it is not a member of the cluster")]
+    assert "lives_are_told" not in found
+
+
+def test_all_members_up_names_a_node_that_is_down_once() -> None:
+    for how in (
+        Availability.DOWN,
+        Availability.DOWN_AS_MARKED,
+        Availability.UP_THOUGH_MARKED_DOWN,
+    ):
+        down = _of(cluster=_cluster(availability=how), ring_status=_status(unreachable=(TWO, FIVE)))
+        assert [subject for subject, _ in _refusing(down)["all_members_up"]] == [FIVE, TWO]
+    fewer = _cluster()
+    fewer = replace(fewer, members=fewer.members[:4])
+    said = (FIVE, "cluster status and member-status do not both list it")
+    assert said in _refusing(_of(cluster=fewer))["all_members_up"]
+
+
+def test_no_transfers_of_a_cluster_of_one_needs_no_second_node() -> None:
+    alone = {"members": _members()[:1], "transfers": {ONE: Transfers()}}
+    assert "no_transfers" not in _refusing(_of(**alone))
+    assert "no_transfers" in _refusing(_of(**{**alone, "members": WHY}))
+
+
+def test_a_member_that_keeps_its_share_is_not_named() -> None:
+    members = tuple(replace(each, pending_share=each.ring_share) for each in _members())
+    assert _refusing(_of(members=members)) == {}
+
+
+# The quorum ------------------------------------
+
+QUORUM: Final = "preference_lists_keep_quorum"
+
+
+def _quorum_hold(asked: Question) -> Hold:
+    (hold,) = holds([rule for rule in PREDICATES if rule.name == QUORUM], asked)
+    return hold
 
 
 def test_two_nodes_are_too_many_where_they_share_a_list() -> None:
     sixteen = names(16)
-    view = RiakView(
-        members=tuple(member(node) for node in sixteen),
-        cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in sixteen)),
-        ring_ready=RingReady(agreed=True, nodes=sixteen),
-        ring_status=HEALTHY.ring_status,
-        signs={node: told(node) for node in sixteen},
-        transfers=HEALTHY.transfers,
-        ring=claimed(16, 64),
-        n_vals=frozenset({3}),
-    )
-    assert refusals(view, sixteen[0], sixteen[8]) == {}
-    (found,) = refusals(view, sixteen[0], sixteen[1]).values()
-    assert [subject for subject, _ in found] == [f"{sixteen[0]}, {sixteen[1]}"]
+    parts = {**_cluster_of(sixteen), "ring": claimed(16, 64)}
+    assert QUORUM not in _refusing(_of((sixteen[0], sixteen[8]), **parts))
+    pair = _of(sixteen[:2], **parts)
+    assert [subject for subject, _ in _refusing(pair)[QUORUM]] == [f"{sixteen[0]}, {sixteen[1]}"]
+    assert _quorum_hold(pair).ways == (), "of a pair it is no word: the next order may do"
+    # With the rule on members switched off, the quorum still knows who is away.
+    down = _of((ONE,), cluster=_cluster(TWO, availability=Availability.DOWN))
+    assert _refusing(down)[QUORUM][0][0] == f"{ONE}, {TWO}"
 
 
-def test_a_node_that_is_down_counts_against_the_wave() -> None:
-    """With the rule on members switched off, the quorum still knows who is away."""
-    view = with_statuses(status_of(TWO, Availability.DOWN))
-    found = refusals(view, ONE)
-    assert set(found) == {"all_members_up", "preference_lists_keep_quorum"}
-    assert found["preference_lists_keep_quorum"][0][0] == f"{ONE}, {TWO}"
+def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
+    """Three nodes on a power of two: a node has two partitions of a list wherever the ring begins."""
+    three = names(3)
+    parts = {**_cluster_of(three), "ring": claimed(3, 16)}
+    hold = _quorum_hold(_of(three[:1], **parts))
+    assert (hold.subject, hold.ways) == (ONE, (f"--disable-predicate {QUORUM}={ONE}",))
+    assert QUORUM not in _refusing(_of(three[1:2], **parts))
+    # With n_val 1 or 2 each node takes a quorum with it. One that is down is to be started, not accepted.
+    for n_val, cluster in (
+        (1, _cluster()),
+        (2, _cluster()),
+        (1, _cluster(TWO, availability=Availability.DOWN)),
+    ):
+        alone = _quorum_hold(_of((ONE,), n_vals=frozenset({n_val}), cluster=cluster))
+        assert alone.ways == (f"--disable-predicate {QUORUM}={ONE}",)
+        assert (TWO in alone.subjects) is (cluster != _cluster())
+    long = tuple(NodeName(f"riak@ip-10-200-100-{at}.eu-central-1.compute.internal") for at in range(3))
+    ring = Ring(owners=tuple(long[at % 3] for at in range(16)))
+    told = hold_sentence(_quorum_hold(_of(long[:1], **{**_cluster_of(long), "ring": ring})))
+    assert told.endswith(f"{QUORUM}={long[0]}"), "the way is shown to its end with any names"
 
 
-def test_members_that_are_listed_in_one_place_only_are_refused() -> None:
-    listed = with_members()
-    fewer = replace(listed, cluster=ClusterStatus(ring_ready=True, members=tuple(map(status_of, NODES[:4]))))
-    assert (FIVE, "cluster status and member-status do not both list it") in refusals(fewer)["all_members_up"]
+# Recorded ------------------------------------
 
 
-def test_a_wave_of_strangers_is_refused() -> None:
-    stranger = NodeName("riak9@10.0.0.9")
-    assert refusals(HEALTHY, stranger) == {
-        "all_members_up": [(stranger, "it is not a member of the cluster")]
-    }
-
-
-def test_the_evidence_names_who_is_meant() -> None:
-    def said(view: RiakView, rule: str) -> list[str]:
-        return [evidence for _, evidence in refusals(view)[rule]]
-
-    apart = replace(HEALTHY, ring_ready=RingReady(agreed=False, differing=(ONE, TWO)))
-    assert said(apart, "ring_ready") == [f"{ONE} and {TWO} list different owners"]
-    silent = replace(HEALTHY, ring_ready=RingReady(agreed=False, down=(TWO,)))
-    assert said(silent, "ring_ready") == [f"{TWO} cannot be asked about the ring"]
-    left_out = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=NODES[:7]))
-    assert said(left_out, "ring_ready") == [f"{NODES[7]} are members or agreed on the ring, but not both"]
-    stranger = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=names(9)))
-    assert said(stranger, "ring_ready") == [f"{names(9)[8]} are members or agreed on the ring, but not both"]
-
-
-def test_a_member_that_keeps_its_share_is_not_named() -> None:
-    others = with_members(member(TWO, pending_share=20.0), member(FIVE, pending_share=0.0))
-    assert [subject for subject, _ in refusals(others)["no_pending_ownership_change"]] == [FIVE]
-
-
-def test_a_node_that_is_down_is_named_once() -> None:
-    status = RingStatus(claimant=ONE, claimant_up=True, ring_ready=True, unreachable=(TWO, FIVE))
-    view = replace(with_statuses(status_of(FIVE, Availability.DOWN)), ring_status=status)
-    assert [subject for subject, _ in refusals(view)["all_members_up"]] == [FIVE, TWO]
-
-
-def test_a_cluster_of_one_has_nobody_else_to_ask_about_transfers() -> None:
-    alone = replace(HEALTHY, members=(member(ONE),), transfers={ONE: Transfers()})
-    assert "no_transfers" not in refusals(alone)
-    assert "no_transfers" in refusals(replace(alone, members=WHY))
-
-
-UNREAD: list[tuple[Callable[[RiakView], RiakView], set[str]]] = [
-    (
-        lambda view: replace(view, members=WHY),
-        {"ring_ready", "no_pending_ownership_change", "all_members_up"},
-    ),
-    (lambda view: replace(view, cluster=WHY), {"all_members_up", "preference_lists_keep_quorum"}),
-    (lambda view: replace(view, ring_ready=WHY), {"ring_ready"}),
-    (lambda view: replace(view, ring_status=WHY), {"ring_ready", "no_pending_ownership_change"}),
-    (lambda view: replace(view, transfers=WHY), {"no_transfers"}),
-    (lambda view: replace(view, ring=WHY), {"preference_lists_keep_quorum"}),
-    (lambda view: replace(view, n_vals=WHY), {"preference_lists_keep_quorum"}),
-]
-
-
-def test_what_is_not_read_is_refused_with_its_reason(subtests: pytest.Subtests) -> None:
-    for unread, rules in UNREAD:
-        with subtests.test(unread=unread, rules=rules):
-            found = refusals(unread(HEALTHY))
-            assert set(found) == rules
-            assert all(any(WHY.reason in evidence for _, evidence in each) for each in found.values())
-
-
-def test_nothing_read_is_refused_by_every_rule() -> None:
-    assert set(refusals(RiakView())) == set(ALONE)
-
-
-def seen(state: str) -> RiakView:
+def _recorded(state: str) -> Question:
     """What was recorded in a state; the ring is a good one, which the recorded one is not."""
     said = {each.command: value_of(each) for each in recorded() if each.state == state}
-    transfers = said.get("riak admin transfers", Transfers())
     asked = [NodeName("dev1@127.0.0.1"), NodeName("dev3@127.0.0.1")]
-    return RiakView(
+    return _of(
+        (asked[0],),
         members=said.get("riak admin member-status", WHY),
         cluster=said.get("riak admin cluster status", WHY),
         ring_ready=said.get("riak admin ringready", WHY),
         ring_status=said.get("riak admin ring-status", WHY),
-        transfers=dict.fromkeys(asked, transfers),
-        ring=RING,
-        n_vals=frozenset({3}),
+        transfers=dict.fromkeys(asked, said.get("riak admin transfers", Transfers())),
+        signs={},
     )
 
 
@@ -334,70 +408,9 @@ def test_the_recorded_bad_moments_are_refused(subtests: pytest.Subtests) -> None
         ("misc", "all_members_up", "cluster status shows down, down"),
         ("misc", "ring_ready", "dev3@127.0.0.1 cannot be asked about the ring"),
     ]:
-        with subtests.test(state=state, name=name, evidence=evidence):
-            told = [each for _, each in refusals(seen(state), NodeName("dev1@127.0.0.1"))[name]]
-            assert any(evidence in each for each in told), told
-
-
-def test_ringready_may_say_ready_where_the_claimant_does_not() -> None:
-    """Why `ringready` alone is not asked."""
-    view = seen("joining2")
-    assert isinstance(view.ring_ready, RingReady)
-    assert view.ring_ready.agreed
-    assert "ring_ready" in refusals(view)
-
-
-def quorum_hold(view: RiakView, *wave: NodeName) -> Hold:
-    """The hold of the quorum's rule."""
-    rules = [each for each in of_the_ring() if each.name == "preference_lists_keep_quorum"]
-    (hold,) = holds(rules, about(view, *wave))
-    return hold
-
-
-def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
-    """Three nodes on a power of two: a node has two partitions of a list wherever the ring begins."""
-    three = names(3)
-    view = replace(
-        HEALTHY,
-        members=tuple(member(node) for node in three),
-        cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in three)),
-        ring_ready=RingReady(agreed=True, nodes=three),
-        ring=claimed(3, 16),
-    )
-    hold = quorum_hold(view, three[0])
-    assert hold.subject == three[0]
-    assert hold.ways == (f"--disable-predicate preference_lists_keep_quorum={three[0]}",)
-    assert refusals(view, three[1]) == {}
-    # Of a pair it is no word: the next order may do.
-    pair = quorum_hold(replace(HEALTHY, ring=RING), ONE, TWO)
-    assert (pair.subject, pair.ways) == (f"{ONE}, {TWO}", ())
-    # With n_val 1 or 2 each node takes a quorum with it, in any order.
-    for n_val in (1, 2):
-        alone = quorum_hold(replace(HEALTHY, n_vals=frozenset({n_val})), ONE)
-        assert f"--disable-predicate preference_lists_keep_quorum={ONE}" in alone.ways
-
-
-def test_a_member_that_is_down_is_to_be_started_and_not_accepted() -> None:
-    """It takes the quorum of its lists with it, and the wave is another node."""
-    down = replace(status_of(TWO), availability=Availability.DOWN)
-    assert isinstance(HEALTHY.cluster, ClusterStatus)
-    others = tuple(each for each in HEALTHY.cluster.members if each.node != TWO)
-    cluster = replace(HEALTHY.cluster, members=(down, *others))
-    hold = quorum_hold(replace(HEALTHY, cluster=cluster, n_vals=frozenset({1})), ONE)
-    assert TWO in hold.subjects
-    assert hold.ways == (f"--disable-predicate preference_lists_keep_quorum={ONE}",)
-
-
-def test_the_remedy_is_shown_to_its_end_with_any_names() -> None:
-    long = [NodeName(f"riak@ip-10-200-100-{at}.eu-central-1.compute.internal") for at in (101, 102, 103)]
-    owners = tuple(long[at % 3] for at in range(16))
-    cluster = ClusterStatus(ring_ready=True, members=tuple(map(status_of, long)))
-    view = replace(HEALTHY, cluster=cluster, ring=Ring(owners=owners))
-    assert hold_sentence(quorum_hold(view, long[0])).endswith(f"preference_lists_keep_quorum={long[0]}")
-
-
-def test_the_quorum_alone_is_of_the_set_and_does_not_pass() -> None:
-    """A smaller wave is looked for, and nobody waits for a ring that will be the same in an hour."""
-    found = of_the_ring()
-    assert [rule.name for rule in found if rule.about_wave] == ["preference_lists_keep_quorum"]
-    assert [rule.name for rule in found if not rule.passes_with_time] == ["preference_lists_keep_quorum"]
+        with subtests.test(state=state, name=name):
+            assert any(evidence in said for _, said in _refusing(_recorded(state))[name])
+    # Why `ringready` alone is not asked: it may say ready where the claimant does not.
+    ready = _riak(_recorded("joining2")).ring_ready
+    assert isinstance(ready, RingReady)
+    assert ready.agreed

@@ -21,7 +21,7 @@ from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, in_blocks, names, ring
 from tests.optimum import optimum
 from tests.simulation.ringed import located
-from tests.unit.engine.asking import cluster_of, question, wanting
+from tests.unit.engine.asking import question, view_of, wanting
 
 RULES: Final = frozenset({"preference_lists_keep_quorum", "budget_not_exceeded"})
 DRAWN: Final = 300
@@ -50,7 +50,7 @@ def test_a_set_within_the_bounds_is_what_predicates_pass(
     world = RiakWorld(make(8, 64), n_vals=frozenset(n_vals))
     given = {"kind": Kind.RIAK, "strategy": Strategy.SHARD_SAFE, "zone_attribute": None}
     asked = wanting(question(world), max_unavailable=budget, **given)
-    limits = list(bounds(asked.policy, cluster_of(asked.observation.cluster)))
+    limits = list(bounds(asked.policy, view_of(asked)))
     rules = [rule for rule in PREDICATES if rule.name in RULES]
     for size in (1, 2, 3):
         for nodes in combinations(names(8), size):
@@ -63,7 +63,7 @@ def test_without_a_reading_of_the_ring_only_the_budget_is_known() -> None:
     """The predicate then holds every wave."""
     world = RiakWorld(claimed(8, 64))
     asked = wanting(question(world), kind=Kind.RIAK, strategy=Strategy.SHARD_SAFE, max_unavailable=None)
-    view = cluster_of(asked.observation.cluster)
+    view = view_of(asked)
     assert view.riak is not None
     for unread in ({"ring": Unknown(reason="?")}, {"n_vals": Unknown(reason="?")}):
         blind = replace(view, riak=replace(view.riak, **unread))
@@ -78,7 +78,7 @@ def test_the_usual_budget_is_a_third_or_the_largest_location() -> None:
     ]:
         asked = wanting(question(world), kind=Kind.RIAK, strategy=Strategy.SHARD_SAFE, max_unavailable=None)
         policy = replace(asked.policy, zone_attribute="location")
-        first = next(iter(bounds(policy, cluster_of(asked.observation.cluster))))
+        first = next(iter(bounds(policy, view_of(asked))))
         assert (first.name, first.most) == (BY_DEFAULT, most)
 
 
@@ -99,6 +99,7 @@ def test_a_node_that_goes_alone_lets_no_others_go_together() -> None:
     assert len(Sets(units, list_bounds(found, {4})).fewest()) == len(units)
 
 
+@pytest.mark.part(name="long")
 def test_drawn_rings_need_as_few_sets_as_the_solver_says(subtests: pytest.Subtests) -> None:
     needed = allowed = 0
     for seed in range(DRAWN):

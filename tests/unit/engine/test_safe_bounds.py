@@ -16,7 +16,7 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.policy import DisabledPredicate, Strategy, Wave
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster
-from tests.unit.engine.asking import cluster_of, holding, question, wanting
+from tests.unit.engine.asking import holding, question, view_of, wanting
 
 RULES: Final = frozenset(
     {
@@ -71,7 +71,7 @@ def test_a_set_within_the_bounds_is_what_predicates_pass(make: object, wanted: M
     world: World = make()
     given = {"strategy": Strategy.SHARD_SAFE, "max_unavailable": None, "zone_attribute": None}
     asked = wanting(question(world), **{**given, **wanted})
-    view = cluster_of(asked.observation.cluster)
+    view = view_of(asked)
     found = tuple(bounds(asked.policy, view))
     names = sorted(node.name for node in view.nodes)
     passed = 0
@@ -105,7 +105,7 @@ def test_a_set_within_the_bounds_is_what_predicates_pass(make: object, wanted: M
 def test_what_the_playbook_switches_off_bounds_no_set(rule: str, subject: str | None, gone: set[str]) -> None:
     """Else the plan has more waves than needed, and says that there cannot be fewer."""
     asked = wanting(question(_eight()), strategy=Strategy.SHARD_SAFE, max_unavailable=2, zone_attribute=None)
-    view = cluster_of(asked.observation.cluster)
+    view = view_of(asked)
     off = replace(asked.policy, disabled_predicates=(DisabledPredicate(name=rule, subject=subject),))
     before, after = ({bound.name for bound in bounds(each, view)} for each in (asked.policy, off))
     assert before - after == gone

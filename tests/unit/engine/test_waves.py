@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,11 @@ from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wave
-from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
 from tests.simulation.upgrading import upgrading
 from tests.states import state_with
+from tests.unit.engine.asking import begun
 
 D, M = Role.DATA, Role.MASTER
 
@@ -124,7 +126,7 @@ def _anything(_: Wave) -> tuple[Hold, ...]:
 
 def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
     world = cluster(3)
-    state, view = Simulation(world).begin(policy(zone_attribute="zone")), views.cluster(world)
+    state, view = begun(world, policy(zone_attribute="zone")), views.cluster(world)
     first = next_wave(state, view, _anything)
     assert first is not None
     assert (first.number, first.nodes, first.zone) == (1, ("es2",), "b")
@@ -134,7 +136,7 @@ def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
 
 def test_an_absent_pending_node_goes_behind_those_present() -> None:
     world = cluster(3)
-    state, view = Simulation(world).begin(policy()), views.cluster(world)
+    state, view = begun(world, policy()), views.cluster(world)
     without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es2"))
     chosen = next_wave(state, without, _anything)
     assert chosen is not None
@@ -159,9 +161,7 @@ def _overlapping(
     )
     view = replace(_view(*nodes), master=NodeName(master) if master else None, copies=copies)
     wanted = policy(overlap_recovery=True, zone_attribute="zone")
-    state = replace(
-        Simulation(cluster(3)).begin(wanted), nodes=Nodes(NodeProgress(name=n.name) for n in nodes)
-    )
+    state = replace(begun(cluster(3), wanted), nodes=Nodes(NodeProgress(name=n.name) for n in nodes))
     order = []
     while (wave := next_wave(state, view, _anything)) is not None:
         order += wave.nodes
@@ -192,29 +192,31 @@ def test_with_overlap_the_tier_still_goes_before_the_zone() -> None:
 ZONES = policy(strategy=Strategy.ZONE, max_unavailable=None, zone_attribute="zone")
 
 
-def _zone_wave(
+def _choice(
     *nodes: Node,
     master: str | None = None,
-    pending: tuple[str, ...] = (),
+    pending: Sequence[str] = (),
     ask: Ask = _anything,
     most: int | None = None,
     wanted: Policy = ZONES,
     machines: tuple[tuple[str, ...], ...] = (),
-) -> Wave:
+) -> Choice:
     place = NodeName(master) if master else None
     order = [node.name for node in in_order(nodes, place)]
-    return zone_wave(
-        Choice(
-            number=1,
-            pending=tuple(name for name in order if not pending or name in pending),
-            members={node.name: node for node in nodes},
-            master=place,
-            policy=wanted,
-            most=most,
-            ask=ask,
-            machines=tuple(tuple(map(NodeName, machine)) for machine in machines),
-        )
+    return Choice(
+        number=1,
+        pending=tuple(name for name in order if not pending or name in pending),
+        members={node.name: node for node in nodes},
+        master=place,
+        policy=wanted,
+        most=most,
+        ask=ask,
+        machines=tuple(tuple(map(NodeName, machine)) for machine in machines),
     )
+
+
+def _zone_wave(*nodes: Node, **changes: Any) -> Wave:
+    return zone_wave(_choice(*nodes, **changes))
 
 
 def _refusing(*sets: str) -> Ask:
@@ -358,7 +360,7 @@ def test_the_rules_are_asked_once_when_the_whole_zone_passes() -> None:
 
 def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
     world = cluster(6)
-    state = Simulation(world).begin(ZONES)
+    state = begun(world, ZONES)
     return state_with(state, **fields), views.cluster(world)
 
 
@@ -404,80 +406,51 @@ def _against(*names: str) -> Ask:
 
 
 def test_a_busy_node_is_passed_over_within_its_rank() -> None:
-    """b and c are data nodes, d has a vote, e is the elected master: neither of these goes before b and c."""
-    world = tuple(_node(name, D) for name in "bc") + tuple(_node(name, D, M) for name in "de")
+    """b and c are data nodes, d has a vote, e is the elected master: neither of these goes before b and c.
+
+    A machine is passed over whole.
+    """
+    world = (*(_node(name, D) for name in "bc"), *(_node(name, D, M) for name in "de"))
+    wanted = policy(strategy=Strategy.NODE)
     for busy, goes in (("", "b"), ("b", "c"), ("c", "b"), ("bc", "b"), ("bcd", "b")):
         for pending, first in (("bcde", goes), ("de", "d"), ("e", "e")):
-            choice = Choice(
-                number=1,
-                pending=tuple(NodeName(name) for name in pending),
-                members={node.name: node for node in world},
-                master=NodeName("e"),
-                policy=policy(strategy=Strategy.NODE),
-                most=None,
-                ask=_against(*busy),
-            )
+            choice = _choice(*world, master="e", pending=pending, ask=_against(*busy), wanted=wanted)
             assert node_wave(choice).nodes == (first,), (busy, pending)
-
-
-def test_a_machine_is_passed_over_whole() -> None:
-    nodes = tuple(_node(name, D) for name in "abc")
-    choice = Choice(
-        number=1,
-        pending=tuple(node.name for node in nodes),
-        members={node.name: node for node in nodes},
-        master=None,
-        policy=policy(strategy=Strategy.NODE),
-        most=None,
-        ask=_against("a"),
-        machines=((NodeName("a"), NodeName("b")),),
-    )
+    three = tuple(_node(name, D) for name in "abc")
+    choice = _choice(*three, ask=_against("a"), machines=(("a", "b"),), wanted=wanted)
     assert node_wave(choice).nodes == ("c",)
 
 
 def test_the_first_of_a_zone_is_passed_over_too() -> None:
     nodes = tuple(_node(name, D) for name in "abc")
-    choice = Choice(
-        number=1,
-        pending=tuple(node.name for node in nodes),
-        members={node.name: node for node in nodes},
-        master=None,
-        policy=policy(strategy=Strategy.ZONE, zone_attribute="zone"),
-        most=None,
-        ask=_against("a"),
-    )
-    wave = zone_wave(choice)
+    wave = _zone_wave(*nodes, ask=_against("a"))
     assert wave.nodes == ("b", "c")
     assert "zone a without a (busy: a: merges)" in wave.why
-    assert zone_wave(replace(choice, ask=_against(*"abc"))).nodes == ("a",), "the run holds for the first"
+    assert _zone_wave(*nodes, ask=_against(*"abc")).nodes == ("a",), "the run holds for the first"
 
 
-@pytest.mark.parametrize("zones", ["zone", None])
-@pytest.mark.parametrize("strategy", list(Strategy))
-@pytest.mark.parametrize("returns", [0, 1, 2])
-def test_a_node_that_was_left_half_installed_goes_first_once(
-    strategy: Strategy, zones: str | None, returns: int
-) -> None:
+def _of_six(wanted: Policy, half: NodeProgress) -> RunState:
+    """A run of six nodes, of which one is like this."""
+    nodes = Nodes(NodeProgress(name=node.name) for node in SIX)
+    return replace(begun(cluster(3), wanted), nodes=nodes.changed(half))
+
+
+def test_a_node_that_was_left_half_installed_goes_first_once(subtests: pytest.Subtests) -> None:
     """Else a second wave is stopped for the same cause; one that came back twice goes after its like."""
-    if strategy is Strategy.ZONE and zones is None:
-        return
-    wanted = upgrading(strategy=strategy, zone_attribute=zones, max_unavailable=None)
-    progress = (NodeProgress(name=node.name) for node in SIX)
-    half = NodeProgress(name=NodeName("es5"), installs=1, returns=returns)
-    state = replace(Simulation(cluster(3)).begin(wanted), nodes=Nodes(progress).changed(half))
-    pairs = [Bound(name="two at once", counts=dict.fromkeys(state.nodes.names, 1), most=2)]
-    wave = next_wave(state, _view(*SIX), _anything, bounds=lambda: pairs)
-    assert wave is not None
-    assert ("es5" in wave.nodes) is (returns <= 1)
-
-
-def test_a_zone_whose_node_came_back_undone_goes_later() -> None:
-    again = NodeProgress(name=NodeName("es4"), returns=1)
-    progress = (NodeProgress(name=node.name) for node in SIX)
-    state = replace(Simulation(cluster(3)).begin(ZONES), nodes=Nodes(progress).changed(again))
-    wave = next_wave(state, _view(*SIX), _anything)
-    assert wave is not None
-    assert wave.zone == "b"
+    for strategy, zones, returns in product(Strategy, ("zone", None), (0, 1, 2)):
+        if strategy is Strategy.ZONE and zones is None:
+            continue
+        with subtests.test(strategy=strategy, zones=zones, returns=returns):
+            wanted = upgrading(strategy=strategy, zone_attribute=zones, max_unavailable=None)
+            state = _of_six(wanted, NodeProgress(name=NodeName("es5"), installs=1, returns=returns))
+            pairs = [Bound(name="two at once", counts=dict.fromkeys(state.nodes.names, 1), most=2)]
+            wave = next_wave(state, _view(*SIX), _anything, bounds=lambda pairs=pairs: pairs)
+            assert wave is not None
+            assert ("es5" in wave.nodes) is (returns <= 1)
+    undone = _of_six(ZONES, NodeProgress(name=NodeName("es4"), returns=1))
+    later = next_wave(undone, _view(*SIX), _anything)
+    assert later is not None
+    assert later.zone == "b", "a zone whose node came back undone goes later"
 
 
 def test_the_set_with_a_half_installed_node_is_the_first() -> None:
@@ -487,9 +460,7 @@ def test_the_set_with_a_half_installed_node_is_the_first() -> None:
     pairs += [pair for pair in pairs if "es5" not in pair]
     apart = [Bound(name="pair", counts=dict.fromkeys(map(NodeName, pair), 1), most=1) for pair in pairs]
     wanted = upgrading(strategy=Strategy.SHARD_SAFE, zone_attribute=None, max_unavailable=None)
-    half = NodeProgress(name=NodeName("es5"), installs=1)
-    progress = (NodeProgress(name=node.name) for node in SIX)
-    state = replace(Simulation(cluster(3)).begin(wanted), nodes=Nodes(progress).changed(half))
+    state = _of_six(wanted, NodeProgress(name=NodeName("es5"), installs=1))
     wave = next_wave(state, _view(*SIX), _anything, bounds=lambda: apart)
     assert wave is not None
     assert set(wave.nodes) == set(sides[0])

@@ -1,7 +1,10 @@
+"""Which run a command means, by what the state database has of it."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,9 +20,8 @@ Entry = Callable[..., RunEntry]
 Fill = Callable[..., None]
 
 
-@pytest.fixture
-def fill(store: StateStore, entry: Entry) -> Fill:
-    """Runs `1`, `2`, … of a cluster, the oldest first, each with the outcome of its last attempt.
+def filled(store: StateStore, entry: Entry) -> Fill:
+    """Writes runs `1`, `2`, … of a cluster, the oldest first, each with the outcome of its last attempt.
 
     Each begins under a clock that is slower than that of the run before it: no date shows the order.
     """
@@ -36,95 +38,83 @@ def fill(store: StateStore, entry: Entry) -> Fill:
     return make
 
 
+@pytest.fixture
+def fill(store: StateStore, entry: Entry) -> Fill:
+    return filled(store, entry)
+
+
 def found(store: StateStore, wanted: Wanted, cluster: str | None = None) -> int:
     return int(find_run(store, wanted, cluster=cluster).run[-1])
 
 
-@pytest.mark.parametrize(
-    "outcome", [o for o in Outcome if o not in (Outcome.DONE, Outcome.RESTORED)] + [None]
-)
-def test_the_unfinished_run_is_meant(store: StateStore, fill: Fill, outcome: Outcome | None) -> None:
-    fill("prod", Outcome.DONE, outcome)
-    wanted = [Wanted.RESUME, Wanted.RESTORE, Wanted.SHOW]
-    assert {each: found(store, each) for each in wanted} == dict.fromkeys(wanted, 2)
+DONE, FAILED, HELD, PAUSED = Outcome.DONE, Outcome.FAILED, Outcome.HELD, Outcome.PAUSED
+RESTORED, INTERRUPTED = Outcome.RESTORED, Outcome.INTERRUPTED
+RESUME, RESTORE, SHOW, REQUEST = Wanted.RESUME, Wanted.RESTORE, Wanted.SHOW, Wanted.REQUEST
+NONE: Final = "there is no"
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.RESTORED])
-def test_a_finished_run_is_not_resumed_and_covers_earlier_ones(
-    store: StateStore, fill: Fill, outcome: Outcome
-) -> None:
-    fill("prod", Outcome.INTERRUPTED, Outcome.FAILED, outcome)
-    for wanted in {Wanted.RESUME, Wanted.RESTORE, Wanted.REQUEST} - (
-        {Wanted.RESUME} if outcome is Outcome.RESTORED else set()
-    ):
-        with pytest.raises(UsageError, match="there is no"):
-            find_run(store, wanted)
-
-
-def test_a_restored_run_can_be_resumed_until_another_is_done(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.FAILED, Outcome.RESTORED)
-    assert found(store, Wanted.RESUME) == 2
-    fill("prod", Outcome.DONE)
-    with pytest.raises(UsageError, match="there is no"):
-        find_run(store, Wanted.RESUME)
-
-
-def test_a_run_that_owes_goes_before_a_later_one_that_was_held(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.PAUSED, None, Outcome.HELD)
-    assert found(store, Wanted.RESTORE) == 2
-    assert found(store, Wanted.REQUEST) == 2
-
-
-def test_among_runs_that_ended_in_order_the_latest_is_meant(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.PAUSED, Outcome.INTERRUPTED)
-    assert found(store, Wanted.RESUME) == 2
+def test_which_run_of_a_cluster_is_meant(subtests: pytest.Subtests, tmp_path: Path, entry: Entry) -> None:
+    """One that is finished is not resumed, and covers earlier ones; one that owes goes before a held one."""
+    ended = r"the latest, .* on prod, has ended \(done\)"
+    unfinished = [outcome for outcome in Outcome if outcome not in (DONE, RESTORED)]
+    cases: list[tuple[tuple[Outcome | None, ...], Wanted, int | str]] = [
+        *(((DONE, one), wanted, 2) for one in (*unfinished, None) for wanted in (RESUME, RESTORE, SHOW)),
+        *(((INTERRUPTED, FAILED, DONE), wanted, NONE) for wanted in (RESUME, RESTORE, REQUEST)),
+        *(((INTERRUPTED, FAILED, RESTORED), wanted, NONE) for wanted in (RESTORE, REQUEST)),
+        ((FAILED, RESTORED), RESUME, 2),
+        ((FAILED, RESTORED, DONE), RESUME, NONE),
+        ((PAUSED, None, HELD), RESTORE, 2),
+        ((PAUSED, None, HELD), REQUEST, 2),
+        ((PAUSED, INTERRUPTED), RESUME, 2),
+        *(((DONE,), wanted, ended) for wanted in (RESUME, RESTORE, REQUEST)),
+        ((PAUSED, DONE), RESTORE, NONE),
+        ((PAUSED, DONE), RESUME, r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1 --state \S+`"),
+        ((), REQUEST, "there is no run under way"),
+        ((), SHOW, "there is no run in"),
+    ]
+    for number, (outcomes, wanted, meant) in enumerate(cases):
+        with subtests.test(outcomes=outcomes, wanted=wanted):
+            store = open_store(f"sqlite:///{tmp_path}/{number}.db", {}, access=Access.WRITE)
+            filled(store, entry)("prod", *outcomes)
+            if isinstance(meant, int):
+                assert found(store, wanted) == meant
+            else:
+                with pytest.raises(UsageError, match=meant):
+                    find_run(store, wanted)
+            store.close()
 
 
 def test_several_clusters_are_listed_and_one_can_be_named(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.FAILED)
+    fill("prod", FAILED)
     fill("test", None)
-    for wanted in (Wanted.RESUME, Wanted.RESTORE, Wanted.SHOW):
+    for wanted in (RESUME, RESTORE, SHOW):
         with pytest.raises(UsageError, match=r"(?s)--cluster:.*xxx\d .*xxx\d ") as error:
             find_run(store, wanted)
         assert "20261121-0411-xxx1  prod  failed" in str(error.value)
         assert "20261121-0412-xxx2  test  under way or killed" in str(error.value)
-    assert found(store, Wanted.RESUME, "prod") == 1
-    assert found(store, Wanted.RESUME, "test") == 2
-    assert found(store, Wanted.REQUEST) == 2
-
-
-def test_without_a_run_the_way_without_the_state_file_is_named(store: StateStore) -> None:
-    with pytest.raises(
-        UsageError, match=r"no unfinished run of cluster prod in state file .*restore --cluster prod"
-    ):
-        find_run(store, Wanted.RESUME, cluster="prod")
-    with pytest.raises(UsageError, match="there is no run under way"):
-        find_run(store, Wanted.REQUEST)
-    with pytest.raises(UsageError, match="there is no run in"):
-        find_run(store, Wanted.SHOW)
+    assert [found(store, RESUME, cluster) for cluster in ("prod", "test")] == [1, 2]
+    assert found(store, REQUEST) == 2
+    without = r"no unfinished run of cluster none in state file .*restore --cluster none"
+    with pytest.raises(UsageError, match=without):
+        find_run(store, RESUME, cluster="none")
 
 
 def test_to_look_at_the_latest_will_do(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.DONE, Outcome.DONE)
-    fill("test", Outcome.DONE)
-    assert found(store, Wanted.SHOW) == 3
-    assert found(store, Wanted.SHOW, "prod") == 2
+    fill("prod", DONE, DONE)
+    fill("test", DONE)
+    assert (found(store, SHOW), found(store, SHOW, "prod")) == (3, 2)
 
 
-@pytest.mark.parametrize("typed", ["20261121-0411-xxx1", "20261121-0411", "xxx1"])
-def test_a_run_is_named_in_part(store: StateStore, fill: Fill, typed: str) -> None:
-    fill("prod", Outcome.DONE, None)
-    assert find_run(store, Wanted.RESUME, run=typed).run == "20261121-0411-xxx1"
-
-
-def test_a_run_that_is_not_there_or_not_clear_is_refused(store: StateStore, fill: Fill) -> None:
-    fill("prod", None, None)
+def test_a_run_is_named_in_part(store: StateStore, fill: Fill) -> None:
+    fill("prod", DONE, None)
+    for typed in ("20261121-0411-xxx1", "20261121-0411", "xxx1"):
+        assert find_run(store, RESUME, run=typed).run == "20261121-0411-xxx1"
     with pytest.raises(UsageError, match="there is no run nope"):
-        find_run(store, Wanted.RESUME, run="nope")
+        find_run(store, RESUME, run="nope")
     with pytest.raises(UsageError, match=r"(?s)more than one run:.*xxx2.*xxx1"):
-        find_run(store, Wanted.RESUME, run="2026")
+        find_run(store, RESUME, run="2026")
     with pytest.raises(UsageError, match="one of cluster prod, not of test"):
-        find_run(store, Wanted.RESUME, run="xxx1", cluster="test")
+        find_run(store, RESUME, run="xxx1", cluster="test")
 
 
 def test_a_request_is_left_only_for_a_run_under_way(store: StateStore, fill: Fill) -> None:
@@ -171,24 +161,6 @@ def test_a_resumed_run_is_newer_than_one_done_in_between(
     ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
     store.journal(run).append((ended,), 10.0)
     assert find_run(store, wanted).run == run
-
-
-def test_an_older_run_with_nodes_left_is_named(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.PAUSED, Outcome.DONE)
-    with pytest.raises(
-        UsageError, match=r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1 --state \S+`"
-    ):
-        find_run(store, Wanted.RESUME)
-    with pytest.raises(UsageError) as error:
-        find_run(store, Wanted.RESTORE)
-    assert "xxx1" not in str(error.value)
-
-
-@pytest.mark.parametrize("wanted", [Wanted.RESUME, Wanted.RESTORE, Wanted.REQUEST])
-def test_the_latest_run_is_named_if_all_are_done(store: StateStore, fill: Fill, wanted: Wanted) -> None:
-    fill("prod", Outcome.DONE)
-    with pytest.raises(UsageError, match=r"the latest, .* on prod, has ended \(done\)"):
-        find_run(store, wanted)
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -189,21 +189,31 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     shutil.rmtree(tree.path)
 
 
-EACH = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.part(name="long"))])
-"""Of the steps: each of them takes a minute."""
+FEW = range(1, 18, 8)
+"""Of the steps of an apply or a revert: near the first, in the middle, and near the last."""
+EACH = pytest.mark.parametrize(
+    "steps",
+    [
+        FEW,
+        pytest.param(range(1, 100, 5), marks=pytest.mark.slow),
+        pytest.param(range(1, 100), marks=pytest.mark.part(name="long")),
+    ],
+    ids=["few", "every fifth", "every one"],
+)
+"""A step takes half a second, with what is read before and after it."""
 
 
 @EACH
-def test_what_is_killed_in_an_apply_is_completed_or_reverted(scene: Scene, every: int) -> None:
-    """After every change that the host made: half of the times applied again first, then reverted."""
-    for call in range(1, 100, every):
+def test_what_is_killed_in_an_apply_is_completed_or_reverted(scene: Scene, steps: range) -> None:
+    """After a change that the host made: half of the times applied again first, then reverted."""
+    for place, call in enumerate(steps):
         scene.an_earlier_version_tuned()
         scene.dies_after(call)
         scene.apply()
         if not scene.died():
             break
         scene.dies_after(0)
-        if call // every % 2:
+        if place % 2:
             scene.apply()
             assert scene.is_right(), call
         scene.revert()
@@ -211,11 +221,19 @@ def test_what_is_killed_in_an_apply_is_completed_or_reverted(scene: Scene, every
     assert call > 15
 
 
-@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.part(name="long"))])
-def test_a_file_of_which_only_a_piece_is_there_is_reverted(scene: Scene, first: int) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (1, 7, 13),
+        pytest.param(range(1, 14, 2), marks=pytest.mark.slow),
+        pytest.param(range(2, 14, 2), marks=pytest.mark.part(name="long")),
+    ],
+    ids=["few", "odd", "even"],
+)
+def test_a_file_of_which_only_a_piece_is_there_is_reverted(scene: Scene, steps: Sequence[int]) -> None:
     """Killed while it was written: in a first apply, in one that replaces the text, in a removal."""
     (scene.state / "half").touch()
-    for call in range(first, 14, 2):
+    for call in steps:
         scene.dies_after(call)
         scene.apply()
         assert scene.died()
@@ -225,8 +243,8 @@ def test_a_file_of_which_only_a_piece_is_there_is_reverted(scene: Scene, first: 
 
 
 @EACH
-def test_what_is_killed_in_a_revert_is_reverted(scene: Scene, every: int) -> None:
-    for call in range(1, 100, every):
+def test_what_is_killed_in_a_revert_is_reverted(scene: Scene, steps: range) -> None:
+    for call in steps:
         scene.an_earlier_version_tuned()
         scene.dies_after(0)
         scene.apply()
@@ -238,5 +256,6 @@ def test_what_is_killed_in_a_revert_is_reverted(scene: Scene, every: int) -> Non
         scene.dies_after(0)
         scene.revert()
         scene.assert_as_before()
+    else:
+        scene.assert_as_before()
     assert call > 15
-    scene.assert_as_before()

@@ -1,10 +1,11 @@
 """Processes that the tests of the runtime start, kill, race and send signals to; each prints what it did.
 
-Run as `python children.py NAME ARGUMENT...`.
+Run as `python children.py SOCKET`; each message there is a name and its arguments, with four files.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -130,9 +131,52 @@ def once(_: str) -> None:
     say("the same")
 
 
-if __name__ == "__main__":
+def nohup(_: str) -> None:
+    """Catch signals where SIGHUP is ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signalled("wait")
+
+
+def _job(arguments: list[str], files: list[int]) -> int:
+    """Do one job in this process, with these files as its own."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    sys.stdin = os.fdopen(0)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    # As from a terminal, also when the tests run under nohup: what is ignored here is ignored by a child.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        globals()[sys.argv[1]](*sys.argv[2:])
+        globals()[arguments[0]](*arguments[1:])
     except JournalError as error:
         say(f"JournalError {error}")
-        raise
+        return 1
+    return 0
+
+
+def serve(files: socket.socket) -> None:
+    """Fork for each job a process that forks again, tells the pid of the job, and then how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, passed, _, _ = socket.recv_fds(files, 65536, 4)
+        if not message:
+            return
+        *of_job, ended = passed
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            child = os.fork()
+            if child == 0:
+                os.close(ended)
+                os._exit(_job(json.loads(message), of_job))
+            for number in of_job:
+                os.close(number)
+            os.write(ended, f"{child}\n".encode())
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            os.write(ended, f"{status}\n".encode())
+            os._exit(0)
+        for number in (*of_job, ended):
+            os.close(number)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,31 +14,9 @@ from orchestrator.model.event import GoodReading, LeaseTaken
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runtime.store import RunEntry, StateStore
 
-CHILDREN = Path(__file__).with_name("children.py")
 RUN = "20261121-0413-x7k2"
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Any]
 Entry = Callable[..., RunEntry]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    begun: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(  # noqa: S603  (this interpreter, our own script)
-            [sys.executable, str(CHILDREN), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        begun.append(process)
-        return process
-
-    yield begin
-    for process in begun:
-        process.kill()
-        process.communicate(timeout=30)
 
 
 def steps_of(store: StateStore) -> list[int]:
@@ -75,14 +52,12 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(
 ) -> None:
     store.create_run(entry())
     child = start("append", url, RUN, "0", "never", "3000")
-    assert child.stdout is not None
     chance = random.Random(seed)  # noqa: S311  (a seed that a failure names)
     said = [child.stdout.readline() for _ in range(chance.randrange(1, 30))]
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(chance.random() / 50)  # somewhere within a step
-    child.kill()
-    rest = child.stdout.read()  # not `communicate`, which knows nothing of what the lines above read ahead
-    child.wait(30)
+    child.send_signal(signal.SIGKILL)
+    rest, _ = child.communicate()
     acknowledged = [int(line) for line in (*said, *rest.split())]
     standing = steps_of(store)
     assert standing[: len(acknowledged)] == acknowledged
@@ -100,13 +75,11 @@ def test_of_several_processes_one_takes_the_lease_of_a_dead_one(
     assert standing.run == "dead"
     racers = [start("take", url, f"racer{number}", "90") for number in range(4)]
     for racer in racers:
-        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:
-        assert racer.stdin is not None
         racer.stdin.write("\n")
         racer.stdin.flush()
-    said = [racer.stdout.readline() for racer in racers if racer.stdout is not None]
+    said = [racer.stdout.readline() for racer in racers]
     won = [line for line in said if line.startswith("took")]
     assert won == ["took 2 True\n"]
     winner = racers[said.index(won[0])]
@@ -124,13 +97,11 @@ def test_of_several_processes_one_takes_the_lease_of_a_dead_one(
 def test_only_a_killed_holder_elsewhere_is_outlasted(url: str, start: Start) -> None:
     """The first holder says it is on another machine: only its heartbeat tells of it."""
     holder, other, heir = (start("take", url, name, "1.5") for name in ("holder", "other", "heir"))
-    assert holder.stdin is not None
-    assert holder.stdout is not None
     holder.stdin.write("\n")
     holder.stdin.flush()
     assert [holder.stdout.readline() for _ in range(2)] == ["ready\n", "took 1 False\n"]
     output, _ = other.communicate("\n", timeout=30)
     assert "refused another run holds the lease on prod: run holder of holder@here" in output
-    holder.kill()
+    holder.send_signal(signal.SIGKILL)
     output, _ = heir.communicate("\n", timeout=30)
     assert output == "ready\ntook 2 True\n"

@@ -77,6 +77,20 @@ class Bench:
         )
 
 
+def holding(*more: FakeLeasePort) -> Bench:
+    """A run that has taken its lease, which was free."""
+    bench = Bench(FakeLeasePort(), *more)
+    bench.lease.acquire(bench.watcher)
+    return bench
+
+
+def dead(record: LeaseRecord = THEIRS) -> Bench:
+    """A run before a lease whose process is provably gone."""
+    bench = Bench(FakeLeasePort({record.epoch: record}))
+    bench.gone.add(record.process)
+    return bench
+
+
 def held(lease: Lease) -> bool:
     return lease.view().held
 
@@ -151,8 +165,7 @@ def test_a_slow_first_look_does_not_shorten_the_watch() -> None:
 
 def test_a_takeover_carries_the_debts_on() -> None:
     """A second crash, before the new run has made them its own, must not lose them: none of them."""
-    bench = Bench(FakeLeasePort({4: LEFT}))
-    bench.gone.add(LEFT.process)
+    bench = dead(LEFT)
     taken = bench.lease.acquire(bench.watcher)
     of_the_taker = {name: getattr(taken.record, name) for name in ("run", "owner", "process", "started")}
     assert taken.record == replace(LEFT, epoch=5, heartbeat=0, left_by=LEFT.run, **of_the_taker)
@@ -231,8 +244,7 @@ def test_a_request_during_the_creation_releases_the_lease(answers_lost: int) -> 
 
 
 def test_a_request_during_a_takeover_leaves_the_pending_changes() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
-    bench.gone.add(THEIRS.process)
+    bench = dead()
 
     def ask(_record: LeaseRecord) -> None:
         bench.interrupt = True
@@ -280,9 +292,8 @@ def test_a_lease_out_of_reach_is_given_up_after_its_patience() -> None:
 
 
 def test_a_lease_that_is_not_refreshed_names_no_other_run() -> None:
-    port = FakeLeasePort()
-    bench = Bench(port)
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
+    port = bench.port
     port.offline = "no route"
     bench.clock.time += 61
     assert not bench.lease.beat()
@@ -330,17 +341,8 @@ def test_the_first_place_has_beats_while_the_second_is_watched() -> None:
     assert held(bench.lease)
 
 
-def test_a_beat_counts_up() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
-    assert bench.lease.beat()
-    assert bench.lease.beat()
-    assert bench.port.records[1].heartbeat == 2
-
-
 def test_a_higher_epoch_is_a_loss_for_good() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.create(THEIRS)
     assert not bench.lease.beat()
     assert not held(bench.lease)
@@ -352,8 +354,7 @@ def test_a_higher_epoch_is_a_loss_for_good() -> None:
 
 
 def test_a_vanished_record_is_a_loss() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.records.clear()
     assert not bench.lease.beat()
     assert "gone" in bench.lease.view().holder
@@ -362,9 +363,8 @@ def test_a_vanished_record_is_a_loss() -> None:
 
 def test_a_foreign_record_of_our_epoch_is_left_alone() -> None:
     """Suspended for long: taken over, given back, and taken anew from the first epoch on."""
-    port = FakeLeasePort()
-    bench = Bench(port)
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
+    port = bench.port
     port.records[1] = replace(THEIRS, epoch=1)
     bench.clock.time += 1000
     assert not bench.lease.beat()
@@ -374,8 +374,7 @@ def test_a_foreign_record_of_our_epoch_is_left_alone() -> None:
 
 
 def test_without_a_refresh_it_is_held_for_60_seconds() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.offline = "connection refused"
     bench.clock.time += 59
     assert not bench.lease.beat()
@@ -391,8 +390,7 @@ def test_without_a_refresh_it_is_held_for_60_seconds() -> None:
 
 
 def test_a_refresh_counts_from_before_it_was_sent() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
 
     def slow(_record: LeaseRecord) -> None:
         bench.clock.time += 30
@@ -403,8 +401,8 @@ def test_a_refresh_counts_from_before_it_was_sent() -> None:
 
 
 def test_a_state_is_published_only_when_its_record_differs() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    """A beat counts up, and keeps what was published."""
+    bench = holding()
     writes = bench.port.writes
     assert bench.lease.publish(RunState(run="r2")) == Done()
     assert bench.port.writes == writes
@@ -412,13 +410,13 @@ def test_a_state_is_published_only_when_its_record_differs() -> None:
     assert bench.lease.publish(IN_DEBT) == Done()
     assert bench.port.writes == writes + 1
     assert bench.port.records[1].debts == (DEBT,)
-    bench.lease.beat()
-    assert bench.port.records[1].debts == (DEBT,)
+    for count in (2, 3):
+        assert bench.lease.beat()
+        assert (bench.port.records[1].heartbeat, bench.port.records[1].debts) == (count, (DEBT,))
 
 
 def test_the_next_beat_publishes_what_could_not_be() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.offline = "timed out"
     assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
     bench.port.offline = None
@@ -428,8 +426,7 @@ def test_the_next_beat_publishes_what_could_not_be() -> None:
 
 def test_publishing_is_as_bad_as_its_worst_place() -> None:
     second = FakeLeasePort()
-    bench = Bench(FakeLeasePort(), second)
-    bench.lease.acquire(bench.watcher)
+    bench = holding(second)
     second.offline = "timed out"
     assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
     assert bench.port.records[1].debts == (DEBT,)
@@ -439,8 +436,7 @@ def test_publishing_is_as_bad_as_its_worst_place() -> None:
 
 
 def test_release_takes_only_our_own() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.create(THEIRS)
     assert bench.lease.release() == ()
     assert bench.port.records[4] == THEIRS
@@ -448,8 +444,7 @@ def test_release_takes_only_our_own() -> None:
 
 
 def test_release_says_what_it_could_not_do() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.offline = "no route"
     assert "no route" in bench.lease.release()[0]
 
@@ -485,9 +480,8 @@ def test_the_thread_keeps_it_and_leaving_ends_that() -> None:
 
 
 def test_a_written_record_waits_for_no_heartbeat_that_hangs() -> None:
-    port = FakeLeasePort()
-    bench = Bench(port)
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
+    port = bench.port
     assert bench.lease.publish(IN_DEBT) == Done()
     hanging, released = threading.Event(), threading.Event()
 
@@ -511,8 +505,7 @@ def test_a_written_record_waits_for_no_heartbeat_that_hangs() -> None:
 def test_a_successor_is_named_and_its_record_left_alone() -> None:
     """Suspended and woken: the thread has not run yet, and what is about to be written asks first."""
     second = FakeLeasePort()
-    bench = Bench(FakeLeasePort(), second)
-    bench.lease.acquire(bench.watcher)
+    bench = holding(second)
     in_hand = (NodeInHand(node=NodeName("es2"), incarnation=Incarnation()),)
     theirs = replace(THEIRS, in_hand=in_hand)
     second.records[4] = theirs
@@ -531,8 +524,7 @@ def test_a_successor_is_named_and_its_record_left_alone() -> None:
 
 
 def test_a_failed_refresh_or_missing_record_is_no_successor() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.clock.time += 61
     bench.port.offline = "no route"
     unread = bench.lease.confirm()
@@ -547,8 +539,7 @@ def test_a_failed_refresh_or_missing_record_is_no_successor() -> None:
 
 
 def test_a_process_without_its_record_sees_a_later_holder() -> None:
-    bench = Bench(FakeLeasePort())
-    bench.lease.acquire(bench.watcher)
+    bench = holding()
     bench.port.records.clear()
     assert not bench.lease.beat()
     assert bench.lease.view().successor is None
@@ -563,8 +554,7 @@ def test_a_process_without_its_record_sees_a_later_holder() -> None:
 def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
     """Every process takes all its places: a state that cannot be read must not bar restores for ever."""
     second = FakeLeasePort()
-    bench = Bench(FakeLeasePort(), second)
-    bench.lease.acquire(bench.watcher)
+    bench = holding(second)
     bench.clock.time += 61
     bench.port.offline = "disk I/O error"
     assert isinstance(bench.lease.confirm(), LeaseView)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, insert, select
@@ -35,7 +34,6 @@ from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
-CHILDREN = Path(__file__).with_name("children.py")
 RUN = "20261121-0413-x7k2"
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -191,19 +189,14 @@ def test_what_cannot_be_kept_exactly_is_not_begun(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_the_change_it_is_in_the_ledger(
-    store: StateStore, url: str, tmp_path: Path, moment: str
+    store: StateStore, url: str, tmp_path: Path, start: Callable[..., Any], moment: str
 ) -> None:
     """Before the change or after it: the row is there, and the host alone tells which it was."""
     host = tmp_path / "host"
     host.write_text("always")
-    done = subprocess.run(  # noqa: S603  (this interpreter, our own script)
-        [sys.executable, str(CHILDREN), "tune", url, str(host), moment],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    child = start("tune", url, str(host), moment)
+    _, errors = child.communicate()
+    assert child.returncode == -signal.SIGKILL, errors
     assert host.read_text() == {"before": "always", "after": "never"}[moment]
     (owed,) = store.ledger("prod").owed()["es1"]
     assert owed.undoing == (value("never", "always", str(host)),)

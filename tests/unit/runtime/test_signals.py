@@ -1,56 +1,32 @@
+"""Signals to a run: the first is a request, a second one leaves at once, wherever the run is stuck."""
+
 from __future__ import annotations
 
 import signal
 import sqlite3
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.model.phase import Request
 from orchestrator.runtime.signals import SAME_ACT_SECONDS, last_words, strongest
 
-CHILDREN = Path(__file__).with_name("children.py")
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., Any]
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
-    begun: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(  # noqa: S603  (this interpreter, our own script)
-            [sys.executable, str(CHILDREN), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        begun.append(process)
-        return process
-
-    # As from a terminal, also when the tests run under nohup: what is ignored here is ignored by a child.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield begin
-    signal.signal(signal.SIGHUP, before)
-    for process in begun:
-        process.kill()
-        process.communicate(timeout=30)
-
-
-def ready(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
+def ready(process: Any) -> None:
     assert process.stdout.readline() == "ready\n"
 
 
-def still_there(process: subprocess.Popen[str], seconds: float) -> None:
+def still_there(process: Any, seconds: float) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(seconds)
 
 
-def send_twice(process: subprocess.Popen[str], first: int, second: int) -> None:
+def send_twice(process: Any, first: int, second: int) -> None:
     process.send_signal(first)
     still_there(process, SAME_ACT_SECONDS + 0.3)
     process.send_signal(second)
@@ -61,7 +37,6 @@ def test_the_first_signal_is_a_request_and_ends_the_wait(start: Start, number: s
     child = start("signalled", "wait")
     ready(child)
     child.send_signal(number)
-    assert child.stdout is not None
     assert child.stdout.readline() == f"INTERRUPT {number.name} True\n"
     still_there(child, 0.2)
 
@@ -107,14 +82,10 @@ def test_two_signals_of_one_act_are_one(start: Start) -> None:
 def test_readers_that_are_gone_do_not_keep_it(start: Start) -> None:
     child = start("signalled", "network")
     ready(child)
-    assert child.stdout is not None
-    assert child.stderr is not None
     child.stdout.close()
     child.stderr.close()
     send_twice(child, signal.SIGTERM, signal.SIGTERM)
     assert child.wait(10) == 8
-    with suppress(ValueError):  # `communicate` of the fixture finds them closed
-        child.stdout, child.stderr = None, None
 
 
 def test_words_that_fail_do_not_keep_it(start: Start) -> None:
@@ -127,16 +98,11 @@ def test_words_that_fail_do_not_keep_it(start: Start) -> None:
 
 
 def test_nohup_is_respected(start: Start) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        child = start("signalled", "wait")
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    child = start("nohup", "")
     ready(child)
     child.send_signal(signal.SIGHUP)
     still_there(child, 0.3)
     child.send_signal(signal.SIGTERM)
-    assert child.stdout is not None
     assert child.stdout.readline() == "INTERRUPT SIGTERM True\n"
 
 

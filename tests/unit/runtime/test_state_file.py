@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -28,29 +30,43 @@ from orchestrator.runtime.state_file import usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
-RUN = "20261121-0413-x7k2"
-BIG = Hold(predicate="p", subject="s", evidence="x" * 100_000)
+RUN: Final = "20261121-0413-x7k2"
+BIG: Final = Hold(predicate="p", subject="s", evidence="x" * 100_000)
+ONE, TWO = GoodReading(count=1), GoodReading(count=2)
+RECORD: Final = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_is_typed_goes_before_the_environment(tmp_path: Path) -> None:
-    environment = {"ORCHESTRATE_STATE": "sqlite:////tmp/b.db"}
-    typed = state_url("sqlite:////tmp/a.db", environment, home=tmp_path, access=Access.WRITE)
-    assert typed.database == "/tmp/a.db"
-    assert state_url(None, environment, home=tmp_path, access=Access.WRITE).database == "/tmp/b.db"
+# Where it is ------------------------------------
 
 
-def test_a_path_is_no_url(tmp_path: Path) -> None:
+def test_state_url_by_option_then_environment_then_folder(tmp_path: Path) -> None:
+    """The shared folder goes before the home."""
+
+    def found(typed: str | None = None, **environment: str) -> str | None:
+        shared = tmp_path / "no" / "such" / "state.db"
+        url = state_url(typed, environment, home=tmp_path, access=Access.WRITE, shared=shared)
+        return url.database
+
+    at_home = str(tmp_path / ".local/state/orchestrate/state.db")
+    other = "sqlite:////tmp/b.db"
+    assert found("sqlite:////tmp/a.db", ORCHESTRATE_STATE=other) == "/tmp/a.db"
+    assert found(ORCHESTRATE_STATE=other) == "/tmp/b.db"
+    assert found() == found(XDG_STATE_HOME="x") == at_home
+    assert found(XDG_STATE_HOME="/x/y") == "/x/y/orchestrate/state.db"
+    assert usable(tmp_path / "state.db")
+    assert usable(tmp_path / "new folder" / "state.db")
+    assert not usable(tmp_path / "no" / "such" / "state.db")
+
+
+def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--state.*sqlite:////absolute/path"):
         state_url("/tmp/state.db", {}, home=tmp_path, access=Access.WRITE)
     with pytest.raises(UsageError, match="ORCHESTRATE_STATE"):
         state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=Access.WRITE)
-
-
-def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests, tmp_path: Path) -> None:
     for given, says in [
         ("postgresql//u:hunter2@h/db", "no SQLAlchemy URL"),
         ("postgresql://u:p@ss:hunter2@h/db", "no SQLAlchemy URL"),
@@ -63,66 +79,41 @@ def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests
         ("sqlite:///", "in memory"),
         ("sqlite:///:memory:", "in memory"),
     ]:
-        with subtests.test(given=given, says=says):
+        with subtests.test(given=given):
             for access in Access:
                 with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
                     state_url(given, {}, home=tmp_path, access=access)
                 assert "hunter2" not in str(caught.value)
 
 
-def test_a_relative_path_is_shown_as_an_absolute_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_is_named_whole_and_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store("sqlite:///state.db", {}, access=Access.WRITE)
     assert store.where == f"state file {tmp_path}/state.db"
     monkeypatch.chdir("/")
     assert store.runs() == ()
     store.close()
-
-
-def test_a_database_is_named_without_its_password() -> None:
     url = "postgresql+pg8000://u:hunter2@h/db?password=hunter2"
     engine = create_engine(url, module=sqlite3)  # any driver will do: nothing is connected
     assert place_of(engine) == "state database postgresql+pg8000://u:***@h/db"
 
 
-def test_without_the_shared_folder_it_is_in_the_home(tmp_path: Path) -> None:
-    def found(environment: dict[str, str]) -> str | None:
-        shared = tmp_path / "no" / "such" / "state.db"
-        return state_url(None, environment, home=tmp_path, access=Access.WRITE, shared=shared).database
-
-    assert found({}) == str(tmp_path / ".local/state/orchestrate/state.db")
-    assert found({"XDG_STATE_HOME": "/x/y"}) == "/x/y/orchestrate/state.db"
-    assert found({"XDG_STATE_HOME": "x"}) == str(tmp_path / ".local/state/orchestrate/state.db")
-
-
-def test_the_shared_folder_goes_before_the_home(tmp_path: Path, entry: Entry) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
+def test_the_rights_of_the_state_file(store: StateStore, tmp_path: Path, entry: Entry) -> None:
+    store.create_run(entry())
+    assert [mode(tmp_path / name) for name in ("state.db", "state.db-journal")] == [0o600, 0o600]
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    for folder in (shared, home):
+        folder.mkdir()
     shared.chmod(0o2770)
-    store = open_store(None, {}, access=Access.WRITE, home=tmp_path, shared=shared / "state.db")
-    store.create_run(entry())
-    store.close()
-    assert mode(shared / "state.db") == 0o660
-    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
-
-
-def test_the_home_is_made_private(tmp_path: Path) -> None:
-    shared = tmp_path / "no" / "such" / "state.db"
-    open_store(None, {}, access=Access.WRITE, home=tmp_path, shared=shared).close()
-    made = tmp_path / ".local/state/orchestrate"
+    opened = open_store(None, {}, access=Access.WRITE, home=home, shared=shared / "state.db")
+    opened.create_run(entry())
+    opened.close()
+    assert (mode(shared / "state.db"), list(home.iterdir())) == (0o660, [])
+    open_store(None, {}, access=Access.WRITE, home=home, shared=tmp_path / "no" / "such" / "state.db").close()
+    made = home / ".local/state/orchestrate"
     assert (mode(made), mode(made / "state.db")) == (0o700, 0o600)
-
-
-def test_a_place_is_usable_when_folder_and_file_can_be_written(tmp_path: Path) -> None:
-    assert usable(tmp_path / "state.db")
-    assert usable(tmp_path / "new folder" / "state.db")
-    assert not usable(tmp_path / "no" / "such" / "state.db")
-
-
-def test_the_file_is_private(store: StateStore, tmp_path: Path, entry: Entry) -> None:
-    store.create_run(entry())
-    assert mode(tmp_path / "state.db") == 0o600
-    assert mode(tmp_path / "state.db-journal") == 0o600
 
 
 def test_the_pragmas_are_those_that_the_module_argues_for(store: StateStore) -> None:
@@ -134,29 +125,17 @@ def test_the_pragmas_are_those_that_the_module_argues_for(store: StateStore) -> 
     assert found == {"journal_mode": "truncate", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
 
 
-def test_a_reader_finds_nothing_where_nothing_was_run(tmp_path: Path) -> None:
-    shared = tmp_path / "no" / "such" / "state.db"
+def test_a_file_is_made_by_a_writer_alone(url: str, tmp_path: Path, entry: Entry) -> None:
+    """An empty one is what a kill at the start leaves."""
     for access in (Access.READ, Access.GO_ON):
-        store = open_store(None, {}, access=access, home=tmp_path, shared=shared)
+        store = open_store(None, {}, access=access, home=tmp_path, shared=tmp_path / "no" / "such" / "s.db")
         assert store.runs() == ()
-        assert list(tmp_path.iterdir()) == []
         store.close()
-
-
-@pytest.mark.parametrize("access", [Access.READ, Access.GO_ON])
-def test_a_typed_file_that_is_to_be_there_and_is_not(url: str, tmp_path: Path, access: Access) -> None:
-    with pytest.raises(JournalError, match=r"state\.db: there is no such file"):
-        open_store(url, {}, access=access)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_typed_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
+        with pytest.raises(JournalError, match=r"state\.db: there is no such file"):
+            open_store(url, {}, access=access)
     with pytest.raises(JournalError, match="folder is not there"):
         open_store(f"sqlite:///{tmp_path}/typo/state.db", {}, access=Access.WRITE)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_file_is_what_a_kill_at_the_start_leaves(url: str, tmp_path: Path, entry: Entry) -> None:
     (tmp_path / "state.db").touch()
     store = open_store(url, {}, access=Access.WRITE)
     store.create_run(entry()).append((BIG,), 1.0)
@@ -164,46 +143,43 @@ def test_an_empty_file_is_what_a_kill_at_the_start_leaves(url: str, tmp_path: Pa
     store.close()
 
 
-def test_a_file_that_is_no_database(url: str, tmp_path: Path) -> None:
-    (tmp_path / "state.db").write_text("dear diary\n" * 500)
+# What is wrong with it ------------------------------------
+
+
+def _refused(url: str, says: str) -> None:
+    """However it is opened, and nothing of it is changed."""
+    file = Path(url.removeprefix("sqlite:///"))
+    before = file.read_bytes() if file.is_file() else b""
     for access in Access:
-        with pytest.raises(JournalError, match=r"state\.db: opening it failed: it is not an SQLite database"):
+        with pytest.raises(JournalError, match=says):
             open_store(url, {}, access=access)
-    assert (tmp_path / "state.db").read_text().startswith("dear diary")
+    assert (file.read_bytes() if file.is_file() else b"") == before
 
 
-def test_a_database_of_something_else(url: str, tmp_path: Path) -> None:
-    raw = sqlite3.connect(tmp_path / "state.db")
-    raw.execute("CREATE TABLE recipes (name TEXT)")
+def _sql(file: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(file) as raw:
+        raw.execute(statement, values)
     raw.close()
-    for access in Access:
-        with pytest.raises(JournalError, match=r"something else .it has recipes"):
-            open_store(url, {}, access=access)
 
 
-def test_a_future_version_is_refused_and_left_alone(store: StateStore, url: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_state_is_refused_and_left_alone(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    _refused(f"sqlite:///{tmp_path}", f"^state file {tmp_path}: it is a directory; name a file$")
+    file.write_text("dear diary\n" * 500)
+    _refused(url, r"state\.db: opening it failed: it is not an SQLite database")
+    file.unlink()
+    _sql(file, "CREATE TABLE recipes (name TEXT)")
+    _refused(url, r"something else .it has recipes")
+
+
+def test_another_version_is_refused_and_left_alone(store: StateStore, url: str, tmp_path: Path) -> None:
     store.close()
-    raw = sqlite3.connect(tmp_path / "state.db")
-    with raw:
-        raw.execute("UPDATE meta SET schema = ?", (SCHEMA_VERSION + 6,))
-        raw.execute("DROP TABLE leases")
-    raw.close()
-    before = (tmp_path / "state.db").read_bytes()
-    for access in Access:
-        with pytest.raises(
-            JournalError, match=rf"later version of orchestrate .schema {SCHEMA_VERSION + 6}, .*use that"
-        ):
-            open_store(url, {}, access=access)
-    assert (tmp_path / "state.db").read_bytes() == before
-
-
-def test_a_version_that_is_none_is_told(store: StateStore, url: str, tmp_path: Path) -> None:
-    store.close()
-    with sqlite3.connect(tmp_path / "state.db") as raw:
-        raw.execute("UPDATE meta SET schema = 'three'")
-    for access in Access:
-        with pytest.raises(JournalError, match=r"state\.db has no schema version: it is damaged"):
-            open_store(url, {}, access=access)
+    later = SCHEMA_VERSION + 6
+    _sql(tmp_path / "state.db", "UPDATE meta SET schema = ?", later)
+    _sql(tmp_path / "state.db", "DROP TABLE leases")
+    _refused(url, rf"later version of orchestrate .schema {later}, .*use that")
+    _sql(tmp_path / "state.db", "UPDATE meta SET schema = 'three'")
+    _refused(url, r"state\.db has no schema version: it is damaged")
 
 
 def test_a_damaged_page_is_found_at_the_start(
@@ -226,67 +202,58 @@ def test_a_lock_that_is_kept_is_named(store: StateStore, tmp_path: Path, entry: 
     raw = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     raw.execute("BEGIN IMMEDIATE")
     with pytest.raises(JournalError, match="another process has kept it locked"):
-        journal.append((GoodReading(count=1),), 1.0)
+        journal.append((ONE,), 1.0)
     raw.execute("ROLLBACK")
     raw.close()
-    assert [record.sequence for record in journal.append((GoodReading(count=1),), 2.0)] == [1]
+    assert [record.sequence for record in journal.append((ONE,), 2.0)] == [1]
 
 
-def test_a_full_database_writes_again_when_there_is_room(store: StateStore, entry: Entry) -> None:
-    journal = store.create_run(entry())
-    journal.append((GoodReading(count=1),), 1.0)
+# No room ------------------------------------
+
+
+@contextmanager
+def _few_pages(store: StateStore, _: Path) -> Iterator[None]:
+    """The database may not grow."""
     with store._engine.connect() as connection:
-        pages = connection.execute(text("PRAGMA page_count")).scalar()
+        pages: Any = connection.execute(text("PRAGMA page_count")).scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 5}")
-    with pytest.raises(JournalError, match="no space is left on its disk; free some"):
-        journal.append((GoodReading(count=2), BIG), 2.0)
-    assert len(store.replay(RUN)) == 1
+    yield
     with store._engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count=1000000")
-    assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
 
 
-def test_a_lease_is_not_waited_for_on_a_full_disk(store: StateStore) -> None:
-    """A watcher would try again for a minute what takes no record then either; and nothing is in doubt."""
-    record = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
-    lease = store.lease("uuid")
-    with store._engine.connect() as connection:
-        pages = connection.execute(text("PRAGMA page_count")).scalar()
-        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 5}")
-    with pytest.raises(StateUnwritable, match="taking the lease failed: no space is left on its disk"):
-        lease.create(record)
-    assert lease.read() is None
-    with store._engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
-    assert lease.create(record) == Done()
-
-
-def test_nor_where_a_quota_is_used_up(store: StateStore, tmp_path: Path) -> None:
-    """A limit on file size stands for it: SQLite calls either an error of the disk."""
-    record = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
-    lease = store.lease("uuid")
+@contextmanager
+def _small_files(_: StateStore, folder: Path) -> Iterator[None]:
+    """No file may grow, as where a quota is used up: SQLite calls either an error of the disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "state.db").stat().st_size + 20_000, hard))
+    room = (folder / "state.db").stat().st_size + 20_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
-        with pytest.raises(StateUnwritable, match="taking the lease failed: its disk reports an error"):
-            lease.create(record)
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("full", "why"),
+    [(_few_pages, "no space is left on its disk"), (_small_files, "its disk reports an error|space")],
+    ids=["pages", "quota"],
+)
+def test_a_full_disk_is_named_and_written_to_again_later(
+    store: StateStore, entry: Entry, tmp_path: Path, full: Any, why: str
+) -> None:
+    """A lease is not waited for: a watcher would try for a minute what takes no record then either."""
+    journal, lease = store.create_run(entry()), store.lease("uuid")
+    journal.append((ONE,), 1.0)
+    with full(store, tmp_path):
+        with pytest.raises(JournalError, match=r"writing the journal failed: .*(space|disk)"):
+            journal.append((TWO, BIG), 2.0)
+        assert len(store.replay(RUN)) == 1
+        with pytest.raises(StateUnwritable, match=f"taking the lease failed: .*({why})"):
+            lease.create(RECORD)
         assert lease.read() is None
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert lease.create(record) == Done()
-
-
-def test_a_limit_on_file_size_looks_like_a_full_disk(store: StateStore, entry: Entry, tmp_path: Path) -> None:
-    journal = store.create_run(entry())
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "state.db").stat().st_size + 20_000, hard))
-    try:
-        with pytest.raises(JournalError, match=r"writing the journal failed: .*(disk|space)"):
-            journal.append((BIG,), 1.0)
-        assert store.replay(RUN) == ()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert len(journal.append((BIG,), 2.0)) == 1
+    assert [record.sequence for record in journal.append((TWO, BIG), 3.0)] == [2, 3]
+    assert lease.create(RECORD) == Done()
 
 
 @pytest.fixture
@@ -311,39 +278,23 @@ def fill(file: Path) -> None:
             out.write(b"x" * 4096)
 
 
-def test_a_full_disk_stops_the_writer_and_not_the_reader(small_disk: Path, entry: Entry) -> None:
+def test_a_full_disk_stops_the_writer_and_marks_its_run(small_disk: Path, entry: Entry) -> None:
+    """A reader goes on, and sees the mark."""
     url = f"sqlite:///{small_disk}/state.db"
     store = open_store(url, {}, access=Access.WRITE)
-    journal = store.create_run(entry())
-    journal.append((GoodReading(count=1),), 1.0)
-    filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space"):
-        fill(filler)
-    with pytest.raises(JournalError, match=r"state\.db: writing the journal failed: .*(space|disk)"):
-        journal.append((GoodReading(count=2), BIG), 2.0)
-    reader = open_store(url, {}, access=Access.READ)
-    assert len(reader.replay(RUN)) == 1
-    assert [line.run for line in reader.unfinished()] == [RUN]
-    reader.close()
-    filler.unlink()
-    assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
-    store.close()
-
-
-def test_a_full_disk_takes_the_mark_of_a_run(small_disk: Path, entry: Entry) -> None:
-    store = open_store(f"sqlite:///{small_disk}/state.db", {}, access=Access.WRITE)
     journal = store.create_run(entry())
     journal.append((NOT_BEGUN,), 1.0)
     assert not store.is_unwritten(RUN)
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space"):
         fill(filler)
-    with pytest.raises(JournalError, match="writing the journal failed"):
+    with pytest.raises(JournalError, match=r"state\.db: writing the journal failed: .*(space|disk)"):
         journal.append((BIG,), 2.0)
-    reader = open_store(f"sqlite:///{small_disk}/state.db", {}, access=Access.READ)
-    assert [line.unwritten for line in reader.runs()] == [True]
+    reader = open_store(url, {}, access=Access.READ)
+    assert len(reader.replay(RUN)) == 1
+    assert [(line.run, line.unwritten) for line in reader.unfinished()] == [(RUN, True)]
     filler.unlink()
-    journal.append((BIG,), 3.0)
+    assert [record.sequence for record in journal.append((TWO, BIG), 3.0)] == [2, 3]
     assert [line.unwritten for line in reader.runs()] == [False]
     assert sorted(file.name for file in small_disk.iterdir()) == ["state.db", "state.db-journal"]
     reader.close()
@@ -351,16 +302,14 @@ def test_a_full_disk_takes_the_mark_of_a_run(small_disk: Path, entry: Entry) -> 
 
 
 def test_a_run_that_another_restored_has_no_mark(store: StateStore, entry: Entry) -> None:
-    store.create_run(entry()).append((GoodReading(count=1),), 1.0)
+    store.create_run(entry()).append((ONE,), 1.0)
     store.mark_unwritten(RUN)
-    taken = LeaseTaken(epoch=2, holder="ben", ordinal=2, takes_over=RUN)
     other = store.create_run(replace(entry(), run="run-2"))
-    other.append((taken,), 2.0)
+    other.append((LeaseTaken(epoch=2, holder="ben", ordinal=2, takes_over=RUN),), 2.0)
     assert [line.unwritten for line in store.runs() if line.run == RUN] == [True]
     other.append((RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0),), 3.0)
-    assert [(line.outcome, line.unwritten) for line in store.runs() if line.run == RUN] == [
-        (Outcome.RESTORED, False)
-    ]
+    ends = [(line.outcome, line.unwritten) for line in store.runs() if line.run == RUN]
+    assert ends == [(Outcome.RESTORED, False)]
     store.close_run(RUN, Outcome.RESTORED, 4.0)
     assert not store.is_unwritten(RUN)
 
@@ -375,7 +324,9 @@ def test_a_mark_stays_in_the_folder_of_the_state(tmp_path: Path, store: StateSto
     assert not (tmp_path.parent / "x").exists()
 
 
-READ_ONLY = """
+# Rights and drivers ------------------------------------
+
+READ_ONLY: Final = """
 import os, sys
 from orchestrator.errors import JournalError
 from orchestrator.runtime.database import Access
@@ -408,48 +359,30 @@ def test_an_account_that_may_only_read_learns_why(entry: Entry) -> None:
     assert "may only be read by this account" in done.stdout
 
 
-def test_a_missing_driver_is_named(tmp_path: Path) -> None:
+def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path) -> None:
+    for url in ("postgresql+pg8000://u:secret@h/db", "nodb://u:secret@h/db"):
+        with pytest.raises(JournalError, match=r"postgresql\+psycopg://HOST/NAME") as caught:
+            open_store(url, {}, access=Access.WRITE, home=tmp_path)
+        assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
     with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
         open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
+def test_the_words_of_a_driver_are_shown_without_its_advice(subtests: pytest.Subtests) -> None:
+    at = "connection to server at"
+    for error, words in [
+        (f'connection failed: {at} "::1", port 1 failed: refused\n\tIs it up?\n', "refused"),
         (
-            'connection failed: connection to server at "::1", port 1 failed: refused\n\tIs it up?\n',
-            "refused",
-        ),
-        (
-            'connection to server at "db" (::1), port 5432 failed: FATAL:  database "x" does not exist\n',
+            f'{at} "db" (::1), port 5432 failed: FATAL:  database "x" does not exist\n',
             'database "x" does not exist',
         ),
         ("could not open relation\nHINT:  Ask the administrator.", "could not open relation"),
         ("", "RuntimeError"),
-    ],
-)
-def test_the_words_of_a_driver_are_shown_without_its_advice(error: str, words: str) -> None:
-    assert explain(RuntimeError(error)) == words
-
-
-@pytest.mark.parametrize("url", ["postgresql+pg8000://u:secret@h/db", "nodb://u:secret@h/db"])
-def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path, url: str) -> None:
-    with pytest.raises(JournalError) as caught:
-        open_store(url, {}, access=Access.WRITE, home=tmp_path)
-    assert "postgresql+psycopg://HOST/NAME" in str(caught.value)
-    assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
-
-
-@pytest.mark.parametrize("access", list(Access))
-def test_a_directory_is_no_state_file(tmp_path: Path, access: Access) -> None:
-    with pytest.raises(JournalError) as caught:
-        open_store(f"sqlite:///{tmp_path}", {}, access=access)
-    assert str(caught.value) == f"state file {tmp_path}: it is a directory; name a file"
-
-
-def test_a_file_that_is_closed_to_this_account_is_told_in_words() -> None:
+    ]:
+        with subtests.test(words):
+            assert explain(RuntimeError(error)) == words
     closed = PermissionError(13, "Permission denied", "/var/lib/orchestrate/state.db")
     assert explain(closed) == "Permission denied (/var/lib/orchestrate/state.db)"
-    with pytest.raises(sqlite3.OperationalError) as error:
+    with pytest.raises(sqlite3.OperationalError) as caught:
         sqlite3.connect("file:/nowhere/state.db?mode=ro", uri=True).execute("SELECT 1")
-    assert explain(error.value).startswith("it cannot be opened; it or its folder is missing or closed to")
+    assert explain(caught.value).startswith("it cannot be opened; it or its folder is missing or closed to")

@@ -16,9 +16,11 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RestoreBegun, RunFinished, RunResumed, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.watch import Watch
+from orchestrator.runtime.codec import encode_event
 from orchestrator.view.progress import not_restored
 from orchestrator.view.reporters import JsonReporter, LineReporter, Rehearsed, rehearsed_lines
 from orchestrator.view.summary import summary, summary_lines
+from tests.unit.view import samples
 
 Golden = Callable[[str, str], None]
 
@@ -38,7 +40,7 @@ def watching(what: str, *holds: Hold) -> Decision:
 
 
 @pytest.fixture
-def clock(samples: Any) -> Time:
+def clock() -> Time:
     return Time(samples.t0 + 120)
 
 
@@ -63,7 +65,7 @@ def test_a_rehearsal_names_what_others_left() -> None:
     ]
 
 
-def test_a_wait_is_said_once_then_every_thirty_seconds(samples: Any, clock: Time) -> None:
+def test_a_wait_is_said_once_then_every_thirty_seconds(clock: Time) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     for _ in range(61):
@@ -72,7 +74,7 @@ def test_a_wait_is_said_once_then_every_thirty_seconds(samples: Any, clock: Time
     assert len(out.getvalue().splitlines()) == 3
 
 
-def test_numbers_that_move_are_no_new_wait_and_another_hold_is(samples: Any, clock: Time) -> None:
+def test_numbers_that_move_are_no_new_wait_and_another_hold_is(clock: Time) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     state = samples.run_state()
@@ -89,7 +91,7 @@ def test_numbers_that_move_are_no_new_wait_and_another_hold_is(samples: Any, clo
     assert "4 shards now" in out.getvalue().splitlines()[-1]
 
 
-def test_an_event_is_a_sign_of_life_too(samples: Any, clock: Time) -> None:
+def test_an_event_is_a_sign_of_life_too(clock: Time) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     state, wait = samples.run_state(), watching("es2 to come up")
@@ -101,13 +103,13 @@ def test_an_event_is_a_sign_of_life_too(samples: Any, clock: Time) -> None:
     assert len(out.getvalue().splitlines()) == 2
 
 
-def test_a_decision_that_waits_for_nothing_is_silent(samples: Any, clock: Time) -> None:
+def test_a_decision_that_waits_for_nothing_is_silent(clock: Time) -> None:
     out = io.StringIO()
     LineReporter(out, clock).waiting(samples.run_state(), Decision())
     assert out.getvalue() == ""
 
 
-def test_a_run_in_lines(samples: Any, clock: Time, golden: Golden) -> None:
+def test_a_run_in_lines(clock: Time, golden: Golden) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     begun = RestoreBegun(operator="ops", host="bastion2", takes_over="20261101-0300-abcd")
@@ -123,7 +125,7 @@ def test_a_run_in_lines(samples: Any, clock: Time, golden: Golden) -> None:
     golden("run.txt", out.getvalue())
 
 
-def test_the_end_that_left_something_says_how_to_repair_it(samples: Any, clock: Time, golden: Golden) -> None:
+def test_the_end_that_left_something_says_how_to_repair_it(clock: Time, golden: Golden) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     reporter.finished(samples.run_state(message="the cluster has no master"), Outcome.NOT_RESTORED)
@@ -131,7 +133,7 @@ def test_the_end_that_left_something_says_how_to_repair_it(samples: Any, clock: 
     assert "orchestrate restore run-1" in out.getvalue()
 
 
-def test_the_end_that_can_go_on_says_how(samples: Any, clock: Time) -> None:
+def test_the_end_that_can_go_on_says_how(clock: Time) -> None:
     out = io.StringIO()
     failed = samples.run_state(settings={}, phase=Phase.ENDED)
     LineReporter(out, clock).finished(failed, Outcome.HELD)
@@ -155,23 +157,23 @@ class Closed(io.StringIO):
 
 
 @pytest.mark.parametrize("kind", ["lines", "json"])
-def test_a_reader_that_goes_away_does_not_stop_the_run(kind: Any, samples: Any, clock: Time) -> None:
+def test_a_reader_that_goes_away_does_not_stop_the_run(kind: Any, clock: Time) -> None:
     out = Closed()
-    reporter = LineReporter(out, clock) if kind == "lines" else JsonReporter(out, clock, samples.encode)
+    reporter = LineReporter(out, clock) if kind == "lines" else JsonReporter(out, clock, encode_event)
     reporter.events(samples.records(samples.examples()))
     reporter.waiting(samples.run_state(), watching("es2"))
     reporter.finished(samples.run_state(), Outcome.DONE)
     assert out.tries == 1
 
 
-def test_a_name_that_the_stream_cannot_write_is_escaped(samples: Any, clock: Time) -> None:
+def test_a_name_that_the_stream_cannot_write_is_escaped(clock: Time) -> None:
     raw = io.BytesIO()
     reporter = LineReporter(io.TextIOWrapper(raw, encoding="ascii"), clock)
     reporter.events(samples.records([StoodDown(outcome=Outcome.HELD, left=("index caf\u00e9",))]))
     assert b"caf\\xe9" in raw.getvalue()
 
 
-def test_a_name_cannot_drive_the_terminal_nor_forge_a_line(samples: Any, clock: Time) -> None:
+def test_a_name_cannot_drive_the_terminal_nor_forge_a_line(clock: Time) -> None:
     out = io.StringIO()
     reporter = LineReporter(out, clock)
     name = NodeName("es1\x1b[2J\n2026 forged \x9b\u202e")
@@ -180,10 +182,10 @@ def test_a_name_cannot_drive_the_terminal_nor_forge_a_line(samples: Any, clock: 
     assert r" es1\x1b[2J\n2026 forged \x9b\u202e: back" in line
 
 
-def test_json_holds_no_control_character(samples: Any, clock: Time) -> None:
+def test_json_holds_no_control_character(clock: Time) -> None:
     out = io.StringIO()
     name = "es1\x1b\x7f\x9b\u202e"
-    JsonReporter(out, clock, samples.encode).events(
+    JsonReporter(out, clock, encode_event).events(
         samples.records([NodeRecovered(node=NodeName(name), seconds=70.0)])
     )
     (line,) = out.getvalue().splitlines()
@@ -196,9 +198,9 @@ def parsed(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None:
+def test_json_lines_carry_the_contracts_names(clock: Time) -> None:
     out = io.StringIO()
-    reporter = JsonReporter(out, clock, samples.encode)
+    reporter = JsonReporter(out, clock, encode_event)
     written = samples.records(samples.examples())
     reporter.events(written)
     reporter.waiting(samples.run_state(), watching("es2 to come up", samples.hold))
@@ -231,9 +233,9 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
     assert by_event["waiting"]["seconds_at_most"] is not None
 
 
-def test_the_summary_is_the_last_line(samples: Any, clock: Time) -> None:
+def test_the_summary_is_the_last_line(clock: Time) -> None:
     out = io.StringIO()
-    reporter = JsonReporter(out, clock, samples.encode)
+    reporter = JsonReporter(out, clock, encode_event)
     reporter.events(samples.records([NodeRecovered(node=NodeName("es1"), seconds=70.0)]))
     reporter.finished(samples.run_state(holds=(samples.hold,)), Outcome.NOT_RESTORED)
     last = parsed(out.getvalue())[-1]
@@ -250,41 +252,41 @@ def test_the_summary_is_the_last_line(samples: Any, clock: Time) -> None:
     ]
 
 
-def test_a_refusal_has_no_run(clock: Time, samples: Any) -> None:
+def test_a_refusal_has_no_run(clock: Time) -> None:
     out = io.StringIO()
-    JsonReporter(out, clock, samples.encode).refused("es9 matches no node", ExitCode.USAGE)
+    JsonReporter(out, clock, encode_event).refused("es9 matches no node", ExitCode.USAGE)
     (line,) = parsed(out.getvalue())
     assert (line["event"], line["outcome"], line["exit_code"], line["run"]) == ("summary", "refused", 2, None)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_summary_outcomes_are_the_contracts(outcome: Outcome, samples: Any, clock: Time) -> None:
+def test_summary_outcomes_are_the_contracts(outcome: Outcome, clock: Time) -> None:
     out = io.StringIO()
-    JsonReporter(out, clock, samples.encode).finished(samples.ended_state(), outcome)
+    JsonReporter(out, clock, encode_event).finished(samples.ended_state(), outcome)
     (line,) = parsed(out.getvalue())
     contract = {"done", "held", "failed", "interrupted", "paused", "not_restored", "deposed", "refused"}
     assert line["outcome"] in contract
     assert line["exit_code"] == int(exit_code_of(outcome))
 
 
-def test_the_end_of_a_restore_replaces_what_the_state_lists(samples: Any, clock: Time) -> None:
+def test_the_end_of_a_restore_replaces_what_the_state_lists(clock: Time) -> None:
     out = io.StringIO()
-    reporter = JsonReporter(out, clock, samples.encode)
+    reporter = JsonReporter(out, clock, encode_event)
     reporter.events(samples.records([StoodDown(outcome=Outcome.NOT_RESTORED, left=("setting a",))]))
     reporter.finished(samples.run_state(), Outcome.NOT_RESTORED)
     assert parsed(out.getvalue())[-1]["left"] == ["setting a"]
 
 
-def test_nothing_is_owed_at_a_good_end(samples: Any) -> None:
+def test_nothing_is_owed_at_a_good_end() -> None:
     assert not_restored(samples.ended_state()) == ()
 
 
-def test_the_summary_of_a_resumed_run_is_one_in_every_output(samples: Any, clock: Time) -> None:
+def test_the_summary_of_a_resumed_run_is_one_in_every_output(clock: Time) -> None:
     es1, es2 = (NodeRecovered(node=NodeName(f"es{n}"), seconds=20.0 * n) for n in (1, 2))
     past, now = samples.records([es1]), samples.records([RunResumed(operator="ann", host="b"), es2])
     text, lines = io.StringIO(), io.StringIO()
     plain = LineReporter(text, clock, past=past)
-    as_json = JsonReporter(lines, clock, samples.encode, past=past)
+    as_json = JsonReporter(lines, clock, encode_event, past=past)
     for reporter in (plain, as_json):
         reporter.events(now)
         reporter.finished(samples.ended_state(), Outcome.DONE)

@@ -19,6 +19,7 @@ from orchestrator.view.status import status_text
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.words import sentence
 from tests.states import state_with
+from tests.unit.view import samples
 
 _OTHERS = ("copies", "copy ", "allocation", "shard", "master")
 
@@ -27,13 +28,13 @@ def of_riak(state: Any) -> Any:
     return state_with(state, policy=replace(state.begun.policy, kind=Kind.RIAK))
 
 
-def told(samples: Any) -> list[Any]:
+def told() -> list[Any]:
     mine = (BaselineRecorded, NodeRecovered, SecondFailure)
     return [record for record in samples.records(samples.examples()) if isinstance(record.event, mine)]
 
 
-def test_events_are_told_in_riaks_words(samples: Any) -> None:
-    records = told(samples)
+def test_events_are_told_in_riaks_words() -> None:
+    records = told()
     assert {type(record.event) for record in records} == {BaselineRecorded, NodeRecovered, SecondFailure}
     for record in records:
         line = sentence(record.event, Kind.RIAK)
@@ -44,7 +45,7 @@ def test_events_are_told_in_riaks_words(samples: Any) -> None:
     assert "back with all its vnodes" in sentence(recovered, Kind.RIAK)
 
 
-def test_every_other_event_is_told_as_ever(samples: Any) -> None:
+def test_every_other_event_is_told_as_ever() -> None:
     mine = (BaselineRecorded, NodeRecovered, SecondFailure)
     for event in samples.examples():
         if not isinstance(event, mine):
@@ -52,14 +53,14 @@ def test_every_other_event_is_told_as_ever(samples: Any) -> None:
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_what_is_awaited_is_said_of_vnodes_and_limits(samples: Any, phase: Phase) -> None:
+def test_what_is_awaited_is_said_of_vnodes_and_limits(phase: Phase) -> None:
     said = awaited(of_riak(samples.run_state(phase=phase)))
     if phase is not Phase.MERGED:  # which no run on Riak reaches
         assert not any(word in said for word in _OTHERS), said
 
 
-def test_lines_status_and_the_live_view_use_them(samples: Any) -> None:
-    records = told(samples)
+def test_lines_status_and_the_live_view_use_them() -> None:
+    records = told()
     lines = io.StringIO()
     LineReporter(lines, lambda: samples.t0, kind=Kind.RIAK).events(records)
     state = of_riak(samples.run_state())
@@ -73,7 +74,7 @@ def test_lines_status_and_the_live_view_use_them(samples: Any) -> None:
         assert "all its copies" not in text
 
 
-def test_a_node_that_is_back_and_still_hands_off_is_told_so(samples: Any) -> None:
+def test_a_node_that_is_back_and_still_hands_off_is_told_so() -> None:
     state = samples.run_state()
     first = next(iter(state.nodes))
     nodes = {**state.nodes, first: replace(state.nodes[first], phase=NodePhase.REJOINED)}

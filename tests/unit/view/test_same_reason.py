@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from orchestrator.view.host_words import start_failures
 from orchestrator.view.reporters import Sentences, record_line, said_once
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.tuning import by_reason_lines, state_rows
+from tests.unit.view import samples
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in (1, 2, 3))
 NODES = (ES1, ES2, ES3)
@@ -118,7 +118,7 @@ def test_what_is_not_restored_is_grouped(subtests: pytest.Subtests) -> None:
             assert len(texts(left)) == len(left)
 
 
-def test_status_names_nodes_that_are_down_in_one_line(samples: Any) -> None:
+def test_status_names_nodes_that_are_down_in_one_line() -> None:
     state = samples.run_state()
     nodes = {name: replace(node, phase=NodePhase.STOPPING) for name, node in state.nodes.items()}
     state = samples.run_state(nodes=nodes)
@@ -128,7 +128,7 @@ def test_status_names_nodes_that_are_down_in_one_line(samples: Any) -> None:
     assert left[-3:] == [f"node {name}: stopping" for name in NODES]
 
 
-def test_the_end_of_a_run_groups_what_its_journal_lists(samples: Any) -> None:
+def test_the_end_of_a_run_groups_what_its_journal_lists() -> None:
     state = samples.run_state()
     nodes = {name: replace(node, phase=NodePhase.STARTING) for name, node in state.nodes.items()}
     state = samples.run_state(nodes=nodes)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
@@ -34,33 +34,29 @@ from orchestrator.view.phrases import OUTCOMES
 from orchestrator.view.reporters import Sentences, record_line
 from orchestrator.view.text import duration, listed, setting, size, stamp
 from orchestrator.view.words import sentence
+from tests.unit.view import samples
 
 Golden = Callable[[str, str], None]
 
 
-@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
-def test_every_event_has_a_plain_line(kind: Any, samples: Any) -> None:
-    mine = [one for one in samples.examples() if type(one) is kind]
-    assert mine, f"no example of {kind.__name__} in conftest.py"
-    for one in mine:
-        line = sentence(one)
-        assert line.isascii()
-        assert line.isprintable()
-        assert len(line) > 10
-        assert "object at" not in line
-        assert "=" not in line.replace("->", ""), "a repr is no sentence"
-        assert isinstance(scrolls(one), bool)
-        assert tone(one)
+def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests) -> None:
+    examples = samples.examples()
+    sent = {type(one.action) for one in examples if isinstance(one, ActionSent)}
+    assert {type(one) for one in examples} == set(get_args(Event)), "an example of each in events.jsonl"
+    assert sent == set(get_args(Action))
+    for one in examples:
+        with subtests.test(type(one).__name__):
+            line = sentence(one)
+            assert line.isascii()
+            assert line.isprintable()
+            assert len(line) > 10
+            assert "object at" not in line
+            assert "=" not in line.replace("->", ""), "a repr is no sentence"
+            assert isinstance(scrolls(one), bool)
+            assert tone(one)
 
 
-@pytest.mark.parametrize("kind", get_args(Action), ids=lambda kind: kind.__name__)
-def test_every_action_has_a_plain_line(kind: Any, samples: Any) -> None:
-    mine = [one for one in samples.examples() if isinstance(one, ActionSent) and type(one.action) is kind]
-    assert mine, f"no example of {kind.__name__} in conftest.py"
-    assert all(sentence(one).isprintable() for one in mine)
-
-
-def test_all_lines_read_as_agreed(samples: Any, golden: Golden) -> None:
+def test_all_lines_read_as_agreed(golden: Golden) -> None:
     lines = [record_line(record, Sentences()) for record in samples.records(samples.examples())]
     golden("lines.txt", "\n".join(lines) + "\n")
 
@@ -74,27 +70,24 @@ def test_every_outcome_has_words() -> None:
     assert set(OUTCOMES) == set(Outcome)
 
 
-def test_output_of_a_command_cannot_drive_the_terminal(samples: Any) -> None:
+def test_output_of_a_command_cannot_drive_the_terminal() -> None:
     line = sentence(ActionConfirmed(action=samples.hook, output="a\x1b]0;owned\x07\x1b[2J\r\nb\u202eevil"))
     assert line.isprintable()
     assert line.endswith(r"a\x1b]0;owned\x07\x1b[2J | b\u202eevil")
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_what_could_drive_a_terminal_is_spelt_out() -> None:
+    for given, shown in [
         ("es1 \u00e9 \u4e2d", "es1 \u00e9 \u4e2d"),
         ("a\x1b[2Jb\tc\nd\re", r"a\x1b[2Jb\tc\nd\re"),
         ("\x00\x7f\x85\x9b", r"\x00\x7f\x85\x9b"),
         ("a\u202eb\u2066c\u200fd\u2028e", r"a\u202eb\u2066c\u200fd\u2028e"),
         ("\udc80", r"\udc80"),
-    ],
-)
-def test_what_could_drive_a_terminal_is_spelt_out(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    ]:
+        assert visible(given) == shown
 
 
-def test_the_first_line_does_not_spell_out_the_hooks(samples: Any) -> None:
+def test_the_first_line_does_not_spell_out_the_hooks() -> None:
     begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
     hooks = Hooks(before_stop=(Hook(run="depool {node} --token=hunter2"),))
     line = sentence(replace(begun, policy=replace(samples.policy, hooks=hooks)))
@@ -102,13 +95,12 @@ def test_the_first_line_does_not_spell_out_the_hooks(samples: Any) -> None:
     assert "hunter2" not in line
 
 
-def test_long_output_is_cut(samples: Any) -> None:
+def test_long_output_is_cut() -> None:
     assert len(sentence(ActionConfirmed(action=samples.hook, output="x" * 5000))) < 450
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
+def test_duration() -> None:
+    for given, shown in [
         (-3, "0s"),
         (0, "0s"),
         (0.44, "0.4s"),
@@ -119,25 +111,20 @@ def test_long_output_is_cut(samples: Any) -> None:
         (3599.7, "1h 0m"),
         (3725, "1h 2m"),
         (90000, "1d 1h"),
-    ],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    ]:
+        assert duration(given) == shown
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
+def test_size() -> None:
+    for given, shown in [
         (0, "0 B"),
         (999, "999 B"),
         (1000, "1.0 kB"),
         (999_960, "1.0 MB"),
         (1_234_567_890, "1.2 GB"),
         (5 * 10**15, "5.0 PB"),
-    ],
-)
-def test_size(count: int, text: str) -> None:
-    assert size(count) == text
+    ]:
+        assert size(given) == shown
 
 
 def test_absent_is_apart_from_empty() -> None:
@@ -160,7 +147,7 @@ def test_ts_is_rfc_3339_in_utc() -> None:
     assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z"
 
 
-def test_what_a_record_lists_is_said_to_be_listed(samples: Any) -> None:
+def test_what_a_record_lists_is_said_to_be_listed() -> None:
     """Until its restore begins, a run that restores another's changes only repeats that run's record."""
     setting = SettingChanged(
         level=Level.PERSISTENT, key="a.b", found=None, wanted="none", purpose=Purpose.WITHHOLD

@@ -1,0 +1,485 @@
+"""Copies that a run waits for: of which wave, when a wave is done, and when waves make room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from orchestrator.engine.admit import next_wave_of
+from orchestrator.engine.kinds.elasticsearch import recovery
+from orchestrator.engine.kinds.elasticsearch.recovery import (
+    baseline_of,
+    lost_beyond_baseline,
+    missing_of_waves,
+    taken_by,
+)
+from orchestrator.engine.node import RETURNS
+from orchestrator.engine.progress import ShardTaken
+from orchestrator.engine.recover import (
+    before_the_next,
+    finish_recovered,
+    held_by_recovery,
+    is_back_alone,
+    makes_room,
+)
+from orchestrator.engine.run import decide
+from orchestrator.engine.situation import Decision, Situation, needed
+from orchestrator.engine.state import Absence, PhaseState, RecoveringWave, RunState
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
+from orchestrator.model.event import (
+    Event,
+    Hold,
+    IndexTaken,
+    NodeRecovered,
+    NotWaitedFor,
+    PhaseEntered,
+    StandingDown,
+    TakenDown,
+    WaveFinished,
+)
+from orchestrator.model.observation import ClusterView, Look, MissingCopy
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Strategy, Wave
+from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.turn import Owed, Work
+from orchestrator.model.upgrade import InstallStep, Upgrade
+from orchestrator.simulation.world import World
+from tests.simulation.overlapping import overlapped, slow
+from tests.simulation.play import cluster, policy
+from tests.simulation.zones import forced
+from tests.states import state_with
+from tests.unit.engine.asking import (
+    ES1,
+    ES2,
+    ES3,
+    ES5,
+    evolved,
+    findings,
+    holding,
+    question,
+    question_about,
+    situation_of,
+    view_of,
+    viewing,
+    with_copy,
+    with_node,
+)
+
+SHARD: Final = ShardId(index="logs", index_uuid="logs-uuid", number=0)
+FIRST: Final = Wave(number=1, nodes=(ES2,))
+
+
+def _copy(shard: ShardId = SHARD, *, to: NodeName | None = None, reason: str = "") -> ShardCopy:
+    """A replica on its way to a node, or unassigned for a reason."""
+    state = CopyState.UNASSIGNED if to is None else CopyState.INITIALIZING
+    return ShardCopy(shard=shard, primary=False, state=state, node=to, unassigned_reason=reason or None)
+
+
+NOBODY_WORKS_ON: Final = _copy()
+
+
+def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: Any) -> Situation:
+    """es2's wave made room; everything that can be read is green."""
+    asked = question_about(slow(), overlapped(), ES2)
+    others = NodePhase.PENDING if pending else NodePhase.RECOVERED
+    nodes = {name: replace(node, phase=others) for name, node in asked.state.nodes.items()}
+    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED, owed=frozenset(), stopped_at=0.0)
+    beside = (RecoveringWave(wave=FIRST, since=0.0),)
+    return situation_of(asked, phase, **{"recovering": beside, "nodes": nodes, **fields})
+
+
+def _back(**fields: Any) -> Situation:
+    """es2's wave is back, and no other recovers."""
+    return _beside(Phase.REASSIGNED, **{"wave": FIRST, "recovering": (), **fields})
+
+
+def _seeing(situation: Situation, **parts: Any) -> Situation:
+    return replace(situation, seen=replace(situation.seen, **parts))
+
+
+def _taken(situation: Situation, node: NodeName = ES2) -> RunState:
+    """The state after the wave's copies on that node were taken down."""
+    wave = Wave(number=1, nodes=(node,))
+    taken = situation.kind.taken(situation.state, view_of(situation), wave)
+    return situation.after(TakenDown(number=1, indices=taken)).state
+
+
+def _recovering_on(situation: Situation, node: NodeName) -> Situation:
+    """One copy of what is on that node is on its way to it."""
+    arriving = with_copy(
+        view_of(situation), lambda one: one.node == node and not one.primary, state=CopyState.INITIALIZING
+    )
+    return _seeing(replace(situation, state=_taken(situation, node)), cluster=arriving)
+
+
+def _events(decision: Decision | None, kind: type[Event]) -> list[Any]:
+    return [event for event in (decision.events if decision else ()) if isinstance(event, kind)]
+
+
+def _goes_back(decision: Decision | None) -> bool:
+    return [event.to for event in _events(decision, PhaseEntered)] == [Phase.REASSIGNED.value]
+
+
+# Which copies are awaited ------------------------------------
+
+
+def _missing(situation: Situation, copies: Iterable[ShardCopy]) -> list[ShardCopy]:
+    """Of a shard that es2's wave took, with these copies and two replicas wanted, those that are awaited."""
+    view, state = view_of(situation), _taken(situation)
+    shard = _of_es2(view)
+    others = (copy for copy in view.copies if copy.shard != shard)
+    here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
+    indices = tuple(replace(index, replicas=2) for index in view.indices)
+    after = replace(view, copies=(*others, *here, *copies), indices=indices)
+    return [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
+
+
+def _of_es2(view: ClusterView) -> ShardId:
+    return next(copy.shard for copy in view.copies if copy.node == ES2)
+
+
+def test_which_of_the_spare_copies_are_awaited(subtests: pytest.Subtests) -> None:
+    """Somebody has added a replica meanwhile: those on the nodes of waves are awaited, in whatever order.
+
+    A copy of a reopened index hides none that the wave took; which of two copies the cluster builds on a
+    returned node is its own affair.
+    """
+    shard = _of_es2(view_of(_beside()))
+    second = Wave(number=2, nodes=(ES5,))
+    reopened, left = (_copy(shard, reason=reason) for reason in ("INDEX_REOPENED", "NODE_LEFT"))
+    to_es2, to_es5 = _copy(shard, to=ES2), _copy(shard, to=ES5)
+    for what, wave, copies, awaited in [
+        ("added", None, (to_es2, to_es5), [to_es2]),
+        ("added, read in another order", None, (to_es5, to_es2), [to_es2]),
+        ("beside a second wave", second, (to_es2, to_es5), [to_es2, to_es5]),
+        ("beside a second wave, in another order", second, (to_es5, to_es2), [to_es5, to_es2]),
+        ("reopened", None, (reopened, left), [left]),
+        ("arrives", None, (replace_reason(to_es2, "INDEX_REOPENED"), left), [ES2]),
+    ]:
+        with subtests.test(what):
+            found = _missing(_beside(wave=wave), copies)
+            assert (found if isinstance(awaited[0], ShardCopy) else [copy.node for copy in found]) == awaited
+
+
+def replace_reason(copy: ShardCopy, reason: str) -> ShardCopy:
+    return copy._replace(unassigned_reason=reason)
+
+
+def test_a_lost_copy_is_not_the_one_that_was_missing_before() -> None:
+    """Which of two copies of a shard is read first is chance; the one that never had a node was missing."""
+    asked = question(slow())
+    view = view_of(asked)
+    shard = next(copy.shard for copy in view.copies if not copy.primary)
+    new, left = (_copy(shard, reason=reason) for reason in ("INDEX_CREATED", "NODE_LEFT"))
+    here = tuple(copy for copy in view.copies if copy.shard != shard or copy.primary)
+    state = evolved(asked.state, baseline_of(replace(view, copies=(*here, new)), {}))
+    for order in ((new, left), (left, new)):
+        assert lost_beyond_baseline(state, replace(view, copies=(*here, *order))) == (left,)
+
+
+def test_a_primary_created_just_before_the_stop_is_awaited() -> None:
+    """No reading before the stop has it; its only copy went with the node."""
+    situation = _beside()
+    made = _copy(SHARD._replace(index="made", index_uuid="made-uuid"), to=ES2, reason="NODE_LEFT")
+    for node in (ES2, ES3):
+        rises = made._replace(primary=True, node=node)
+        after = replace(view_of(situation), copies=(*view_of(situation).copies, rises))
+        assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
+
+
+def test_as_many_copies_stay_as_the_playbook_says() -> None:
+    """Three copies of each shard, one in each zone: two stay when a zone goes."""
+    rule, world = "every_shard_keeps_started_copies", forced()
+    for least, passes in ((1, True), (2, True), (3, False)):
+        for wave in (("es2",), ("es2", "es5")):
+            asked = question(world, wave=wave, min_started_copies=least, max_unavailable=2)
+            assert holding(asked) == ([] if passes else [rule])
+            for subject, evidence in findings(asked, rule):
+                assert subject == "index logs"
+                assert "2 started in-sync copies elsewhere on es" in evidence
+                assert evidence.endswith("3 wanted")
+    bare = World()
+    for number in (1, 2, 3):
+        bare.add_node(f"es{number}", zone="abc"[number - 1])
+    bare.add_index("bare", replicas=0, places=["es2"])
+    assert holding(question(bare)) == ["zero_replica_indices"]
+    assert holding(viewing(question(bare), indices=())) == [rule]
+
+
+# Making room ------------------------------------
+
+
+def test_a_wave_awaited_again_makes_room_only_after_a_pause() -> None:
+    """Not all that is against the next wave is asked there: without it the run goes to and fro."""
+    for before, since, again in (
+        (Phase.GATED, 1.0, False),
+        (Phase.GATED, 9.0, True),
+        (Phase.REJOINED, 1.0, True),
+    ):
+        asked = _back()
+        here = PhaseState(since=asked.now - since, before=before)
+        assert bool(makes_room(replace(asked, state=replace(asked.state, in_phase=here)), ())) is again
+
+
+def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.Subtests) -> None:
+    """Else the wave would be called off in GATED and waited for again, to and fro.
+
+    Each of its nodes has to run; one that came back without its turn is in a later wave again.
+    """
+    recovers = _recovering_on(_back(), ES2)
+    lost = with_copy(view_of(recovers), lambda one: not one.started, state=CopyState.UNASSIGNED, node=None)
+
+    def two(phase: NodePhase) -> Situation:
+        situation = _back(wave=Wave(number=1, nodes=(ES2, ES5)))
+        return replace(situation, state=with_node(situation.state, ES5, phase=phase))
+
+    def under(**policy: Any) -> Situation:
+        return replace(_back(), policy=replace(_back().policy, **policy))
+
+    for what, situation, room in [
+        ("nothing", _back(), True),
+        ("a recovery in which it has no part", recovers, True),
+        ("an unassigned copy", _seeing(recovers, cluster=lost), False),
+        ("a member is missing", _back(absent={ES5: Absence(since=0.0)}), False),
+        ("its tier", under(min_capacity=1.0), False),
+        ("no overlap", under(overlap_recovery=False), False),
+        ("another without its turn", two(NodePhase.PENDING), True),
+        ("another is back", two(NodePhase.REJOINED), True),
+        ("another has failed", two(NodePhase.FAILED), False),
+    ]:
+        with subtests.test(what):
+            assert bool(makes_room(situation, ())) is room
+
+
+def test_a_member_that_is_missing_is_looked_for_every_second() -> None:
+    """However long the wave has recovered: the pauses grow only while nothing but copies is awaited."""
+    situation = _recovering_on(_back(since=_back().now - 3600.0, policy=policy()), ES2)
+    view = view_of(situation)
+    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != ES5))
+    for seen, pause, awaited in ((view, 15.0, set()), (without, 1.0, {ES5})):
+        decision = decide(situation.state, replace(situation.seen, cluster=seen), situation.now)
+        assert decision.watch is not None
+        assert decision.watch.until - situation.now == pytest.approx(pause)
+        assert decision.watch.services == awaited
+
+
+def test_a_safe_set_is_chosen_as_if_what_recovers_were_back() -> None:
+    """Else a planned set is split: of three copies two may be away together, of two copies one."""
+    world = World(allowed_down=3)
+    for number in range(1, 5):
+        world.add_node(f"es{number}")
+    world.add_index("logs", replicas=2, places=["es2", "es3", "es4"])
+    sets = {
+        "strategy": Strategy.SHARD_SAFE,
+        "zone_attribute": None,
+        "max_unavailable": 3,
+        "min_capacity": 0.1,
+    }
+    asked = question_about(world, overlapped(**sets), ES2)
+    state = with_node(asked.state, ES2, phase=NodePhase.REJOINED)
+    beside = (RecoveringWave(wave=asked.wave, since=0.0),)
+    back = situation_of(replace(asked, state=state), recovering=beside)
+    view = view_of(back)
+    copies = tuple(
+        copy._replace(state=CopyState.INITIALIZING) if copy.node == ES2 else copy for copy in view.copies
+    )
+    for situation in (back, _seeing(back, cluster=replace(view, copies=copies))):
+        wave = next_wave_of(situation)
+        assert wave is not None
+        assert {"es3", "es4"} <= set(wave.nodes), wave
+
+
+# When a wave is done ------------------------------------
+
+
+def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest.Subtests) -> None:
+    """What is built anew elsewhere is awaited with the last that is remembered, which may be current."""
+    for missing, phase, finished in [
+        ((), Phase.GATED, True),
+        ((_copy(to=ES3),), Phase.REASSIGNED, True),
+        ((_copy(to=ES3),), Phase.GATED, False),
+        ((_copy(to=ES2),), Phase.REASSIGNED, False),
+        ((NOBODY_WORKS_ON,), Phase.REASSIGNED, False),  # it may be one of es2's
+    ]:
+        with subtests.test(missing=missing, phase=phase):
+            second = Wave(number=2, nodes=(ES3,))
+            situation = _beside(phase, wave=second, wave_since=_beside().now)
+            decision = finish_recovered(situation, missing)
+            assert (ES2 in [event.node for event in _events(decision, NodeRecovered)]) is finished
+            took = [event.seconds for event in _events(decision, WaveFinished) if event.number == 1]
+            assert took == ([situation.now] if finished else []), "since it began, at 0"
+    other = RecoveringWave(wave=Wave(number=2, nodes=(ES5,)), since=0.0)
+    two = _beside(recovering=(*_beside().state.recovering, other))
+    for target, finished in ((ES3, True), (ES2, False)):
+        for situation in (_beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,))), two):
+            decision = finish_recovered(situation, (_copy(to=target), _copy(to=ES5)))
+            assert (1 in [event.number for event in _events(decision, WaveFinished)]) is finished
+
+
+def test_what_has_ended_is_read_before_a_wave_is_done() -> None:
+    """It is many times larger than what runs, and needed only for the figures.
+
+    Hosts that were read are read again: where endpoints disagree, the next reading may need these instead.
+    """
+    beside = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES3,)))
+    unread = _seeing(beside, finished=NOT_READ)
+    decision = finish_recovered(unread, ())
+    assert unread.seen.hosts
+    assert decision == Decision(finished=True, hosts=frozenset(unread.seen.hosts))
+    assert Look.FINISHED in needed(unread.state, decision)[0]
+    assert Look.FINISHED not in needed(unread.state)[0]
+    assert finish_recovered(_seeing(beside, finished=Unknown(reason="no")), ())
+
+
+def test_a_node_that_keeps_returning_with_work_ends_the_run() -> None:
+    situation = _beside()
+    said = "es2 still needs hook while_stopped 0, and came back without it 4 times"
+    for returns, reasons in ((RETURNS - 1, []), (RETURNS, [said])):
+        owed = frozenset({Owed(work=Work.HOOK)})
+        again = replace(situation, state=with_node(situation.state, ES2, owed=owed, returns=returns))
+        down = _events(finish_recovered(again, ()), StandingDown)
+        assert [event.reason for event in down] == reasons
+
+
+def test_the_current_wave_is_done_before_those_that_made_room() -> None:
+    situation = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,)))
+    for missing, back in (
+        ((_copy(to=ES2),), True),
+        ((_copy(to=ES5),), False),
+        ((_copy(to=ES2), NOBODY_WORKS_ON), False),
+    ):
+        assert is_back_alone(situation, missing) is back
+
+
+def test_before_the_next_wave_when_those_beside_are_awaited(subtests: pytest.Subtests) -> None:
+    """Nothing is done by a reading that may be old. A recovery may be the cause of some predicates' holds."""
+    situation = _beside()
+    assert _events(before_the_next(situation), NodeRecovered)
+    health = replace(situation.seen.health, settled=False)
+    assert before_the_next(_seeing(situation, health=health)) is None
+    for what, asked, back in [
+        ("nodes are left", _beside(), False),
+        ("a pause", _beside(request=Request.PAUSE), True),
+        ("somebody restarted the last ones", _beside(pending=False), True),
+    ]:
+        with subtests.test(what):
+            assert _goes_back(before_the_next(_recovering_on(asked, ES2))) is back
+    for rule, back in [
+        ("cluster_not_red", True),
+        ("no_worse_than_baseline", True),
+        ("every_shard_keeps_started_copies", True),
+        ("no_recovery_on_candidates", True),
+        ("no_running_snapshot", False),
+        ("expected_nodes_present", False),
+    ]:
+        with subtests.test(rule):
+            refused = (Hold(predicate=rule, subject="index logs", evidence="as it is"),)
+            assert _goes_back(held_by_recovery(_beside(), refused)) is back
+            assert held_by_recovery(_beside(recovering=()), refused) is None
+
+
+# Copies that an upgrade has lost without a wave's account ------------------------------------
+
+TARGET, OLD = "9.2.0", "9.1.0"
+WAVE: Final = Wave(number=2, nodes=(ES1,))
+
+
+def _lost(reason: str = "NODE_LEFT", *, upgrade: bool = True) -> tuple[RunState, ClusterView, ShardCopy]:
+    """The replica of a shard is away that es1 had, whose primary is on a node with the target."""
+    to = Upgrade(target=TARGET, install=(InstallStep(run="install {version}"),))
+    asked = question(cluster(3), upgrade=to if upgrade else None)
+    view = view_of(asked)
+    shard = next(copy.shard for copy in view.copies if copy.node == ES1 and not copy.primary)
+    primary, away = view.primary(shard), _copy(shard, reason=reason)
+    assert primary is not None
+    nodes = tuple(replace(one, version=TARGET if one.name == primary.node else OLD) for one in view.nodes)
+    others = tuple(copy for copy in view.copies if copy.shard != shard)
+    return asked.state, replace(view, nodes=nodes, copies=(*others, primary, away)), away
+
+
+def _all(view: ClusterView, version: str) -> ClusterView:
+    """Every node on one version: each may hold any copy."""
+    return replace(view, nodes=tuple(replace(node, version=version) for node in view.nodes))
+
+
+def _missing_before(state: RunState, shard: ShardId) -> RunState:
+    uuid, number = shard.index_uuid, shard.number
+    gone = MissingCopy(
+        index=shard.index, index_uuid=uuid, number=number, primary=False, reason="NODE_LEFT", count=1
+    )
+    assert state.baseline is not None
+    return state_with(state, baseline=replace(state.baseline, missing=(gone,)))
+
+
+def test_a_lost_copy_without_a_place_is_the_next_waves(subtests: pytest.Subtests) -> None:
+    """Its node was stopped late, came back as it was, and the shard has its primary on an upgraded one.
+
+    With a place, `no_worse_than_baseline` holds the wave instead.
+    """
+    state, view, away = _lost()
+    restart = _lost(upgrade=False)
+    added = _lost("REPLICA_ADDED")
+    for what, of, seen, counted in [
+        ("lost by an upgrade", state, view, 2),
+        ("lost in a restart", restart[0], restart[1], None),
+        ("a copy that never had a node", added[0], added[1], None),
+        ("missing before", _missing_before(state, away.shard), view, None),
+        ("it has a place", state, _all(view, OLD), None),
+    ]:
+        with subtests.test(what):
+            found = {(one.index, n): count for one in taken_by(of, seen, WAVE) for n, count in one.started}
+            assert found.get((away.shard.index, away.shard.number)) == counted
+    taken = TakenDown(number=2, indices=taken_by(state, view, WAVE))
+    after = evolved(state_with(state, wave=WAVE), taken)
+    assert missing_of_waves(after, view) == (), "nobody waits for what no node can hold"
+    assert [copy.shard for copy in missing_of_waves(after, _all(view, TARGET))] == [away.shard]
+
+
+def test_what_came_back_before_its_wave_is_the_runs() -> None:
+    """An upgraded node had taken the copy that was missing; then a wave took one that has no place now."""
+    state, view, away = _lost()
+    shard = away.shard
+    index = view.metadata[shard.index_uuid]
+    excused = replace(state, not_waited={(shard.index_uuid, shard.number): 1})
+    for before in (_missing_before(state, shard), excused):
+        for started, unplaced in ((1, []), (2, [shard.number])):
+            one = IndexTaken(
+                index=shard.index,
+                index_uuid=shard.index_uuid,
+                replicas=index.replicas,
+                filters=index.filters,
+                started=((shard.number, started),),
+                open=index.open,
+            )
+            took = evolved(state_with(before, wave=WAVE), TakenDown(number=2, indices=(one,)))
+            found = recovery.not_waited_for(took, view)
+            assert [each.number for each in found] == unplaced, started
+            after = evolved(took, NotWaitedFor(shards=found, why="no place"))
+            assert recovery.not_waited_for(after, view) == (), "it is said once"
+            later = missing_of_waves(replace(after, taken={}), _all(view, TARGET))
+            assert [copy.shard.number for copy in later] == unplaced
+
+
+def test_of_two_counts_the_larger_is_awaited_of_the_same_index(subtests: pytest.Subtests) -> None:
+    """One that was closed or moved in between: then the earlier count is of another time."""
+    now, key = ShardTaken(started=2, filters=""), ("logs-uuid", 0)
+    for was, awaited in [
+        (replace(now, started=3), 3),
+        (replace(now, started=1), 2),
+        (replace(now, started=3, filters="zone=b"), 2),
+        (replace(now, started=3, open=False), 2),
+    ]:
+        with subtests.test(was=was):
+            state = state_with(_lost()[0], taken={key: now}, displaced={key: was})
+            assert recovery._awaited(state)[key].started == awaited
+            assert recovery._awaited(replace(state, taken={}))[key] == was
+    state, view, away = _lost(upgrade=False)
+    index = view.metadata[away.shard.index_uuid]
+    was = ShardTaken(started=2, filters=index.filters, open=index.open)
+    for taken, count in ((was, 1), (replace(was, filters="zone=b"), 0), (replace(was, open=False), 0)):
+        key = (away.shard.index_uuid, away.shard.number)
+        after = state_with(state, wave=WAVE, taken={key: taken})
+        assert len(missing_of_waves(after, _all(view, OLD))) == count
