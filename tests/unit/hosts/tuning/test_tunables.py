@@ -334,6 +334,11 @@ def test_limits_of_the_unit(subtests: pytest.Subtests) -> None:
             (nofile({"LimitNOFILE": "65535"}), DRIFT, text),
             (nofile({"LimitNOFILE": "infinity"}), OK, ""),
             (nofile({"LimitNOFILE": "18446744073709551615"}), OK, ""),
+            (
+                check("limits.memlock", "unlimited", current(), limits={"LimitMEMLOCK": str(2**64 - 1)}),
+                OK,
+                "",
+            ),
             # The soft limit is the one that a process starts with.
             (nofile({"LimitNOFILE": "524288", "LimitNOFILESoft": "1024"}), DRIFT, text),
             (nofile({}), UNKNOWN, "systemd shows no limits"),
@@ -345,7 +350,7 @@ def test_limits_of_the_unit(subtests: pytest.Subtests) -> None:
             # RHEL 6 has a file of PAM; what comes after it is named.
             (of_pam("elasticsearch - nofile unlimited\n"), OK, "/etc/sysconfig/elasticsearch comes after it"),
             (
-                of_pam("riak - nofile unlimited\n* - nofile 9\n"),
+                of_pam("* - nofile 9\nriak - nofile unlimited\n"),
                 DRIFT,
                 {f"{ours}.nofile.conf": "elasticsearch - nofile 65536\n"},
             ),
