@@ -213,14 +213,16 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, start: Start) -
         find_or_start(tmp_path / "file" / "task", start)
 
 
-@pytest.mark.usefixtures("told")
-def test_old_starts_are_removed_and_numbers_go_on(folder: Path, start: Start, told: Told) -> None:
+@pytest.mark.parametrize(("kept", "left"), [(2, ["2", "3"]), (1, ["3"]), (5, ["1", "2", "3"])])
+def test_old_starts_are_removed_and_numbers_go_on(
+    folder: Path, start: Start, told: Told, kept: int, left: list[str]
+) -> None:
     told.do("go")
-    for _ in range(4):
-        attempt, _new = find_or_start(folder, start, kept=2)
+    for _ in range(3):
+        attempt, _new = find_or_start(folder, start, kept=kept)
         _ended(attempt)
         attempt.mark(Mark.REPORTED)
-    assert [one.folder.name for one in attempts(folder)] == ["3", "4"]
+    assert [one.folder.name for one in attempts(folder)] == left
 
 
 def _moved(attempt: Attempt, *, boot: str, host: str) -> None:
