@@ -80,6 +80,12 @@ def test_nodes_that_are_not_listed_leave_the_version_unknown(server: ScriptedSer
     asked = client(server.url)
     assert isinstance(asked.server(), Fault)
     assert isinstance(asked.dialect(), Fault), "it is known of the first endpoint only"
+    server.on(MEMBERS, reply({}))
+    assert isinstance(client(server.url).dialect(), Fault)
+    for path in (PROBE, MEMBERS):
+        server.on(path, reply(node("es1", version="1.7.6", build=None), headers={}))
+    server.on("/_nodes/settings", reply({}, headers={}))
+    assert isinstance(client(server.url).dialect(), Fault), "nor is any name, which before 5.0 is needed"
 
 
 def test_a_node_that_hides_its_product_from_the_others(server: ScriptedServer, client: Open) -> None:
