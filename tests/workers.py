@@ -24,6 +24,7 @@ ON_SERVERS: Final = {"real": "nodes", "airflow": "nodes", "docker": "hosts"}
 WHOLE_RUNS: Final = "whole-runs"
 """The group of the whole simulated runs."""
 SLOW: Final = (
+    "tests/cli/test_rehearse.py::test_what_a_disabled_predicate",
     "tests/integration/test_exclusion.py",
     "tests/integration/test_rehearse_on_nodes.py",
     "tests/integration/test_riak_on_processes.py",
