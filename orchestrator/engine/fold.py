@@ -130,7 +130,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionConfirmed(action=action):
             return _confirmed(_landed(state, event, at), action, at)
         case ev.ActionFailed():
-            return _failed(_landed(state, event, at), event)
+            return _failed(_landed(state, event, at), event, at)
         case ev.BaselineRecorded():
             nodes = Nodes(_accounted_for(node, event) for node in state.nodes.values())
             return replace(state, baseline=event, nodes=nodes)
@@ -530,8 +530,11 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 node = _with_lost_stop(node, node.doubt, state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
-        case NodePhase.PENDING if node.doubt is not None:
-            node = replace(node, lost_at=at, lost_taken=state.taken)
+        case NodePhase.PENDING:
+            # Its stop was not done. If it shows another life later, it was, and its copies are awaited.
+            node = replace(node, goal=Goal.RESTART)
+            if node.doubt is not None:
+                node = replace(node, lost_at=at, lost_taken=state.taken)
         case _:
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
@@ -579,11 +582,13 @@ def _of_upgrade(state: RunState, event: InstallEnded | Upgraded | UpgradeMissed,
     match event:
         case InstallEnded(state=InstallState.DONE, number=number):
             done = Owed(work=Work.INSTALL, number=number)
-            return with_node(state, node.name, owed=node.owed - {done}, install=None, since=at)
+            owed = node.owed - {done}
+            return with_node(state, node.name, owed=owed, install=None, lost_install=None, since=at)
         case InstallEnded(state=InstallState.FOUND):
-            return with_node(state, node.name, owed=node.owed - steps, install=None, since=at)
+            owed = node.owed - steps
+            return with_node(state, node.name, owed=owed, install=None, lost_install=None, since=at)
         case InstallEnded():
-            return with_node(state, node.name, install=None, since=at)
+            return with_node(state, node.name, install=None, lost_install=node.install, since=at)
         case Upgraded():
             return with_node(state, node.name, owed=node.owed - steps - {VERSION})
         case UpgradeMissed():
@@ -707,19 +712,25 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             return replace(state, nodes=state.nodes.changed(node))
 
 
-def _failed(state: RunState, event: ActionFailed) -> RunState:
+def _failed(state: RunState, event: ActionFailed, at: Instant) -> RunState:
     match event.action:
-        case StopNode(node=name) if not event.in_doubt:
+        case StopNode(node=name) if event.in_doubt:
+            return _doubted(state, name, at)
+        case StopNode(node=name):
             return with_node(state, name, doubt=None)
         case StartNode(node=name, counts=True) if not (event.in_doubt or event.unsent):
             return with_node(state, name, tries=state.nodes[name].tries + 1)
-        case RebootHost(nodes=names) if not event.in_doubt:
+        case RebootHost(nodes=names) if event.in_doubt:
+            for name in names:
+                state = _doubted(state, name, at)
+            return state
+        case RebootHost(nodes=names):
             for name in names:
                 reboots = state.nodes[name].reboots - int(event.unsent)
                 state = with_node(state, name, doubt=None, reboots=reboots)
             return state
         case RunInstall(node=name) if not event.in_doubt:
-            return with_node(state, name, install=None)
+            return with_node(state, name, install=None, lost_install=state.nodes[name].install)
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
             return replace(state, process=process)
@@ -727,6 +738,14 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
             return replace(state, process=replace(state.process, probed=None, probes=0))
         case _:
             return state
+
+
+def _doubted(state: RunState, name: NodeName, at: Instant) -> RunState:
+    """A verb in doubt may have left this machine at any moment until its call ended."""
+    doubt = state.nodes[name].doubt
+    if doubt is None:
+        return state
+    return with_node(state, name, doubt=Doubt(verb=doubt.verb, since=at, heard=doubt.heard))
 
 
 # What holds the run ------------------------------------

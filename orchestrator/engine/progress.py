@@ -63,6 +63,7 @@ class NodeProgress:
         tries: starts in this phase that the host answered while the process was gone.
         reboots: how often its host was asked to reboot in this wave.
         install: the install step whose end no reading has shown yet.
+        lost_install: the install step that was given up last: one that was in doubt may still be done.
         installs: install steps that were begun for it, by every process of the run.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
@@ -88,6 +89,7 @@ class NodeProgress:
     tries: int = 0
     reboots: int = 0
     install: Installing | None = None
+    lost_install: Installing | None = None
     installs: int = 0
     returns: int = 0
     stopped_at: Instant | None = None

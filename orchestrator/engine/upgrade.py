@@ -23,7 +23,7 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.model.turn import VERSION, Installing, Work, step_name
+from orchestrator.model.turn import VERSION, Installing, Owed, Work, step_name
 from orchestrator.model.upgrade import InstallState, InstallView, Upgrade
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
 
@@ -142,8 +142,13 @@ def _is_of(action: object, node: NodeProgress, number: int) -> bool:
 
 
 def ended_step(host: HostView, node: NodeProgress) -> InstallEnded | None:
-    """How the last step has ended, by the record on its host; None if there is none, or the step runs."""
-    sent, seen = node.install, host.install
+    """How the last step has ended, by the record on its host; None if there is none, or the step runs.
+
+    A step that was given up counts if it has ended well after all, and the node still owes it.
+    """
+    sent, lost, seen = node.install, node.lost_install, host.install
+    if sent is None and lost is not None and seen is not None and seen.state is InstallState.DONE:
+        sent = lost if Owed(work=Work.INSTALL, number=lost.number) in node.owed else None
     if sent is None or seen is None or seen.ticket != sent.ticket or seen.state is InstallState.RUNNING:
         return None
     return InstallEnded(
