@@ -106,7 +106,12 @@ class Simulation:
         self.hosts = SimulatedHosts(world=world, fate=self.fate, seams=self.seams)
         self.gates = SimulatedGates(world=world)
         self.listener = SimulatedListener(
-            world=world, fate=self.fate, clock=self.clock, cluster=self.cluster, hosts=self.hosts
+            world=world,
+            fate=self.fate,
+            clock=self.clock,
+            cluster=self.cluster,
+            hosts=self.hosts,
+            written=lambda: len(self.written(self.run)),
         )
         self.common = common or Common()
         self.leases = SimulatedLeasePort(world=world, fate=self.fate, records=self.common.records)

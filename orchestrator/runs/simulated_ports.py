@@ -103,11 +103,13 @@ class Common:
         records: the lease in the cluster, by epoch.
         alive: identities of processes that live.
         machines: how many there are.
+        reads_text: a journal is read back from its text; otherwise its records are those that were committed.
     """
 
     records: dict[int, LeaseRecord] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     machines: int = 1
+    reads_text: bool = True
 
 
 class OpenStore(StateStore):
@@ -129,6 +131,12 @@ class OpenStore(StateStore):
         """Begin a run's line and its journal."""
         self._simulation.own_runs.append(entry.run)
         return super().create_run(entry)
+
+    def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
+        """The journal of a run from the event after `after` on."""
+        if self._simulation.common.reads_text:
+            return super().replay(run, after=after)
+        return tuple(self._simulation.written(run)[after:])
 
     def lease(self, cluster: str) -> LeasePort:
         """The lease in this state."""
@@ -366,4 +374,6 @@ class Heart:
         if asleep >= 0.0:
             self._after(asleep + self.terms.retry)
         else:
-            self._after(self.terms.heartbeat if self.lease.beat() else self.terms.retry)
+            beaten = self.lease.beat()
+            self.world.agenda.happened -= beaten  # as long as the lease is held, nothing happens
+            self._after(self.terms.heartbeat if beaten else self.terms.retry)

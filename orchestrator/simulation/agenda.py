@@ -93,10 +93,14 @@ class Agenda:
 
     Args:
         start: the virtual now, in seconds since the epoch.
+
+    Attributes:
+        happened: number of events so far, and of times that a guest ran.
     """
 
     def __init__(self, start: Instant = 1_000_000.0) -> None:
         self.now: Instant = start
+        self.happened = 0
         self._due: list[tuple[Instant, int, Happening]] = []
         self._asked = 0
         self._guests: list[Guest] = []
@@ -134,9 +138,7 @@ class Agenda:
             if not self._due or self._due[0][0] > end:
                 self.now = max(self.now, end)  # an event may have let time pass itself
                 return holds()
-            at, _, happening = heapq.heappop(self._due)
-            self.now = max(self.now, at)
-            happening()
+            self._happen()
             if self._guests:
                 return self._until_beside_guests(holds, end)
         return True
@@ -145,6 +147,7 @@ class Agenda:
         while not holds():
             guest = next((guest for guest in self._guests if guest.due), None)
             if guest is not None:
+                self.happened += 1
                 guest.run()
                 self._guests = [each for each in self._guests if not each.over]
                 continue
@@ -154,12 +157,17 @@ class Agenda:
                 self.now = end
                 return holds()
             if happens <= wakes:
-                at, _, happening = heapq.heappop(self._due)
-                self.now = max(self.now, at)
-                happening()
+                self._happen()
             else:
                 self.now = max(self.now, wakes)
         return True
+
+    def _happen(self) -> None:
+        """The next event."""
+        at, _, happening = heapq.heappop(self._due)
+        self.now = max(self.now, at)
+        self.happened += 1
+        happening()
 
 
 def _never() -> bool:

@@ -73,6 +73,7 @@ class SimulatedCluster:
     Attributes:
         sent: every verb that was sent, for the tests.
         avoided: nodes to which the program sends nothing.
+        happened: events of the world before the latest reading.
         process: which process of the program this is, of several on one world.
         reads_state_for_snapshots: whether the program looks for snapshots in the cluster state. Otherwise it
             reads their status, which lists them on every version.
@@ -83,12 +84,14 @@ class SimulatedCluster:
     seams: Seams
     sent: list[ClusterAction] = field(default_factory=list)
     avoided: frozenset[NodeName] = frozenset()
+    happened: int = 0
     process: Callable[[], turns.Process] = turns.Process
     reads_state_for_snapshots: Callable[[], bool] = lambda: False
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the requested parts, all as of the moment in which the reading begins."""
         began, fate = self.world.agenda.now, self.fate
+        self.happened = self.world.agenda.happened
         if began < max(fate.unreadable_until, fate.unauthorized_until):
             refused = began >= fate.unreadable_until
             self._pass(_WRITE_SECONDS if refused else 1.0)

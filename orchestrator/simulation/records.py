@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
@@ -38,31 +40,54 @@ class SimulatedClock:
         self.world.agenda.until(lambda: self.fate.request is not before, seconds)
 
 
+_LONGEST_SLEEP: Final[Seconds] = 20.0
+"""The program's own limits may be noticed this much later than on a real cluster."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SimulatedListener:
-    """Listens to cluster and hosts at once, like the real one, but without threads."""
+    """Listens to cluster and hosts at once, like the real one, but without threads.
+
+    A real run reads again at `watch.until`. Where the last reading led to nothing, and nothing has happened
+    since, the next one would lead to nothing too, but for the program's own limits. So the readings until
+    something happens are left out, for at most as long as nothing has been decided already.
+
+    Attributes:
+        written: number of records in the journal of the run.
+    """
 
     world: World
     fate: Fate
     clock: SimulatedClock
     cluster: SimulatedCluster
     hosts: SimulatedHosts
+    written: Callable[[], int]
+    _written: int = -1
+    _decided: Instant = 0.0
 
     def listen(self, watch: Watch) -> None:
-        """Return at an event that was listened to, at a request, or at `watch.until`."""
+        """Return at an event that was listened to, at a request, or at `watch.until` or a later reading."""
         request, services = self.fate.request, self.hosts.services(watch.services)
-        joined = self.cluster.holds(watch.cluster) if watch.cluster is not None else _silence
-        self.world.agenda.until(
-            lambda: (
-                joined()
-                or self.fate.request is not request
-                or self.hosts.services(watch.services) != services
-            ),
-            watch.until - self.clock.now(),
-        )
+        joined = self.cluster.holds(watch.cluster) if watch.cluster is not None else _never
+        agenda, written = self.world.agenda, self.written()
+        idle = written == self._written
+        if not idle:
+            self._written, self._decided = written, agenda.now
+
+        def heard() -> bool:
+            asked = self.fate.request is not request
+            return asked or joined() or self.hosts.services(watch.services) != services
+
+        pause = watch.until - self.clock.now()
+        last = agenda.now + min(_LONGEST_SLEEP, agenda.now - self._decided)
+        while not agenda.until(heard, pause):
+            quiet = idle and self.cluster.happened == agenda.happened
+            unwritten = agenda.now < self.fate.disk_full_until
+            if not quiet or unwritten or pause <= 0.0 or agenda.now + pause > last:
+                return
 
 
-def _silence() -> bool:
+def _never() -> bool:
     return False
 
 

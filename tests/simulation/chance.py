@@ -66,6 +66,9 @@ _HOOKS = Hooks(
     after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
 )
 
+PLANNED = 0.125
+"""How many of the runs had a plan before: to make one costs as much as to live half of the run."""
+
 
 class Afterwards(Enum):
     """Who takes up what an attempt left."""
@@ -182,7 +185,7 @@ def _chance(seed: int) -> Chance:
                 )
             ),
         ),
-        planned=dice.random() < 0.5,
+        planned=dice.random() < PLANNED,
         plan=(
             *(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *(merging.plan if merging else ()),

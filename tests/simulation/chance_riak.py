@@ -19,7 +19,7 @@ from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 from tests.simulation import gated, managed, safe_sets
-from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn, some_moments
+from tests.simulation.chance import ATTEMPTS, PLANNED, Afterwards, Drawn, some_moments
 from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy
 
@@ -102,7 +102,7 @@ def chance_riak(seed: int) -> RiakChance:
         seed=seed,
         ring=ring,
         wanted=gates.wanted(replace(wanted, hooks=some_moments(seed, wanted.hooks))),
-        planned=dice.random() < 0.5,
+        planned=dice.random() < PLANNED,
         plan=(
             *(_mishap(dice, members) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *gates.plan,

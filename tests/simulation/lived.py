@@ -28,6 +28,7 @@ from orchestrator.model.observation import ServiceState
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runs.simulated import Simulation
+from orchestrator.runs.simulated_ports import Common
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
@@ -39,6 +40,9 @@ from tests.simulation import at_night
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.play import StuckError, plan_of, play
 
+_WHOLE = 10
+"""In one life of so many the journal is followed at each event, not at the end of an attempt, and a process
+that takes a run up reads it from its text."""
 _WORLD_HEALS_SECONDS = 8000.0
 _RESUMES_A_RESTORE = 3
 """In one life of so many, people resume the run of another machine that has restored what a dead one left."""
@@ -123,7 +127,9 @@ class AnyLife:
 
     def __init__(self, drawn: Drawn, world: World) -> None:
         self.means, self.world = drawn, world
-        self.simulation = Simulation(world, plan=drawn.plan, trips=drawn.trips)
+        self._whole = drawn.seed % _WHOLE == 0
+        common = Common(reads_text=self._whole)
+        self.simulation = Simulation(world, plan=drawn.plan, trips=drawn.trips, common=common)
         self._all = [self.simulation]
         self.past: list[Simulation] = []
         self.patient = False
@@ -201,7 +207,14 @@ class AnyLife:
         ended, told = True, list[Event]()
         try:
             most_turns = _PATIENT_TURNS if self.patient else _MOST_TURNS
-            state = play(simulation, state, told=told, most_turns=most_turns, reads=drawn.reads)
+            state = play(
+                simulation,
+                state,
+                told=told,
+                most_turns=most_turns,
+                reads=drawn.reads,
+                at_the_end=not self._whole,
+            )
         except Crash:
             simulation.fate.happened["the program is killed"] += 1
             ended = False
@@ -448,7 +461,9 @@ class AnyLife:
         A cluster that nobody can reach refuses nobody: the refusal counts from when it answers again.
         """
         simulation, ahead = self.simulation, self.simulation.clock.ahead
-        every = [replace(record, at=record.at - ahead) for record in simulation.journal.records]
+        every = simulation.journal.records
+        if ahead:
+            every = [replace(record, at=record.at - ahead) for record in every]
         began = next((one for one in every if isinstance(one.event, RunStarted)), None)
         here = [one for one in every if one.at >= self.attempt_began and one is not began]
         befell = simulation.fate.befell

@@ -9,18 +9,19 @@ from weakref import WeakKeyDictionary
 from orchestrator.engine.estimate import PastTimes
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
-from orchestrator.engine.plan import make_plan
+from orchestrator.engine.plan import Decide, make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import Event, Record
+from orchestrator.model.event import Event, Hold, Record
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Instant, Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.glance import glance
@@ -45,6 +46,7 @@ class Watcher:
     """The reporter of a simulated run: follows the journal on its own, compares, and counts turns.
 
     Attributes:
+        at_the_end: follow the journal when the attempt is over only, and compare its last state.
         compared: the state that was last found to be what the journal tells, and how much of it was `read`.
     """
 
@@ -56,6 +58,7 @@ class Watcher:
     idle: int = 0
     compare: bool = True
     invariants: bool = True
+    at_the_end: bool = False
     said: list[str] = field(default_factory=list)
     told: list[Event] = field(default_factory=list)
     followed: RunState = field(default_factory=lambda: RunState(run="run-1"))
@@ -65,7 +68,8 @@ class Watcher:
     def events(self, records: Sequence[Record]) -> None:
         assert records
         self.told += [record.event for record in records]
-        self.follow()
+        if not self.at_the_end:
+            self.follow()
 
     def follow(self) -> None:
         """Fold what the journal holds, one step at a time, and ask every invariant."""
@@ -78,14 +82,19 @@ class Watcher:
                 wrong = tuple(line for line in wrong if not line.startswith(KEPT_BY_THE_CLOCK))
             assert not wrong, f"{wrong} at {record}"
 
-    def waiting(self, state: RunState, decision: Decision) -> None:
-        now = self.simulation.world.agenda.now
-        self.turns += 1
-        self.follow()
+    def agree(self, state: RunState) -> None:
+        """The state is what the journal tells, where it could be written."""
         same = self.compared[0] is state and self.compared[1] == self.read
         if self.compare and not same and self.simulation.fate.disk_full_until == 0.0:
             assert self.followed == state, "replay is not what was lived"
             self.compared = (state, self.read)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        now = self.simulation.world.agenda.now
+        self.turns += 1
+        if not self.at_the_end:
+            self.follow()
+            self.agree(state)
         self.recent = [at for at in self.recent if at > now - 1.0] + [now]
         empty = not (decision.events or decision.actions or decision.watch)
         self.idle = self.idle + 1 if empty else 0
@@ -126,12 +135,14 @@ def play(
     told: list[Event] | None = None,
     most_turns: int = MAX_TURNS,
     reads: Order = Order.CLUSTER_FIRST,
+    at_the_end: bool = False,
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's.
 
     Without the invariants, only the world's own judge looks at what is done. `told` is filled with what was
     reported, also where the journal could not be written. `reads` is the order in which the world is read: a
-    real run reads at once, and either may come first.
+    real run reads at once, and either may come first. `at_the_end`: the journal is followed once the attempt
+    is over, which finds the same for less, but later.
     """
     followed, read = RunState(run=simulation.run), 0
     already = _FOLLOWED.get(simulation)
@@ -146,9 +157,17 @@ def play(
         read=read,
         told=[] if told is None else told,
         most_turns=most_turns,
+        at_the_end=at_the_end,
     )
     try:
-        return simulation.drive(state, watcher, order=reads)
+        state = simulation.drive(state, watcher, order=reads)
+        watcher.follow()
+        watcher.agree(state)
+    except Crash:
+        watcher.follow()
+        raise
+    else:
+        return state
     finally:
         _FOLLOWED[simulation] = (simulation.run, invariants, watcher.followed, watcher.read)
 
@@ -173,6 +192,7 @@ def plan_of(
     out_of_reach: Collection[str] = (),
     untold: Collection[str] = (),
     times: PastTimes | None = None,
+    decides: Decide = decide,
 ) -> Plan:
     """What `plan` would show of this world now; nothing is done to it.
 
@@ -182,6 +202,7 @@ def plan_of(
         out_of_reach: nodes whose hosts do not answer.
         untold: nodes that do not tell which process they are.
         times: what earlier runs took.
+        decides: decides instead of the program.
     """
     simulation = Simulation(world)
     simulation.note_what_is(wanted, simulation.run)
@@ -196,7 +217,28 @@ def plan_of(
             for node in seen.cluster.nodes
         )
         seen = replace(seen, cluster=replace(seen.cluster, nodes=nodes))
-    return make_plan(started, seen, decide=decide, describe=action_name, times=times or PastTimes())
+    return make_plan(started, seen, decide=decides, describe=action_name, times=times or PastTimes())
+
+
+class _HeldError(Exception):
+    """A plan of this run holds for one of the predicates."""
+
+
+def plan_holds_for(world: World, wanted: Policy, predicates: Collection[str]) -> bool:
+    """Whether a plan of this world would hold for one of these; it is not made beyond the first."""
+
+    def decided(state: RunState, seen: Observation, now: Instant) -> Decision:
+        decision = decide(state, seen, now)
+        said = (event for event in decision.events if isinstance(event, Hold))
+        if any(hold.predicate in predicates for hold in (*decision.holds, *said)):
+            raise _HeldError
+        return decision
+
+    try:
+        plan = plan_of(world, wanted, decides=decided)
+    except _HeldError:
+        return True
+    return any(hold.predicate in predicates for hold in plan.holds)
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

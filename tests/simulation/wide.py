@@ -37,7 +37,7 @@ from tests.simulation import merged, tuned, upgrading
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
-from tests.simulation.play import plan_of
+from tests.simulation.play import plan_holds_for
 from tests.simulation.wide_riak import RiakLife
 
 _BY_THE_MAKING = frozenset(
@@ -82,8 +82,8 @@ class Life(AnyLife):
 
         A plan ends at the pause that was asked for, so one without it is asked.
         """
-        holds = plan_of(world_of(self.drawn), replace(self.drawn.wanted, pause_after=None)).holds
-        return any(hold.predicate in _BY_THE_MAKING for hold in holds)
+        whole = replace(self.drawn.wanted, pause_after=None)
+        return plan_holds_for(world_of(self.drawn), whole, _BY_THE_MAKING)
 
     def _holds_for_a_whole_machine(self, state: RunState) -> bool:
         """Whether a machine cannot go whole, by where copies and votes are now: its operator has to act."""

@@ -18,7 +18,7 @@ from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams, SettingsRefused
 from tests.simulation.chance_riak import RiakChance, world_of
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Noting
-from tests.simulation.play import plan_of
+from tests.simulation.play import plan_holds_for
 
 _BY_THE_MAKING: Final = frozenset(
     {"budget_not_exceeded", "preference_lists_keep_quorum", "selected_hosts_ready"}
@@ -83,8 +83,7 @@ class RiakLife(AnyLife):
     def _too_few(self) -> bool:
         """Whether the ring as it was at the beginning cannot spare a node, however long one waits."""
         whole = replace(self.drawn.wanted, pause_after=None)  # a plan tells of nothing behind a pause
-        holds = plan_of(world_of(self.drawn), whole).holds
-        return any(hold.predicate in _BY_THE_MAKING for hold in holds)
+        return plan_holds_for(world_of(self.drawn), whole, _BY_THE_MAKING)
 
     # Between two attempts -----------------------------------------------------------------------------
 
