@@ -1,4 +1,4 @@
-"""Mishaps as data: verbs that are lost, nodes that die, people who interfere, the program's own crash.
+"""Mishaps: verbs that are lost, nodes that die, people who interfere, the program's own crash.
 
 A mishap happens at a set time, or some time after the program has sent a verb for the nth time. So a scenario
 can name the step that it disturbs, and stays readable.
@@ -8,17 +8,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation.index_mishaps import OfOthers
-from orchestrator.simulation.node_mishaps import OfNodes
-from orchestrator.simulation.program_mishaps import OfItsSurroundings
-from orchestrator.simulation.riak_mishaps import OfRiak
+from orchestrator.simulation import bulk, gates, machines, membership, merges, segments, views
+from orchestrator.simulation.parts import GateState
+
+if TYPE_CHECKING:
+    from orchestrator.simulation.fate import Fate
+
+
+class What:
+    """Something that befalls a world or the program; a subclass has the data, and does it."""
+
+    __slots__ = ()
+
+    def __call__(self, fate: Fate) -> None:
+        """Do it now."""
+        raise NotImplementedError
+
+
+class OfMachine(What):
+    """What befalls a node or its host."""
+
+    __slots__ = ()
+
+
+class OfProgram(What):
+    """What comes between the program and its world."""
+
+    __slots__ = ()
 
 
 class Crash(BaseException):
@@ -60,102 +83,153 @@ class Trip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDies:
+class NodeDies(OfMachine):
     """A process ends by itself, and a person may start it again."""
 
     node: NodeName
     back_after: Seconds | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        world, node = fate.world, fate.world.nodes[self.node]
+        machines.die(world, node)
+        if self.back_after is not None:
+            world.agenda.after(self.back_after, lambda: machines.start(world, node))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostCutOff:
+class HostCutOff(OfMachine):
     """A host does not answer for a while."""
 
     node: NodeName
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        until = fate.now + self.seconds
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.unreachable_until = max(each.unreachable_until, until)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostHangs:
+class HostHangs(OfMachine):
     """For a while SSH to a host hangs. The host may carry out a command, but does not answer."""
 
     node: NodeName
     seconds: Seconds
     does: bool = True
 
+    def __call__(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.hangs_until, each.hangs_and_does = fate.now + self.seconds, self.does
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartedByHand:
+class RestartedByHand(OfMachine):
     """Another person restarts a node. It starts again as soon as it has stopped."""
 
     node: NodeName
 
+    def __call__(self, fate: Fate) -> None:
+        machines.restart(fate.world, fate.world.nodes[self.node])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexMade:
+class IndexMade(What):
     """A person creates an index whose primary is allocated to that node."""
 
     name: str
     on: NodeName
     replicas: int = 1
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.create_index(self.name, on=self.on, replicas=self.replicas)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RolledOver:
+class RolledOver(What):
     """An index is rolled over: writes go to a new index, on any node, and no longer to the old one."""
 
     index: str
     to: str
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.roll_over(self.index, self.to)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotBegun:
+class SnapshotBegun(What):
     """A snapshot begins, and may end after a while."""
 
     name: str = "repo/nightly"
     seconds: Seconds | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        world = fate.world
+        world.begin_snapshot(self.name)
+        if self.seconds is not None:
+            world.agenda.after(self.seconds, lambda: world.end_snapshot(self.name))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoterExcluded:
+class VoterExcluded(What):
     """Another operator excludes a node from voting for a while."""
 
     node: NodeName
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        world = fate.world
+        world.excluded_by_others.add(self.node)
+        membership.exclude(world, self.node)
+        world.agenda.after(self.seconds, lambda: membership.clear_exclusion(world, self.node))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingMeddled:
+class SettingMeddled(What):
     """Another operator changes a setting."""
 
     key: str
     value: SettingValue | None
     level: Level = Level.PERSISTENT
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.meddle(self.level, self.key, self.value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class Unreadable(OfProgram):
     """The cluster does not answer reads for a while."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.unreadable_until = fate.now + self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaleReadings:
+class StaleReadings(OfProgram):
     """Reads return the state of this moment, and report that they are not settled."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        world = fate.world
+        fate.stale_until, fate.frozen = fate.now + self.seconds, views.kept(world)
+        if world.forced.policy is not None:
+            fate.frozen_bulk = bulk.bulk(world, world.indices)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramStandsStill:
+class ProgramStandsStill(OfProgram):
     """The program's machine is suspended for a while at its next reading. The world continues."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.standing_still = self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockSet:
+class ClockSet(OfProgram):
     """The system clock of the program's machine is set by this much; it affects the next process.
 
     A process reads the wall clock once and then counts elapsed time, so it never sees a jump of its own.
@@ -163,131 +237,204 @@ class ClockSet:
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.clock_ahead += self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTaken:
+class LeaseTaken(OfProgram):
     """A person removes our lease by hand, and works on the cluster without one."""
 
     holder: str = "eve@elsewhere"
 
+    def __call__(self, fate: Fate) -> None:
+        fate.lose_the_lease(self.holder)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseUnrefreshed:
+class LeaseUnrefreshed(OfProgram):
     """No write of our lease arrives for a while; the record stays ours."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.unrefreshed = (fate.now, fate.now + self.seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(OfProgram):
     """A person asks the run to pause or to stop."""
 
     request: Request
 
+    def __call__(self, fate: Fate) -> None:
+        fate.request = max(fate.request, self.request)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsRefused:
+class SettingsRefused(What):
     """From now on every settings update is refused; an empty reason ends it."""
 
     reason: str
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.refuse_settings = self.reason or None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFull:
+class DiskFull(OfProgram):
     """From now on the journal cannot be written; `seconds` ends it."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.disk_full_until, fate.journal_says = fate.now + self.seconds, "no space left on device"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopHangs:
+class StopHangs(OfMachine):
     """A node's stop never ends, until a person repairs it."""
 
     node: NodeName
     repaired_after: Seconds | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        world, node = fate.world, fate.world.nodes[self.node]
+        node.stop_hangs = True
+        if self.repaired_after is not None:
+            world.agenda.after(self.repaired_after, lambda: machines.unhang(world, node))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartsFail:
+class StartsFail(OfMachine):
     """This many of a node's next starts fail."""
 
     node: NodeName
     times: int = 1
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.nodes[self.node].starts_that_fail = self.times
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RisesByItself:
+class RisesByItself(OfMachine):
     """The node's service is started again by something else, this long after its next stop."""
 
     node: NodeName
     after: Seconds = 0.5
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.nodes[self.node].rises_after = self.after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementRuns:
+class ManagementRuns(OfMachine):
     """Configuration management is at work on the node's machine for so long."""
 
     node: NodeName
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.disk.managed = (fate.now, fate.now + self.seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocationsFail:
+class AllocationsFail(What):
     """This many of an index's next replica allocations fail."""
 
     index: str
     times: int
 
+    def __call__(self, fate: Fate) -> None:
+        for index in fate.world.indices.values():
+            for shard in index.shards if index.name == self.index else ():
+                shard.failing = self.times
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriterBegins:
+class WriterBegins(What):
     """An index that was not being written gets documents, for this long; None = permanently."""
 
     index: str
     seconds: Seconds | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        world, index = fate.world, fate.changeable(self.index)
+        if index is not None:
+            segments.turn(world, index, written=True)
+            if self.seconds is not None:
+                world.agenda.after(self.seconds, lambda: segments.turn(world, index, written=False))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergedByOthers:
+class MergedByOthers(What):
     """Another operator force-merges an index."""
 
     index: str
     max_segments: int = 1
 
+    def __call__(self, fate: Fate) -> None:
+        index = fate.changeable(self.index)
+        if index is not None and not index.closed:
+            merges.begin(fate.world, index, self.max_segments, ours=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexDeleted:
+class IndexDeleted(What):
     """A person deletes an index, and may create another one of that name."""
 
     index: str
     made_again: bool = False
 
+    def __call__(self, fate: Fate) -> None:
+        world, index = fate.world, fate.changeable(self.index)
+        if index is not None:
+            world.delete_index(self.index)
+            if self.made_again:
+                world.create_index(self.index, replicas=index.replicas)
+                made = next(each for each in world.indices.values() if each.name == self.index)
+                segments.turn(world, made, written=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexClosed:
+class IndexClosed(What):
     """A person closes an index."""
 
     index: str
 
+    def __call__(self, fate: Fate) -> None:
+        index = fate.changeable(self.index)
+        if index is not None:
+            segments.turn(fate.world, index, written=False)
+            index.closed = True
+            fate.world.changed(f"{index.name} is closed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFills:
+class DiskFills(What):
     """A disk fills for a while with data that is not the cluster's."""
 
     node: NodeName
     share: float = 0.89
     seconds: Seconds = 600.0
 
+    def __call__(self, fate: Fate) -> None:
+        merges.fill(fate.world, self.node, self.share, self.seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentsUnreadable:
+class SegmentsUnreadable(OfProgram):
     """Segments, writes and tasks of indices cannot be read for a while. Everything else can."""
 
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.bulk_unreadable_until = fate.now + self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateShut:
+class GateShut(What):
     """A gate of the playbook closes or becomes unreadable. It may open again after a while.
 
     Attributes:
@@ -298,41 +445,9 @@ class GateShut:
     seconds: Seconds | None = None
     readable: bool = True
 
-
-OfMachine: TypeAlias = (
-    NodeDies
-    | HostCutOff
-    | HostHangs
-    | RestartedByHand
-    | StopHangs
-    | StartsFail
-    | RisesByItself
-    | ManagementRuns
-)
-OfCluster: TypeAlias = (
-    IndexMade
-    | RolledOver
-    | SnapshotBegun
-    | VoterExcluded
-    | SettingMeddled
-    | SettingsRefused
-    | AllocationsFail
-    | GateShut
-)
-OfIndices: TypeAlias = WriterBegins | MergedByOthers | IndexDeleted | IndexClosed | DiskFills
-OfProgram: TypeAlias = (
-    Unreadable
-    | SegmentsUnreadable
-    | StaleReadings
-    | ProgramStandsStill
-    | ClockSet
-    | LeaseTaken
-    | LeaseUnrefreshed
-    | Asked
-    | DiskFull
-    | OfItsSurroundings
-)
-What: TypeAlias = OfMachine | OfNodes | OfCluster | OfIndices | OfOthers | OfProgram | OfRiak
+    def __call__(self, fate: Fate) -> None:
+        state = GateState.CLOSED if self.readable else GateState.UNREADABLE
+        gates.shut(fate.world, self.name, state, self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

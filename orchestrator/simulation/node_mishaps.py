@@ -1,24 +1,41 @@
-"""Mishaps of nodes, their machines and networks other than plain death. `node_changes.py` applies them."""
+"""Mishaps of nodes, their machines and networks other than plain death.
+
+The durations here are those of the simulated cluster. No limit of the program is copied.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
+from orchestrator.simulation import machines, membership
+from orchestrator.simulation.mishaps import What
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.world import World
+
+if TYPE_CHECKING:
+    from orchestrator.simulation.fate import Fate
+
+_MISSED_AFTER: Final[Seconds] = 40.0
+"""A member that does not answer for this long is removed (three checks of ten seconds, and pauses)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFlaps:
+class NodeFlaps(What):
     """A node leaves the cluster and rejoins in the same life: its network fails for this long."""
 
     node: NodeName
     seconds: Seconds = 2.0
 
+    def __call__(self, fate: Fate) -> None:
+        _flap(fate.world, fate.world.nodes[self.node], self.seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodePauses:
+class NodePauses(What):
     """The process of a node does nothing for a while, as in a long garbage collection.
 
     It stays a member unless the pause is longer than the cluster's fault detection.
@@ -31,9 +48,12 @@ class NodePauses:
     seconds: Seconds = 20.0
     host: bool = False
 
+    def __call__(self, fate: Fate) -> None:
+        _pause(fate.world, fate.world.nodes[self.node], self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiesAgain:
+class DiesAgain(What):
     """Each of a node's next lives ends by itself.
 
     Attributes:
@@ -47,41 +67,63 @@ class DiesAgain:
     after: Seconds = 5.0
     back_after: Seconds | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        node = fate.world.nodes[self.node]
+        node.crashes, node.crash_after, node.crash_back = self.times, self.after, self.back_after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskLost:
+class DiskLost(What):
     """At its next start a node has an empty disk, and therefore a new node id."""
 
     node: NodeName
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.nodes[self.node].loses_disk = True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReturnsChanged:
+class ReturnsChanged(What):
     """At its next start a node has another version or another zone. None leaves it unchanged."""
 
     node: NodeName
     version: str | None = None
     zone: str | None = None
 
+    def __call__(self, fate: Fate) -> None:
+        node = fate.world.nodes[self.node]
+        node.next_version, node.next_zone = self.version or node.next_version, self.zone or node.next_zone
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneLost:
+class ZoneLost(What):
     """All nodes of a zone die and their machines are unreachable, until a person repairs them."""
 
     zone: str
     back_after: Seconds = 600.0
 
+    def __call__(self, fate: Fate) -> None:
+        world, back = fate.world, fate.now + self.back_after
+        for node in [node for node in world.nodes.values() if node.zone == self.zone]:
+            node.unreachable_until = max(node.unreachable_until, back)
+            machines.die(world, node)
+            world.agenda.after(self.back_after, partial(machines.start, world, node))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebootHangs:
+class RebootHangs(What):
     """The next reboot of a node's machine takes this long."""
 
     node: NodeName
     seconds: Seconds = 3000.0
 
+    def __call__(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.reboot_seconds = self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostRefuses:
+class HostRefuses(What):
     """A host refuses the program from now on, for this long.
 
     Attributes:
@@ -93,33 +135,66 @@ class HostRefuses:
     seconds: Seconds
     key: bool = False
 
+    def __call__(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.refuses_until, each.key_changed = fate.now + self.seconds, self.key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeersUnreachable:
+class PeersUnreachable(What):
     """A node reaches the master and no other node, so that no copy can be recovered from or to it."""
 
     node: NodeName
     seconds: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        fate.world.nodes[self.node].apart_from_peers_until = fate.now + self.seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostAnswersLate:
+class HostAnswersLate(What):
     """For a while each reading of a host takes this long, and is answered."""
 
     node: NodeName
     seconds: Seconds
     takes: Seconds
 
+    def __call__(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.late_until, each.answer_takes = fate.now + self.seconds, self.takes
 
-OfNodes: TypeAlias = (
-    NodeFlaps
-    | NodePauses
-    | DiesAgain
-    | DiskLost
-    | ReturnsChanged
-    | ZoneLost
-    | RebootHangs
-    | HostRefuses
-    | PeersUnreachable
-    | HostAnswersLate
-)
+
+def _flap(world: World, node: SimNode, seconds: Seconds) -> None:
+    if not node.process or node.apart:
+        return
+    node.apart = True
+    life = node.life
+    membership.parted(world, node)
+
+    def together() -> None:
+        if node.apart and node.life == life:
+            node.apart = False
+            membership.rejoined(world, node)
+
+    world.agenda.after(seconds, together)
+
+
+def _pause(world: World, node: SimNode, what: NodePauses) -> None:
+    if not node.process:
+        return
+    life, ends = node.life, world.agenda.now + what.seconds
+    node.paused_until = max(node.paused_until, ends)
+    if what.host:
+        for each in machines.of_one(world, node):
+            each.unreachable_until = max(each.unreachable_until, ends)
+    for recovery in world.recoveries.running:
+        if node.name in (recovery.source, recovery.target):
+            recovery.ends += what.seconds
+    world.changed(f"{node.name} pauses for {what.seconds:.0f} s")
+
+    def missed() -> None:
+        if node.life == life:
+            _flap(world, node, ends - world.agenda.now)
+
+    if what.seconds > _MISSED_AFTER:
+        world.agenda.after(_MISSED_AFTER, missed)

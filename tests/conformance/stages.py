@@ -15,7 +15,7 @@ from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import ClusterPort, ClusterReadings
-from orchestrator.simulation import index_changes, membership, segments
+from orchestrator.simulation import index_mishaps, membership, segments
 from orchestrator.simulation.allocation import reroute
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.parts import SimIndex
@@ -526,10 +526,10 @@ class SimulatedStage:
         assert self._world.indices[f"{index}-uuid"].written
 
     def close(self, index: str) -> None:
-        index_changes.close(self._world, self._world.indices[f"{index}-uuid"])
+        index_mishaps.close(self._world, self._world.indices[f"{index}-uuid"])
 
     def reopen(self, index: str) -> None:
-        index_changes.reopen(self._world, self._world.indices[f"{index}-uuid"], written=False)
+        index_mishaps.reopen(self._world, self._world.indices[f"{index}-uuid"], written=False)
 
     def wait(self, seconds: Seconds) -> None:
         self._world.agenda.advance(seconds)

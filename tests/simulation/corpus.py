@@ -2,9 +2,10 @@
 
     python -m tests.simulation.corpus --runs 600 --rings 200
 
-It lives that many seeds and writes `tests/data/corpus.json`: the chosen seeds in the order in which they
-were chosen, each with the number of things that no seed before it met. Choose anew when something is drawn
-that was not drawn before, or when the drawing changes.
+It lives that many seeds and writes `tests/data/corpus.json`: seeds that meet everything in any phase of a run
+(`make check` lives these), then seeds that add what is met in other phases (`make test`). They are in the
+order in which they were chosen, each with the number of things that no seed before it met. Choose anew when
+something is drawn that was not drawn before, or when the drawing changes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ FILE: Final = Path(__file__).parents[1] / "data/corpus.json"
 
 Met = frozenset[tuple[str, ...]]
 """What a run met: mishaps, also by phase; events; verbs by phase; predicates that held it; its outcome."""
+_IN_ANY_PHASE: Final = 2
+"""So many words has what is met in any phase: its kind and its name."""
 
 
 def met_by(life: AnyLife) -> Met:
@@ -56,9 +59,9 @@ def met_by(life: AnyLife) -> Met:
     return frozenset(met)
 
 
-def cover(lives: Mapping[int, Met]) -> dict[int, int]:
-    """The seeds that together meet all; each with how much it adds to those before it."""
-    wanted, chosen = set[tuple[str, ...]]().union(*lives.values()), dict[int, int]()
+def cover(lives: Mapping[int, Met], met: Met = frozenset()) -> dict[int, int]:
+    """The seeds that together meet all that is not `met` yet; each with how much it adds."""
+    wanted, chosen = set[tuple[str, ...]]().union(*lives.values()) - met, dict[int, int]()
     while wanted:
         best = max(lives, key=lambda seed: (len(lives[seed] & wanted), -seed))
         chosen[best] = len(lives[best] & wanted)
@@ -66,9 +69,17 @@ def cover(lives: Mapping[int, Met]) -> dict[int, int]:
     return chosen
 
 
-def seeds() -> tuple[int, ...]:
-    """The chosen seeds."""
-    return tuple(int(seed) for seed in json.loads(FILE.read_text(encoding="utf-8")))
+def in_two(lives: Mapping[int, Met]) -> tuple[dict[int, int], dict[int, int]]:
+    """The seeds that meet everything in any phase, and those that add what is met in other phases."""
+    in_any = {seed: frozenset(one for one in met if len(one) == _IN_ANY_PHASE) for seed, met in lives.items()}
+    few = cover(in_any)
+    return few, cover(lives, frozenset[tuple[str, ...]]().union(*(lives[seed] for seed in few)))
+
+
+def seeds(*, whole: bool) -> tuple[int, ...]:
+    """The chosen seeds; `whole`: also those for every phase of a run."""
+    few, more = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(int(seed) for seed in (*few, *(more if whole else ())))
 
 
 def _lived(wanted: Iterable[int]) -> dict[int, Met]:
@@ -85,12 +96,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.corpus")
     parser.add_argument("--runs", type=int, default=600, help="seeds to choose from")
     parser.add_argument("--rings", type=int, default=200, help="the same, on Riak clusters")
+    parser.add_argument("--also", type=int, nargs="*", default=(), help="more seeds to choose from")
     wanted = parser.parse_args()
     gc.set_threshold(ALLOCATIONS)
-    chosen = cover(_lived(range(wanted.runs))) | cover(_lived(range(FIRST, FIRST + wanted.rings)))
-    lines = ",\n".join(f'  "{seed}": {adds}' for seed, adds in chosen.items())
-    FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-    sys.stdout.write(f"{len(chosen)} seeds of {wanted.runs + wanted.rings}\n")
+    every = sorted({*range(wanted.runs), *range(FIRST, FIRST + wanted.rings), *wanted.also})
+    lives = _lived(every)
+    of_indices = in_two({seed: met for seed, met in lives.items() if seed < FIRST})
+    of_rings = in_two({seed: met for seed, met in lives.items() if seed >= FIRST})
+    chosen = [one | other for one, other in zip(of_indices, of_rings, strict=True)]
+    FILE.write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
+    few, more = chosen
+    sys.stdout.write(f"{len(few)} seeds, and {len(more)} more for every phase\n")
     return 0
 
 

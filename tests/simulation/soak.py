@@ -18,9 +18,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from multiprocessing import get_context
-from typing import Final, get_args
+from typing import Final
 
 from orchestrator.model.phase import Phase
 from orchestrator.simulation.mishaps import (
@@ -42,40 +42,41 @@ from tests.simulation.chance_riak import FIRST
 from tests.simulation.lived import BrokenError
 from tests.simulation.nights import HOWS
 from tests.simulation.shrink import scene, shrunk
+from tests.simulation.thawed import thaw
 from tests.simulation.wide import life_of, tell
 
-EVERY_MISHAP: Final[frozenset[str]] = frozenset(
-    {
-        *(kind.__name__ for kind in get_args(What) if kind not in get_args(OfRiak)),
-        *(f"verb {how.value}" for how in How),
-        "the program is killed",
-        "another machine takes over",
-        "a machine has another clock",
-        "a refusal is named",
-        "a refusal passes in time",
-        "a refusal ends a run",
-        "two processes at a time",
-    }
-)
+
+def _kinds(of: type[What]) -> frozenset[str]:
+    """Names of the mishaps of this kind."""
+    below = of.__subclasses__()
+    return frozenset({of.__name__} if is_dataclass(of) else ()).union(*map(_kinds, below))
+
+
+EVERY_MISHAP: Final[frozenset[str]] = (_kinds(What) - _kinds(OfRiak)) | {
+    *(f"verb {how.value}" for how in How),
+    "the program is killed",
+    "another machine takes over",
+    "a machine has another clock",
+    "a refusal is named",
+    "a refusal passes in time",
+    "a refusal ends a run",
+    "two processes at a time",
+}
 """Every kind of mishap by the name under which it is counted."""
 
-_ON_INDICES_ALONE: Final = (
-    SegmentsUnreadable,
-    StaleReadings,
-    EndpointsDisagree,
-    CredentialsRefused,
-)
-_ON_RINGS_TOO: Final = (DiesAgain, HostRefuses, RebootHangs, SettingMeddled, SettingsRefused, GateShut)
+_ON_INDICES_ALONE: Final = {
+    kind.__name__ for kind in (SegmentsUnreadable, StaleReadings, EndpointsDisagree, CredentialsRefused)
+}
+_ON_RINGS_TOO: Final = {
+    kind.__name__ for kind in (DiesAgain, HostRefuses, RebootHangs, SettingMeddled, SettingsRefused, GateShut)
+}
 
-ON_RINGS: Final[frozenset[str]] = frozenset(
-    {
-        *(kind.__name__ for kind in (*get_args(OfMachine), *get_args(OfRiak))),
-        *(kind.__name__ for kind in get_args(OfProgram) if kind not in _ON_INDICES_ALONE),
-        *(kind.__name__ for kind in _ON_RINGS_TOO),
-        *(f"verb {how.value}" for how in HOWS),
-        "the program is killed",
-        "another machine takes over",
-    }
+ON_RINGS: Final[frozenset[str]] = (
+    _kinds(OfMachine)
+    | _kinds(OfRiak)
+    | (_kinds(OfProgram) - _ON_INDICES_ALONE)
+    | _ON_RINGS_TOO
+    | {*(f"verb {how.value}" for how in HOWS), "the program is killed", "another machine takes over"}
 )
 """Those that befall runs on Riak clusters."""
 
@@ -174,6 +175,11 @@ def some(first: int, runs: int) -> Tally:
     return tally
 
 
+def _begin_work() -> None:
+    gc.set_threshold(ALLOCATIONS)
+    thaw()
+
+
 def soak(
     first: int, runs: int, *, workers: int, progress: Callable[[Tally], None] = lambda _tally: None
 ) -> Tally:
@@ -183,8 +189,7 @@ def soak(
     with ProcessPoolExecutor(
         max_workers=workers,
         mp_context=get_context("fork"),
-        initializer=gc.set_threshold,
-        initargs=(ALLOCATIONS,),
+        initializer=_begin_work,
     ) as pool:
         under_way: dict[Future[Tally], int] = {}
         for start in (*parts, None):

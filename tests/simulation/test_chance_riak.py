@@ -15,7 +15,7 @@ from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.policy import Strategy
 from orchestrator.model.riak import Membership, RiakView, RingStatus, SignsOfLife
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation import machines, riak_mishaps, ring_changes, views
+from orchestrator.simulation import machines, riak_mishaps, views
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed
 from tests.simulation.chance import chance
@@ -110,7 +110,7 @@ def test_seeds_of_other_clusters_mean_what_they_did() -> None:
 def test_partitions_that_move_are_told_of_until_they_have() -> None:
     world = ringed()
     before = world.ring
-    ring_changes.befall(world, riak_mishaps.OwnershipMoves(to=TWO, partitions=2, seconds=30.0))
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=2, seconds=30.0).on_ring(world)
     assert 2 <= pending(world) <= 4
     world.agenda.advance(25.0)
     assert 2 <= pending(world) <= 4
@@ -125,7 +125,7 @@ def test_partitions_that_move_are_told_of_until_they_have() -> None:
 
 def test_a_partition_does_not_move_while_an_owner_is_down() -> None:
     world = ringed()
-    ring_changes.befall(world, riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=5.0))
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=5.0).on_ring(world)
     machines.stop(world, world.nodes[TWO])
     world.agenda.advance(300.0)
     assert pending(world) == 2
@@ -137,7 +137,7 @@ def test_a_partition_does_not_move_while_an_owner_is_down() -> None:
 def test_a_member_that_joins_gets_its_share() -> None:
     world = ringed()
     new = NodeName("riak@new")
-    ring_changes.befall(world, riak_mishaps.MemberJoins(node=new, seconds=20.0))
+    riak_mishaps.MemberJoins(node=new, seconds=20.0).on_ring(world)
     members = riak(world).members
     assert isinstance(members, tuple)
     assert [each.node for each in members if each.membership is Membership.JOINING] == [new]
@@ -154,7 +154,7 @@ def test_a_stall_ends_no_hand_off_and_then_all() -> None:
     machines.stop(world, world.nodes[FOUR])
     world.agenda.advance(20.0)
     machines.start(world, world.nodes[FOUR])
-    ring_changes.befall(world, riak_mishaps.HandoffStalls(seconds=500.0))
+    riak_mishaps.HandoffStalls(seconds=500.0).on_ring(world)
     world.agenda.advance(400.0)
     assert world.handed == 0
     assert world.fallbacks
@@ -172,7 +172,7 @@ def test_a_stall_ends_no_hand_off_and_then_all() -> None:
 def test_a_node_that_does_not_come_back_whole_ends_the_run(what: riak_mishaps.OfRiak, said: str) -> None:
     world = ringed()
     found = world.limits
-    ring_changes.befall(world, what)
+    what.on_ring(world)
     _, state = run(world, wanted=riak_policy())
     assert f"{TWO} ({said}" in state.message, state.message
     assert "not back in the cluster within" in state.message
@@ -183,7 +183,7 @@ def test_a_node_that_does_not_come_back_whole_ends_the_run(what: riak_mishaps.Of
 
 def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
     world = ringed()
-    ring_changes.befall(world, riak_mishaps.ServiceNeverUp(node=TWO))
+    riak_mishaps.ServiceNeverUp(node=TWO).on_ring(world)
     machines.restart(world, world.nodes[TWO])
     world.agenda.advance(60.0)
     world.asked_after = frozenset({TWO})
@@ -197,7 +197,7 @@ def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
 def test_the_claimant_that_moves_is_asked_from_then_on() -> None:
     world = ringed()
     assert world.master == ONE
-    ring_changes.befall(world, riak_mishaps.ClaimantMoves(to=FIVE))
+    riak_mishaps.ClaimantMoves(to=FIVE).on_ring(world)
     status = riak(world).ring_status
     assert isinstance(status, RingStatus)
     assert (status.claimant, status.claimant_up, status.ring_ready) == (FIVE, True, True)
@@ -206,7 +206,7 @@ def test_the_claimant_that_moves_is_asked_from_then_on() -> None:
 def test_a_stop_beside_partitions_that_move_is_judged() -> None:
     """By the ring's truth, whatever the program was told."""
     world = RiakWorld(claimed(5, 64))
-    ring_changes.befall(world, riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=900.0))
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=900.0).on_ring(world)
     world.agenda.advance(10.0)
     world.last_read = world.agenda.now
     world.agenda.advance(1.0)

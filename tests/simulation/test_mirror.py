@@ -12,7 +12,7 @@ from orchestrator.model.gate import CommandGate, GateView
 from orchestrator.model.observation import ClusterView, HostView, Level
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import RiakView
-from orchestrator.simulation import ring_changes, views
+from orchestrator.simulation import views
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mirror import mirrored
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_ring_is_in_its_mirror() -> None:
     node.process, node.member_life = False, None
     world.vnodes[THREE].running = 0
     world.fall_back(0, TWO)
-    ring_changes.befall(world, OwnershipMoves(to=FOUR, partitions=2, seconds=1e9))
+    OwnershipMoves(to=FOUR, partitions=2, seconds=1e9).on_ring(world)
     made = mirror(world, riak_policy())
     assert isinstance(made, RiakWorld)
     was, now = _riak(world), _riak(made)
