@@ -262,7 +262,7 @@ def parse_tasks(
         unread: set[NodeName] = set()
         for part in ("node_failures", "task_failures"):
             failures = items(given(within(body, part), []), part)
-            ids = [within(failure, "node_id") for failure in failures]
+            ids = [str(within(failure, "node_id")) for failure in failures]
             if part == "node_failures" and all(each in members for each in ids):
                 unread = {members[each] for each in ids}
             elif failures:
