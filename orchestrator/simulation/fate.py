@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
 from orchestrator.model.merging import BulkView
@@ -15,9 +15,6 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.parts import SimIndex
 from orchestrator.simulation.world import World
-
-if TYPE_CHECKING:
-    from orchestrator.simulation.program_mishaps import TakenOver
 
 
 class Fate:
@@ -38,7 +35,8 @@ class Fate:
             is.
         disk_full_until: the journal cannot be written before this moment, for the reason `journal_says`;
             `torn`: it can never be read again either.
-        successor: begins the run of the machine that takes over our run; None = only the lease is taken.
+        successor: begins the run of the machine that takes over ours, by this mishap; None = it takes only
+            the lease.
         read_at: when the program's last reading began; `read_stale`: that reading reports that it may be old.
         asleep_until: the program's machine is suspended until this moment.
         standing_still: how long the program is suspended at its next reading; `stood` is the sum so far.
@@ -70,7 +68,7 @@ class Fate:
         self.disk_full_until: Instant = 0.0
         self.journal_says = "no space left on device"
         self.torn = False
-        self.successor: Callable[[TakenOver], None] | None = None
+        self.successor: Callable[[Any], None] | None = None
         self.read_at: Instant = 0.0
         self.read_stale = False
         self.asleep_until: Instant = 0.0

@@ -15,7 +15,7 @@ from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import ClusterPort, ClusterReadings
-from orchestrator.simulation import index_mishaps, membership, segments
+from orchestrator.simulation import membership, segments
 from orchestrator.simulation.allocation import reroute
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.parts import SimIndex
@@ -24,6 +24,7 @@ from orchestrator.simulation.world import World
 from tests.conformance.generations import Generation, generation
 from tests.lab.errors import LabError
 from tests.lab.nodes import LabCluster
+from tests.simulation import index_mishaps
 
 READ: Final = (Look.CLUSTER, Look.SETTINGS, Look.HEALTH)
 _STILL: Final[Seconds] = 3.0

@@ -23,11 +23,11 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import guard
 from orchestrator.simulation import allocation, deciders, installs, machines, merges, mishaps, segments
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, NodeDies, Trip
-from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
 from tests.proof.deletions import OF_OVERLAP, SCENARIOS
 from tests.simulation.chance import chance
 from tests.simulation.loaded import index_of, loaded, merged_policy
+from tests.simulation.node_mishaps import ReturnsChanged
 from tests.simulation.old import OF_1_4, OF_1_7, aged
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run

@@ -20,8 +20,8 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.host_event import AccessGranted, AccessRefused
 from orchestrator.simulation.mishaps import Mishap, What
-from orchestrator.simulation.node_mishaps import HostAnswersLate
-from orchestrator.simulation.program_mishaps import CredentialsRefused
+from tests.simulation.node_mishaps import HostAnswersLate
+from tests.simulation.program_mishaps import CredentialsRefused
 
 _VERBS = ("set_allocation", "flush", "stop", "stop", "start", "restore_allocation", "restore_settings")
 

@@ -14,11 +14,11 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation import mishaps, node_mishaps, program_mishaps, riak_mishaps
+from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
-from tests.simulation import gated, managed, safe_sets
+from tests.simulation import gated, managed, node_mishaps, program_mishaps, safe_sets
 from tests.simulation.chance import ATTEMPTS, PLANNED, Afterwards, Drawn, some_moments
 from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy

@@ -34,11 +34,11 @@ from orchestrator.runtime.taking import LeaseRefused, LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, ProgramStandsStill, Seams, Trip, Unreadable
 from orchestrator.simulation.parts import SimNode
-from orchestrator.simulation.program_mishaps import CredentialsRefused, TakenOver
 from orchestrator.simulation.world import World
 from tests.simulation import at_night
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.play import StuckError, plan_of, play
+from tests.simulation.program_mishaps import CredentialsRefused, TakenOver
 
 _WHOLE = 10
 """In one life of so many the journal is followed at each event, not at the end of an attempt, and a process

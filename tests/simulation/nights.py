@@ -9,8 +9,9 @@ from typing import Final
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
-from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, program_mishaps
+from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps
 
 ORDINARY_KINDS: Final = (
     index_mishaps.Rollovers,

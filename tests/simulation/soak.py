@@ -34,13 +34,13 @@ from orchestrator.simulation.mishaps import (
     StaleReadings,
     What,
 )
-from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, RebootHangs
-from orchestrator.simulation.program_mishaps import CredentialsRefused, EndpointsDisagree
 from orchestrator.simulation.riak_mishaps import OfRiak
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.lived import BrokenError
 from tests.simulation.nights import HOWS
+from tests.simulation.node_mishaps import DiesAgain, HostRefuses, RebootHangs
+from tests.simulation.program_mishaps import CredentialsRefused, EndpointsDisagree
 from tests.simulation.shrink import scene, shrunk
 from tests.simulation.thawed import thaw
 from tests.simulation.wide import life_of, tell

@@ -15,10 +15,11 @@ from orchestrator.model.observation import Level, MissingCopy, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
+from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.facts import Absent, Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimIndex
+from tests.simulation import index_mishaps
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
 from tests.simulation.play import cluster, play, policy

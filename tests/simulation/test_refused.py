@@ -30,12 +30,12 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.taking import LeaseRefused, WatchInterrupted
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
 from orchestrator.simulation.mishaps import HostCutOff, How, Mishap, ProgramStandsStill, SettingMeddled, Trip
-from orchestrator.simulation.program_mishaps import CredentialsRefused
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import summary, summary_lines
 from tests.simulation.play import cluster, killed, play, policy, run
+from tests.simulation.program_mishaps import CredentialsRefused
 
 ES1 = NodeName("es1")
 LINE = "https://es1:9200 refused user ops (401; secret from env:ES_PASSWORD)"

@@ -15,10 +15,10 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.cluster import SimulatedCluster
-from orchestrator.simulation.program_mishaps import TakenOver
 from orchestrator.simulation.world import World
 from tests.simulation.chance import chance
 from tests.simulation.play import cluster, plan_of, policy
+from tests.simulation.program_mishaps import TakenOver
 from tests.simulation.scene import ES3, ES6, POOL, Scene, at, first
 from tests.simulation.scenes.ordinary import at_stop, wanted
 from tests.simulation.scenes.waves import IN_ORDER, PAIRS, tiered

@@ -20,13 +20,13 @@ from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, turns
+from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimOwner
 from orchestrator.simulation.world import World
-from tests.simulation import nights, shrink, tuned
+from tests.simulation import index_mishaps, nights, node_mishaps, shrink, tuned
 from tests.simulation.chance import Chance, chance
 from tests.simulation.play import cluster, policy
 

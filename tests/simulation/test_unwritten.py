@@ -7,9 +7,10 @@ import pytest
 from orchestrator.engine.fold import replay
 from orchestrator.model.event import StoodDown
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.simulation import mishaps, program_mishaps
+from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.world import World
+from tests.simulation import program_mishaps
 from tests.simulation.play import cluster, run
 
 FOR_GOOD = Mishap(what=mishaps.DiskFull(seconds=float("inf")), verb="stop")

@@ -11,9 +11,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.policy import Policy, Selection
 from orchestrator.model.upgrade import ML_UPGRADE_MODE, InstallStep, Upgrade
 from orchestrator.simulation.mishaps import Mishap, Trip
-from orchestrator.simulation.node_mishaps import ReturnsChanged
 from orchestrator.simulation.world import World
 from tests.simulation.nights import HOWS
+from tests.simulation.node_mishaps import ReturnsChanged
 from tests.simulation.play import policy
 
 TARGET = "9.2.0"

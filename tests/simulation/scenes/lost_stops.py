@@ -15,7 +15,6 @@ from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.index_mishaps import WorkBegun
 from orchestrator.simulation.mishaps import (
     HostCutOff,
     HostHangs,
@@ -26,6 +25,7 @@ from orchestrator.simulation.mishaps import (
     StopHangs,
     Unreadable,
 )
+from tests.simulation.index_mishaps import WorkBegun
 from tests.simulation.play import policy
 from tests.simulation.scene import (
     DONE,

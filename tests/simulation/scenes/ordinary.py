@@ -14,10 +14,10 @@ from orchestrator.model.event import ActionFailed, NotWaitedFor
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Policy, Selection
-from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, program_mishaps
+from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import tuned
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps, tuned
 from tests.simulation.play import policy
 from tests.simulation.scene import (
     ALLOCATION,

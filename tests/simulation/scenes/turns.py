@@ -10,8 +10,9 @@ from orchestrator.model.phase import NodePhase, Request
 from orchestrator.model.policy import Deadlines
 from orchestrator.model.turn import REBOOT
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation import machines, mishaps, node_mishaps
+from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
+from tests.simulation import node_mishaps
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import (
     DONE,

@@ -17,11 +17,12 @@ from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy, Together
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.upgrade_event import InstallEnded, Upgraded, UpgradeMissed
-from orchestrator.simulation import mishaps, node_mishaps
+from orchestrator.simulation import mishaps
 from orchestrator.simulation.facts import FIT
 from orchestrator.simulation.world import World
 from orchestrator.view.progress import half_done
 from orchestrator.view.summary import summary, summary_lines
+from tests.simulation import node_mishaps
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import (
     ES1,
