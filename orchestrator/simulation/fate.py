@@ -129,7 +129,7 @@ class Fate:
         world.story.append((world.agenda.now, f"mishap: {what}"))
         self.happened[type(what).__name__] += 1
         self.befell.append((world.agenda.now, what))
-        what(self)
+        what.befall(self)
 
     def changeable(self, name: str) -> SimIndex | None:
         """The index of that name, if it is there and the cluster has a master."""

@@ -27,7 +27,7 @@ class What:
 
     __slots__ = ()
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         """Do it now."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class NodeDies(OfMachine):
     node: NodeName
     back_after: Seconds | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world, node = fate.world, fate.world.nodes[self.node]
         machines.die(world, node)
         if self.back_after is not None:
@@ -103,7 +103,7 @@ class HostCutOff(OfMachine):
     node: NodeName
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         until = fate.now + self.seconds
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.unreachable_until = max(each.unreachable_until, until)
@@ -117,7 +117,7 @@ class HostHangs(OfMachine):
     seconds: Seconds
     does: bool = True
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.hangs_until, each.hangs_and_does = fate.now + self.seconds, self.does
 
@@ -128,7 +128,7 @@ class RestartedByHand(OfMachine):
 
     node: NodeName
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         machines.restart(fate.world, fate.world.nodes[self.node])
 
 
@@ -140,7 +140,7 @@ class IndexMade(What):
     on: NodeName
     replicas: int = 1
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.create_index(self.name, on=self.on, replicas=self.replicas)
 
 
@@ -151,7 +151,7 @@ class RolledOver(What):
     index: str
     to: str
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.roll_over(self.index, self.to)
 
 
@@ -162,7 +162,7 @@ class SnapshotBegun(What):
     name: str = "repo/nightly"
     seconds: Seconds | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world = fate.world
         world.begin_snapshot(self.name)
         if self.seconds is not None:
@@ -176,7 +176,7 @@ class VoterExcluded(What):
     node: NodeName
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world = fate.world
         world.excluded_by_others.add(self.node)
         membership.exclude(world, self.node)
@@ -191,7 +191,7 @@ class SettingMeddled(What):
     value: SettingValue | None
     level: Level = Level.PERSISTENT
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.meddle(self.level, self.key, self.value)
 
 
@@ -201,7 +201,7 @@ class Unreadable(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.unreadable_until = fate.now + self.seconds
 
 
@@ -211,7 +211,7 @@ class StaleReadings(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world = fate.world
         fate.stale_until, fate.frozen = fate.now + self.seconds, views.kept(world)
         if world.forced.policy is not None:
@@ -224,7 +224,7 @@ class ProgramStandsStill(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.standing_still = self.seconds
 
 
@@ -237,7 +237,7 @@ class ClockSet(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.clock_ahead += self.seconds
 
 
@@ -247,7 +247,7 @@ class LeaseTaken(OfProgram):
 
     holder: str = "eve@elsewhere"
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.lose_the_lease(self.holder)
 
 
@@ -257,7 +257,7 @@ class LeaseUnrefreshed(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.unrefreshed = (fate.now, fate.now + self.seconds)
 
 
@@ -267,7 +267,7 @@ class Asked(OfProgram):
 
     request: Request
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.request = max(fate.request, self.request)
 
 
@@ -277,7 +277,7 @@ class SettingsRefused(What):
 
     reason: str
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.refuse_settings = self.reason or None
 
 
@@ -287,7 +287,7 @@ class DiskFull(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.disk_full_until, fate.journal_says = fate.now + self.seconds, "no space left on device"
 
 
@@ -298,7 +298,7 @@ class StopHangs(OfMachine):
     node: NodeName
     repaired_after: Seconds | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world, node = fate.world, fate.world.nodes[self.node]
         node.stop_hangs = True
         if self.repaired_after is not None:
@@ -312,7 +312,7 @@ class StartsFail(OfMachine):
     node: NodeName
     times: int = 1
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.nodes[self.node].starts_that_fail = self.times
 
 
@@ -323,7 +323,7 @@ class RisesByItself(OfMachine):
     node: NodeName
     after: Seconds = 0.5
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.nodes[self.node].rises_after = self.after
 
 
@@ -334,7 +334,7 @@ class ManagementRuns(OfMachine):
     node: NodeName
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.disk.managed = (fate.now, fate.now + self.seconds)
 
@@ -346,7 +346,7 @@ class AllocationsFail(What):
     index: str
     times: int
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for index in fate.world.indices.values():
             for shard in index.shards if index.name == self.index else ():
                 shard.failing = self.times
@@ -359,7 +359,7 @@ class WriterBegins(What):
     index: str
     seconds: Seconds | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world, index = fate.world, fate.changeable(self.index)
         if index is not None:
             segments.turn(world, index, written=True)
@@ -374,7 +374,7 @@ class MergedByOthers(What):
     index: str
     max_segments: int = 1
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         index = fate.changeable(self.index)
         if index is not None and not index.closed:
             merges.begin(fate.world, index, self.max_segments, ours=False)
@@ -387,7 +387,7 @@ class IndexDeleted(What):
     index: str
     made_again: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world, index = fate.world, fate.changeable(self.index)
         if index is not None:
             world.delete_index(self.index)
@@ -403,7 +403,7 @@ class IndexClosed(What):
 
     index: str
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         index = fate.changeable(self.index)
         if index is not None:
             segments.turn(fate.world, index, written=False)
@@ -419,7 +419,7 @@ class DiskFills(What):
     share: float = 0.89
     seconds: Seconds = 600.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         merges.fill(fate.world, self.node, self.share, self.seconds)
 
 
@@ -429,7 +429,7 @@ class SegmentsUnreadable(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.bulk_unreadable_until = fate.now + self.seconds
 
 
@@ -445,7 +445,7 @@ class GateShut(What):
     seconds: Seconds | None = None
     readable: bool = True
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         state = GateState.CLOSED if self.readable else GateState.UNREADABLE
         gates.shut(fate.world, self.name, state, self.seconds)
 

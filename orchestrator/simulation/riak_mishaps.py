@@ -33,7 +33,7 @@ class OfRiak(What):
 
     __slots__ = ()
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         """Do it now."""
         if isinstance(fate.world, RiakWorld):
             self.on_ring(fate.world)

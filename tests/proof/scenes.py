@@ -72,6 +72,16 @@ def a_stop_is_done_when_nobody_waits_for_it() -> Lapse:
     return None
 
 
+def a_plan_of_single_nodes() -> Lapse:
+    """Two nodes of a zone could go together, and the plan that was shown has one at a time."""
+    simulation = Simulation(zoned())
+    planned = tuple((NodeName(f"es{number}"),) for number in (1, 4, 2, 5, 3, 6))
+    state = play(simulation, simulation.begin(by_zone(), planned=planned))
+    begun = (one.event for one in simulation.journal.records if isinstance(one.event, WaveStarted))
+    wide = [event.wave.nodes for event in begun if len(event.wave.nodes) > 1]
+    return f"{wide[0]} in one wave" if wide else _ended(state)
+
+
 def a_second_node_is_gone() -> Lapse:
     """A node of another zone leaves while the wave is on its way: the run stands down."""
     world = zoned()

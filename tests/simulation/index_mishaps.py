@@ -39,7 +39,7 @@ class Rollovers(What):
     times: int = 6
     crowded: int | None = 2
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         if fate.world.master is not None:
             _roll_over(fate.world, self, self.index, 0)
 
@@ -56,7 +56,7 @@ class IndexRestored(What):
     seconds: Seconds = 60.0
     replicas: int = 1
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         if fate.world.master is not None:
             _restore(fate.world, self.name, self.seconds, self.replicas)
 
@@ -68,7 +68,7 @@ class IndexRestoredOver(What):
     index: str
     seconds: Seconds = 60.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for index in _changeable(fate.world, self.index):
             _restore_over(fate.world, index, self.seconds)
 
@@ -80,7 +80,7 @@ class IndexReopened(What):
     index: str
     seconds: Seconds = 5.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for index in _changeable(fate.world, self.index):
             if not index.closed:
                 _close_for(fate.world, index, self.seconds)
@@ -93,7 +93,7 @@ class IndexMounted(What):
     name: str
     seconds: Seconds = 10.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         if fate.world.master is not None:
             index = _restore(fate.world, self.name, self.seconds, 0)
             index.searchable_snapshot, index.written = True, False
@@ -106,7 +106,7 @@ class ReplicasSet(What):
     index: str
     replicas: int
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world = fate.world
         for index in _named(world, self.index) if world.master is not None else ():
             if index.auto_expand is None:
@@ -122,7 +122,7 @@ class WorkBegun(What):
     seconds: Seconds = 600.0
     reindex: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         _keep_busy(fate.world, self)
 
 
@@ -132,7 +132,7 @@ class RecoveriesStall(What):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         allocation.stall(fate.world, self.seconds)
 
 

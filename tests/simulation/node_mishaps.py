@@ -30,7 +30,7 @@ class NodeFlaps(What):
     node: NodeName
     seconds: Seconds = 2.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         _flap(fate.world, fate.world.nodes[self.node], self.seconds)
 
 
@@ -48,7 +48,7 @@ class NodePauses(What):
     seconds: Seconds = 20.0
     host: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         _pause(fate.world, fate.world.nodes[self.node], self)
 
 
@@ -67,7 +67,7 @@ class DiesAgain(What):
     after: Seconds = 5.0
     back_after: Seconds | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         node = fate.world.nodes[self.node]
         node.crashes, node.crash_after, node.crash_back = self.times, self.after, self.back_after
 
@@ -78,7 +78,7 @@ class DiskLost(What):
 
     node: NodeName
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.nodes[self.node].loses_disk = True
 
 
@@ -90,7 +90,7 @@ class ReturnsChanged(What):
     version: str | None = None
     zone: str | None = None
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         node = fate.world.nodes[self.node]
         node.next_version, node.next_zone = self.version or node.next_version, self.zone or node.next_zone
 
@@ -102,7 +102,7 @@ class ZoneLost(What):
     zone: str
     back_after: Seconds = 600.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         world, back = fate.world, fate.now + self.back_after
         for node in [node for node in world.nodes.values() if node.zone == self.zone]:
             node.unreachable_until = max(node.unreachable_until, back)
@@ -117,7 +117,7 @@ class RebootHangs(What):
     node: NodeName
     seconds: Seconds = 3000.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.reboot_seconds = self.seconds
 
@@ -135,7 +135,7 @@ class HostRefuses(What):
     seconds: Seconds
     key: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.refuses_until, each.key_changed = fate.now + self.seconds, self.key
 
@@ -147,7 +147,7 @@ class PeersUnreachable(What):
     node: NodeName
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.world.nodes[self.node].apart_from_peers_until = fate.now + self.seconds
 
 
@@ -159,7 +159,7 @@ class HostAnswersLate(What):
     seconds: Seconds
     takes: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
             each.late_until, each.answer_takes = fate.now + self.seconds, self.takes
 

@@ -24,7 +24,7 @@ class JournalFails(OfProgram):
     reason: str = "database is locked"
     seconds: Seconds | None = 5.0
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.torn = fate.torn or self.seconds is None
         fate.disk_full_until = inf if self.seconds is None else fate.now + self.seconds
         fate.journal_says = self.reason
@@ -41,7 +41,7 @@ class CredentialsRefused(OfProgram):
     seconds: Seconds
     writes: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.unwritable_until = fate.now + self.seconds
         if not self.writes:
             fate.unauthorized_until = fate.now + self.seconds
@@ -53,7 +53,7 @@ class EndpointsDisagree(OfProgram):
 
     seconds: Seconds
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.disagree_until, fate.frozen = fate.now + self.seconds, views.kept(fate.world)
 
 
@@ -69,7 +69,7 @@ class TakenOver(OfProgram):
     seconds: Seconds = 130.0
     restarts: bool = False
 
-    def __call__(self, fate: Fate) -> None:
+    def befall(self, fate: Fate) -> None:
         fate.standing_still = self.seconds
         if fate.successor is not None:
             fate.successor(self)

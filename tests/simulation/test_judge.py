@@ -24,8 +24,8 @@ from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import judge, mishaps
 from orchestrator.simulation.beginning import note_unassigned, note_what_is
-from tests.simulation.index_mishaps import IndexReopened, ReplicasSet
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
+from tests.simulation.index_mishaps import IndexReopened, ReplicasSet
 from tests.simulation.node_mishaps import NodeFlaps
 from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy

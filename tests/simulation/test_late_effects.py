@@ -26,10 +26,10 @@ def test_late_stop_behind_stale_readings_awaits_copies() -> None:
     simulation, state = run(world, plan=[stale], trips=[late], wanted=policy(hooks=_HOOKS))
     assert state.outcome is Outcome.DONE
     assert world.violations == []
-    hooks = [fact for fact in world.nodes["es1"].facts if fact.what == "hook after_recovery 0"]  # type: ignore[index]  # a name
+    hooks = [fact for fact in world.nodes["es1"].facts if fact.what == "hook after_recovery 0"]
     assert hooks
     assert [fact.missing for fact in hooks if fact.missing] == []
-    assert turns.lacking(world.nodes["es1"], simulation.policy, simulation.began, 0.0) == []  # type: ignore[index]  # a name
+    assert turns.lacking(world.nodes["es1"], simulation.policy, simulation.began, 0.0) == []
 
 
 def test_stop_in_doubt_counts_from_its_answer() -> None:
@@ -49,7 +49,7 @@ def test_install_step_done_late_is_not_taken_again() -> None:
     """A step in doubt, refused when it is sent again, ends well before its node is started."""
     world = cluster()
     world.steps = len(STEPS)
-    world.nodes["es1"].disk.seconds = 3.0  # type: ignore[index]  # a name
+    world.nodes["es1"].disk.seconds = 3.0
     trips = [
         Trip(verb="install", target="es1", how=How.LATE, first=2, late=15.0),
         Trip(verb="install", target="es1", how=How.REFUSED, first=3),
@@ -60,6 +60,6 @@ def test_install_step_done_late_is_not_taken_again() -> None:
     assert state.outcome is Outcome.FAILED
     state = play(simulation, simulation.resume(retry_failed=True))
     assert state.outcome is Outcome.DONE
-    steps = [fact.what for fact in world.nodes["es1"].facts if fact.what.startswith("installed")]  # type: ignore[index]  # a name
+    steps = [fact.what for fact in world.nodes["es1"].facts if fact.what.startswith("installed")]
     assert steps == ["installed 0", "installed 1"]
     assert world.violations == []
