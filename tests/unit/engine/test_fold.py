@@ -641,3 +641,22 @@ def test_replace_is_what_the_standard_library_makes() -> None:
     assert (replacing.replace(state, waves_finished=3).waves_finished, state.waves_finished) == (3, 0)
     with pytest.raises(TypeError, match="RunState has no field retired"):
         replacing.replace(state, retired=3)  # type: ignore[call-arg]
+
+
+# Late effects ------------------------------------
+
+
+def test_action_failed_in_doubt_counts_from_its_answer(subtests: pytest.Subtests) -> None:
+    """It may have left this machine at any moment until its call ended, so its reach begins there."""
+    for action in (StopNode(node=ES1), RebootHost(node=ES1)):
+        with subtests.test(action=action):
+            sent, failed = _failed(action, in_doubt=True)
+            doubt = _after(_after(_es1(STOPPING), sent), failed, at=AT + 70).nodes[ES1].doubt
+            assert doubt is not None
+            assert doubt.since == AT + 70
+
+
+def test_pending_again_after_a_rescue_has_the_goal_to_restart() -> None:
+    """Its stop was not done. If it shows another life later, it was, and its copies and hooks are awaited."""
+    state = _es1(STOPPING, goal=Goal.BRING_UP)
+    assert _after(state, node_phase(ES1, STOPPING, PENDING)).nodes[ES1].goal is Goal.RESTART

@@ -34,6 +34,7 @@ BEFORE = NodeProgress(
     tries=5,
     reboots=6,
     install=Installing(number=7, ticket="t", since=8.0),
+    lost_install=Installing(number=8, ticket="u", since=9.0),
     installs=9,
     returns=10,
     stopped_at=11.0,
