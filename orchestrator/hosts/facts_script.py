@@ -200,9 +200,9 @@ def _limits(unit: str) -> str:
     status = f"service {shlex.quote(unit)} status"
     return f"""if [ -d "$R/run/systemd/system" ]; then
 out {FILE_BYTES} limits {limited} systemctl show {properties} {of_unit}
-p=$({limited} systemctl show -p MainPID {of_unit} 2>/dev/null); p=${{p#MainPID=}}
+p=$({limited} systemctl show -p MainPID {of_unit} 2>/dev/null | head -c {FILE_BYTES}); p=${{p#MainPID=}}
 else
-p=$({limited} {status} 2>/dev/null | sed -n 's/.*(pid *\\([0-9]*\\)).*/\\1/p')
+p=$({limited} {status} 2>/dev/null | head -c {FILE_BYTES} | sed -n 's/.*(pid *\\([0-9]*\\)).*/\\1/p')
 fi
 case $p in ''|0|*[!0-9]*) ;;
 *) [ ! -d "$R/proc/$p" ] || out {FILE_BYTES} process cat "$R/proc/$p/limits" ;; esac"""
