@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import FrameType
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ ON_SERVERS: Final = {"real": "nodes", "airflow": "nodes", "docker": "hosts"}
 WHOLE_RUNS: Final = "whole-runs"
 """The group of the whole simulated runs."""
 SLOW: Final = (
+    "tests/cli/test_bulk.py",
+    "tests/cli/test_due.py::test_nothing_due_restores_what_a_dead_run_left",
+    "tests/integration/test_big_hosts.py",
     "tests/cli/test_rehearse.py::test_what_a_disabled_predicate",
     "tests/integration/test_exclusion.py",
     "tests/integration/test_rehearse_on_nodes.py",
@@ -74,6 +77,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         mark = item.get_closest_marker("xdist_group")
         if mark and not item.nodeid.endswith(f"@{mark.args[0]}"):
             item._id = item._id.parse(f"{item.nodeid}@{mark.args[0]}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+    """Let a subtest be named by any value: pytest 9.2 sends its keywords as texts, and its name as it is."""
+    data = yield
+    context = (data or {}).get("_subtest.context")
+    if context is not None and context["msg"] is not None:
+        context["msg"] = str(context["msg"])
+    return data
 
 
 def _turn(item: pytest.Item) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final
 
@@ -37,6 +38,8 @@ class SystemClock:
         self._passed = passed
         self._offset = wall() - passed()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # A command that ends early closes nothing; in a longer process its pipe ends with the clock.
+        self._close = weakref.finalize(self, _closed, self._wake_read, self._wake_write)
 
     def now(self) -> Instant:
         """Seconds since the epoch; never goes back within a process, even if the system clock is set."""
@@ -57,5 +60,9 @@ class SystemClock:
 
     def close(self) -> None:
         """Close the pipe; no wait may follow."""
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self._close()
+
+
+def _closed(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

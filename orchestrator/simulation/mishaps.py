@@ -6,6 +6,7 @@ can name the step that it disturbs, and stays readable.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from orchestrator.simulation.fate import Fate
 
 
-class What:
+class What(ABC):
     """Something that befalls a world or the program; a subclass has the data, and does it."""
 
     __slots__ = ()
 
+    @abstractmethod
     def befall(self, fate: Fate) -> None:
         """Do it now."""
-        raise NotImplementedError
 
 
 class OfMachine(What):

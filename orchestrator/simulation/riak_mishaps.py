@@ -8,6 +8,7 @@ though all of them list the same owners.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,9 +39,9 @@ class OfRiak(What):
         if isinstance(fate.world, RiakWorld):
             self.on_ring(fate.world)
 
+    @abstractmethod
     def on_ring(self, world: RiakWorld) -> None:
         """Do it to this ring."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from tests.simulation.thawed import thaw
 from tests.simulation.wide import life_of, tell
 
 
-def _kinds(of: type[What]) -> frozenset[str]:
+def _kinds(of: type) -> frozenset[str]:
     """Names of the mishaps of this kind."""
     below = of.__subclasses__()
     return frozenset({of.__name__} if is_dataclass(of) else ()).union(*map(_kinds, below))

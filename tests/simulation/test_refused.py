@@ -313,7 +313,7 @@ def test_a_stop_taken_as_lost_is_awaited_at_the_early_end() -> None:
     """Its node went back to those that wait for their turn: nothing else shows that it may still stop."""
     limits = policy(deadlines=Deadlines(refused=5.0, stop=30.0))
     trips = [Trip(verb="stop", how=How.LATE, late=50.0)]
-    simulation, state = run(cluster(3), plan=[refused(3000.0, after=31.0)], trips=trips, wanted=limits)
+    simulation, state = run(cluster(3), plan=[refused(3000.0, after=34.0)], trips=trips, wanted=limits)
     assert state.outcome is Outcome.NOT_RESTORED
     simulation.world.agenda.advance(400.0)
     assert all(node.process for node in simulation.world.nodes.values())

@@ -67,7 +67,8 @@ def drawn(kind: str, name: str) -> st.SearchStrategy[Any]:
     if kind in PARTS:
         return of(PARTS[kind])
     number = st.floats(0, 1) if name in SHARES else st.floats(0, 1e7)
-    plain = {"float": number, "Seconds": number, "int": st.integers(0, 10**6), "bool": st.booleans()}
+    whole = st.integers(name == "cpus", 10**6)  # a host has a processor
+    plain = {"float": number, "Seconds": number, "int": whole, "bool": st.booleans()}
     return plain[kind] if kind in plain else st.sampled_from(TEXTS.get(name, ["0"]))
 
 

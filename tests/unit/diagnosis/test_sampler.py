@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -221,7 +222,9 @@ def test_this_machine_is_read_whole() -> None:
     here = HostSettings(node=NodeName("here"), address="here", connect=Connect.LOCAL)
 
     def meanwhile() -> None:
-        sum(number * number for number in range(5_000_000))  # work, for the counters to move
+        until = time.monotonic() + 1.5  # two readings that lie too close together are none
+        while time.monotonic() < until:
+            sum(number * number for number in range(100_000))  # work, for the counters to move
 
     hosts, _ = sampled([here], meanwhile)
     diagnosis = diagnose(hosts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -44,10 +44,15 @@ class Child:
             TimeoutExpired: it still runs.
         """
         if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired("child", timeout)
             self.returncode = int(self._status.readline())
         return self.returncode
+
+    def _has_ended(self, timeout: float) -> bool:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._status, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
 
     def communicate(self, text: str = "", timeout: float = 30.0) -> tuple[str, str]:
         """Send the last input, await the end, and give the output and the errors."""
@@ -58,7 +63,7 @@ class Child:
 
     def end(self) -> None:
         """End it if it runs, and close all."""
-        if self.returncode is None and not select.select([self._status], [], [], 0)[0]:
+        if self.returncode is None and not self._has_ended(0):
             os.kill(self.pid, signal.SIGKILL)
         self.wait(30)
         for file in (self.stdin, self.stdout, self.stderr, self._status):
