@@ -730,7 +730,9 @@ def _failed(state: RunState, event: ActionFailed, at: Instant) -> RunState:
                 state = with_node(state, name, doubt=None, reboots=reboots)
             return state
         case RunInstall(node=name) if not event.in_doubt:
-            return with_node(state, name, install=None, lost_install=state.nodes[name].install)
+            # The step that was in doubt before may still end, and may be why this one is refused.
+            node = state.nodes[name]
+            return with_node(state, name, install=None, lost_install=node.lost_install or node.install)
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
             return replace(state, process=process)

@@ -77,8 +77,10 @@ def _find(settings: HostSettings, pid: int | None, connections: Connections) -> 
     if isinstance(connection, Unreachable):
         return NotAsked(reason=connection.reason, key=connection.key)
     done = connection.run(script.untranslated(search_script(pid)), timeout=settings.limits.command)
-    if isinstance(done, CommandResult):
+    if isinstance(done, CommandResult) and script.read_sections(done.stdout):
         return read_search(done.stdout)
+    if isinstance(done, CommandResult):
+        return NotAsked(reason=done.stderr or "its answer has no part", key=None)
     return NotAsked(reason=done.reason, key=done.key if isinstance(done, Unreachable) else None)
 
 
@@ -92,7 +94,7 @@ def search_script(pid: int | None) -> str:
         (_SYSTEMD, "test -d /run/systemd/system"),
         (_UNITS, f"{units} 'elasticsearch*' 'opensearch*'"),
         (_STARTERS, f"{units} '*elasticsearch*' '*opensearch*'"),
-        (_CONTAINERS, f'running=$("$docker" ps -q) && "$docker" inspect -f \'{each}\' $running'),
+        (_CONTAINERS, f'running=$("$docker" ps -q) && "$docker" inspect -f \'{each}\' $running; true'),
         (_SCRIPTS, "ls /etc/init.d"),
     )
     search = (programs.FUNCTIONS, programs.find(SYSTEMCTL, "systemctl"), programs.find(DOCKER, "docker"))
@@ -110,18 +112,20 @@ def read_search(output: str) -> Reading[FoundService]:
     if own is not None:
         return FoundService(manager=Manager.SYSTEMD, unit=own)
     containers, removed = _containers(texts.get(_CONTAINERS, ""))
+    if not containers and removed:
+        # Nothing shows which unit runs it: another one with the product in its name may be an exporter.
+        named = ", ".join(_units(texts.get(_STARTERS, ""))[:_LISTED]) or "none with the product in its name"
+        gone = f"container {removed[0]} is removed when it stops (`--rm`)"
+        return Unknown(reason=f"{gone}: name the unit that runs it as `hosts.service` (units seen: {named})")
     by_name = {
         Manager.DOCKER: containers,
-        Manager.SYSTEMD: _units(texts.get(_STARTERS if removed else _UNITS, "")),
+        Manager.SYSTEMD: _units(texts.get(_UNITS, "")),
         Manager.SYSV: () if _SYSTEMD in texts else _scripts(texts.get(_SCRIPTS, "")),
     }
     seen = [(manager, name) for manager, names in by_name.items() for name in names]
     if len(seen) == 1:
         ((manager, name),) = seen
         return FoundService(manager=manager, unit=name)
-    if not seen and removed:
-        gone = f"container {removed[0]} is removed when it stops (`--rm`), and no unit is seen that runs it"
-        return Unknown(reason=f"{gone}: name that unit as `hosts.service`")
     if not seen:
         return Unknown(reason="no unit, container or init script of Elasticsearch or OpenSearch is seen")
     listed = ", ".join(f"{manager.value} {name}" for manager, name in seen[:_LISTED])

@@ -118,6 +118,8 @@ def read_readiness(
 ) -> Reading[HostReadiness]:
     """Read the answers to `readiness_script`; `Unknown` if one of them was cut off."""
     answers = script.read_sections(output)
+    if not answers:
+        return Unknown(reason=f"host of {node}: its answer has no part", passes=True)
     failed = list(_refused(answers, upgrade, how))
     for number, line in enumerate(upgrade.verify):
         answer = answers.get(f"verify-{number}")

@@ -17,8 +17,8 @@ _REFUSALS: Final = re.compile(
     r"|you must have a tty|not allowed to (?:execute|run)|may not run sudo|not in the sudoers file"
     r"|no new privileges|effective uid is not 0|must be owned by uid 0|sudo: \S+: command not found"
     r"|sudo: unknown user|sudo: not found|sudo: command not found|account validation failure|Sorry, try again"
-    r"|I'm afraid I can't do that|[Ii]nteractive authentication (?:is )?required"
-    r"|[Aa]uthentication failed, try|[Mm]aximum \d+ incorrect authentication attempts"
+    r"|sudo(?:-rs)?: (?:I'm sorry .*I'm afraid I can't do that|interactive authentication is required"
+    r"|Authentication failed, try again|[Mm]aximum \d+ incorrect authentication attempts)"
 )
 """Wordings of sudo 1.7 to 1.9 under LC_ALL=C, the last two lines of sudo-rs 0.2, seen on 0.2.5.
 

@@ -40,6 +40,7 @@ class SystemClock:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # A command that ends early closes nothing; in a longer process its pipe ends with the clock.
         self._close = weakref.finalize(self, _closed, self._wake_read, self._wake_write)
+        self._close.atexit = False  # a thread may still wake it then
 
     def now(self) -> Instant:
         """Seconds since the epoch; never goes back within a process, even if the system clock is set."""

@@ -87,9 +87,9 @@ class Frame:
 
         Args:
             streams: of the command.
-            code: of the login shell; 0 proves nothing.
+            code: of the login shell, not 0: that proves nothing, as where its startup file closes the output.
         """
         self._before.add(self._held)
         said = " ".join(f"{self._before.text()} {streams.stderr.text()}".split())
         why = f"{_NOT_BEGUN}: {said or 'it printed nothing'}"
-        return CommandResult(exit=code or _UNDECODED, stdout="", stderr=why)
+        return CommandResult(exit=code, stdout="", stderr=why)

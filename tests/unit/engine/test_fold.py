@@ -16,7 +16,7 @@ from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, 
 from orchestrator.engine.state import Absence, RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model import replacing
-from orchestrator.model.action import Action, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.action import Action, Moment, RebootHost, RunHook, RunInstall, StartNode, StopNode
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
@@ -47,6 +47,7 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Installing, Owed, Verb, Work
+from orchestrator.model.upgrade import InstallStep
 from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import ES1, ES2, begun, evolved, with_node
@@ -660,3 +661,11 @@ def test_pending_again_after_a_rescue_has_the_goal_to_restart() -> None:
     """Its stop was not done. If it shows another life later, it was, and its copies and hooks are awaited."""
     state = _es1(STOPPING, goal=Goal.BRING_UP)
     assert _after(state, node_phase(ES1, STOPPING, PENDING)).nodes[ES1].goal is Goal.RESTART
+
+
+def test_a_refused_install_keeps_the_step_that_was_lost_before() -> None:
+    """The earlier one may be done late, and is then why the later one was refused."""
+    lost, later = (Installing(number=0, ticket=ticket, since=AT) for ticket in ("/1", "/2"))
+    state = _es1(STOPPED, lost_install=lost, install=later)
+    step = RunInstall(node=ES1, number=0, ticket="/2", step=InstallStep(run="x"), target="9.1.0")
+    assert _after(state, _failed(step)[1]).nodes[ES1].lost_install == lost

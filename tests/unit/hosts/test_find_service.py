@@ -49,13 +49,6 @@ def answer(**parts: str | None) -> str:
             ("systemd", "elasticsearch@a"),
         ),
         ({"process": None, "units": f"{DEAD}\n{GONE}", "systemd": ""}, ("systemd", "elasticsearch")),
-        (
-            {
-                "containers": "/es1 elasticsearch:9 true",
-                "starters": "docker-elasticsearch.service loaded active",
-            },
-            ("systemd", "docker-elasticsearch"),
-        ),
         ({"systemd": None, "units": None, "scripts": "README\nopensearch\nssh"}, ("sysv", "opensearch")),
     ],
 )
@@ -72,7 +65,11 @@ def test_one_service_is_found(parts: dict[str, str | None], found: tuple[str, st
         ({"units": GONE, "systemd": "", "scripts": "elasticsearch"}, "no unit"),
         ({"units": f"{ACTIVE}\n{ACTIVE.replace('@a', '@b')}"}, "several services may run the node (systemd"),
         ({"containers": "/es1 elasticsearch:9 false", "units": DEAD}, "docker es1, systemd elasticsearch"),
-        ({"containers": "/es1 elasticsearch:9 true", "units": ""}, "container es1 is removed when it stops"),
+        (
+            {"containers": "/es1 elasticsearch:9 true", "units": ACTIVE},
+            "container es1 is removed when it stops",
+        ),
+        ({"containers": "/es1 elasticsearch:9 true", "starters": ACTIVE}, "(units seen: elasticsearch@a)"),
         ({"containers": "/$(id) elasticsearch:9 false"}, "no unit"),
     ],
 )

@@ -39,6 +39,8 @@ for word in "$@"; do
         -N) exit 0 ;;
     esac
 done
+if [ -e "$FAKE_SSH/killed" ]; then kill -TERM $$; fi
+if [ -e "$FAKE_SSH/silent" ]; then exit 0; fi
 if [ -e "$FAKE_SSH/dies" ]; then echo 'Connection to es1 closed.' >&2; exit 255; fi
 exec /bin/sh -c "$line"
 """
@@ -229,3 +231,14 @@ def test_variables_of_the_program_reach_no_session(
     found = to(connections).run("echo ${ORCHESTRATE_SECRET-none}", timeout=20.0)
     assert found == CommandResult(exit=0, stdout="none\n")
     assert len(ssh.sessions) == 1
+
+
+@pytest.mark.parametrize("fate", ["killed", "silent"])
+def test_no_first_mark_and_a_signal_or_exit_0_is_in_doubt(
+    ssh: Ssh, connections: Connections, fate: str
+) -> None:
+    """`ssh` ended with this service, or a startup file closed the output: it may have been done."""
+    connection = to(connections)
+    assert isinstance(connection.run("true", timeout=20.0), CommandResult)
+    (ssh.folder / fate).touch()
+    assert isinstance(connection.run("true", timeout=20.0), Lost)

@@ -140,8 +140,7 @@ def test_an_answer_that_is_cut_off_says_nothing() -> None:
     whole = "@@orchestrate-00000000-0000-4000 begin free\n4096\n@@orchestrate-00000000-0000-4000 end free 0\n"
     assert isinstance(readiness.read_readiness(whole, ES1, upgrade), Unknown)
     assert isinstance(readiness.read_readiness("", ES1, upgrade), Unknown)
-    found = readiness.read_readiness("", ES1, _upgrade())
-    assert found == HostReadiness(failed=(), keystore_password=None, free_bytes=None)
+    assert isinstance(readiness.read_readiness("", ES1, _upgrade()), Unknown)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +19,8 @@ from orchestrator.redact import beginning_of
 
 _DRAIN_SECONDS: Final = 0.5
 """Time to read standard error after the exit code, which comes on standard output."""
-_OF_SSH_ITSELF: Final = (255, -signal.SIGKILL)
-"""It exits with the code of the login shell, with 255 for faults of its own, and is killed by `attend`."""
+_OF_SSH_ITSELF: Final = 255
+"""It exits with the code of the login shell, or this for faults of its own; below 0 a signal ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,7 @@ class OpensshSession:
             code = process.end()
         if frame.exit is not None:
             return streams.result(frame.exit)
-        if over and not frame.begun and code not in _OF_SSH_ITSELF:
+        if over and not frame.begun and 0 < code != _OF_SSH_ITSELF:
             return frame.not_begun(streams, code)
         name = self.link.name
         if not over:

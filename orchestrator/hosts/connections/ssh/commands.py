@@ -61,14 +61,14 @@ class ChannelSession:
                 return self.streams.lost(f"{hop} gave no answer within {timeout:g} s", timed_out=True)
             over = self._read()
             self._frame.add(b"")
-            if not over:
-                return self.streams.lost(f"no end within {timeout:g} s on {hop}", timed_out=True)
             if self._frame.exit is not None:
                 return self.streams.result(self._frame.exit)
+            if not over:
+                return self.streams.lost(f"no end within {timeout:g} s on {hop}", timed_out=True)
             ready = self._channel.exit_status_ready()
             code = self._channel.recv_exit_status() if ready else _NO_EXIT_CODE
             # With all output read, a missing first mark shows that the script was not begun.
-            if code != _NO_EXIT_CODE and not self._frame.begun and self._channel.eof_received:
+            if code > 0 and not self._frame.begun and self._channel.eof_received:
                 return self._frame.not_begun(self.streams, code)
         except (paramiko.SSHException, OSError, EOFError) as error:
             return self.streams.lost(f"the connection to {hop} was lost: {error}", timed_out=False)
@@ -108,7 +108,7 @@ class ChannelSession:
         while True:
             # In this order: output between the flag and the reading is then read in the next turn.
             over = channel.eof_received or channel.closed
-            if self._drain():
+            if self._drain() and self._frame.exit is None:
                 quiet_until = None
             if over:
                 while self._drain():
