@@ -140,7 +140,8 @@ def _character(char: str) -> str:
     """
     if char.startswith("\\"):
         count = len(char)
-        return rf"(?:\\{{{count},{4 * count}}}|(?i:(?:%5c|\\{{1,3}}u005c){{{count}}}))"
+        in_html = r"&(?:#0*92|#x0*5c|bsol);"
+        return rf"(?:\\{{{count},{4 * count}}}|(?i:(?:%5c|\\{{1,3}}u005c|{in_html}){{{count}}}))"
     units = char.encode("utf-16-be", "surrogatepass").hex()
     in_json = "".join(rf"\\{{1,3}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     in_url = "".join(f"%{byte:02x}" for byte in char.encode(errors="replace"))

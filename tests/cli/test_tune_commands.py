@@ -19,6 +19,8 @@ from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 
+# Hosts in containers have this machine's kernel, whose values their tests change.
+pytestmark = pytest.mark.xdist_group("hosts")
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 RUNNING = SWAPPINESS.read_text().strip()
 OTHER = "7" if RUNNING != "7" else "8"

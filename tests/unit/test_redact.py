@@ -48,6 +48,7 @@ SECRETS = st.text(
 @settings(max_examples=150)
 @example(form="base 64 for URLs", secret="??>>~~ÿÿ")  # noqa: S106  (a test's own)
 @example(form="JSON of PHP", secret="a/b/")  # noqa: S106  (the same)
+@example(form="HTML by numbers", secret="000\\")  # noqa: S106  (the same)
 @given(form=st.sampled_from(sorted(FORMS)), secret=SECRETS)
 def test_a_secret_goes_in_every_form(form: str, secret: str) -> None:
     shown = FORMS[form](secret)
