@@ -16,14 +16,14 @@ import pytest
 
 PROPERTY: Final = "cpu_seconds"
 BUDGETS: Final[Mapping[str, float]] = {
-    "tests/cli": 60,
-    "tests/conformance": 20,
-    "tests/integration": 20,
-    "tests/proof": 40,
-    "tests/simulation": 60,
-    "tests/unit": 120,
+    "tests/cli": 110,
+    "tests/conformance": 10,
+    "tests/integration": 25,
+    "tests/proof": 20,
+    "tests/simulation": 120,
+    "tests/unit": 130,
 }
-"""CPU seconds of each folder in `make check`."""
+"""CPU seconds of each folder in `make check`: a tenth to a fifth more than measured on two quiet cores."""
 
 
 def folder_of(nodeid: str) -> str:
