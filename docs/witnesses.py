@@ -15,7 +15,7 @@ _ROW: Final = re.compile(r"^\| `([a-z0-9-]+)` \| (.*?) \|(.*)\|$", re.MULTILINE)
 
 
 def witnesses(tests: Path = TESTS) -> Mapping[str, list[str]]:
-    """The tests that show each rule, by the rule's name: `@pytest.mark.proves("rescue")` stands at them.
+    """The tests that show each rule, by the rule's name: their mark is `@pytest.mark.proves("rescue")`.
 
     A mark directly above a test names that test; one of a whole module, or in a table, names the file.
     """

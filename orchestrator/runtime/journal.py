@@ -268,7 +268,7 @@ class SqlJournal:
                 found = connection.execute(_ASKED, {"of": self._run}).one_or_none()
         except JournalError:
             return self._asked
-        # A newer program may know stronger requests: the strongest that this one knows stands for them.
+        # A newer program may leave a stronger request than this one has: it counts as the strongest of these.
         self._asked = (max(each for each in Request if each <= found.kind), found.by) if found else _NOTHING
         return self._asked
 

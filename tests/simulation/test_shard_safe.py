@@ -16,26 +16,13 @@ from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from orchestrator.view.plan import plan_text
 from tests.simulation.play import plan_of, policy, run
+from tests.simulation.safe_sets import NODES, neighbours
 from tests.simulation.upgrading import wanted
 from tests.simulation.zones import zoned
-
-NODES = [f"es{number}" for number in range(1, 9)]
 
 
 def _wanted(**changes: object) -> Policy:
     return policy(**{"strategy": Strategy.SHARD_SAFE, "max_unavailable": None, **changes})
-
-
-def _world(replicas: int = 1) -> World:
-    """Eight nodes in no zone, and 24 indices of one shard: each with copies on neighbours."""
-    world = World(allowed_down=len(NODES))
-    world.across_zones = True
-    for name in NODES:
-        world.add_node(name)
-    for number in range(24):
-        places = [NODES[(number + step) % len(NODES)] for step in range(replicas + 1)]
-        world.add_index(f"logs-{number}", places=places)
-    return world
 
 
 def _waves(simulation: Simulation) -> list[tuple[str, ...]]:
@@ -43,12 +30,12 @@ def _waves(simulation: Simulation) -> list[tuple[str, ...]]:
 
 
 def test_the_plan_says_why_there_cannot_be_fewer_waves() -> None:
-    plan = plan_of(_world(), _wanted())
+    plan = plan_of(neighbours(), _wanted())
     assert plan.lower_bound_waves is not None
     assert 1 < plan.lower_bound_waves <= len(plan.waves)
     by_default = "the nodes, by the default of max_unavailable: at most 2 of 8 at once"
     assert plan.lower_bound_reason.startswith(by_default)
-    assert plan_of(_world(), policy()).lower_bound_waves is None
+    assert plan_of(neighbours(), policy()).lower_bound_waves is None
 
 
 def test_a_plan_that_cannot_begin_says_so_and_states_no_bound() -> None:
@@ -57,13 +44,13 @@ def test_a_plan_that_cannot_begin_says_so_and_states_no_bound() -> None:
         (_wanted(min_started_copies=9), "every_shard_keeps_started_copies"),
         (_wanted(min_capacity=0.9), "capacity_remains"),
     ):
-        plan = plan_of(_world(), held)
+        plan = plan_of(neighbours(), held)
         assert plan.lasting == (why,)
         assert plan.lower_bound_waves is None
         assert f"Waiting cannot clear {why}: without --begin-anyway a run ends at once" in plan_text(plan)
-        _, state = run(_world(), wanted=held)
+        _, state = run(neighbours(), wanted=held)
         assert COULD_NOT_FINISH in state.message
-    passing = _world()
+    passing = neighbours()
     passing.snapshots = ("nightly",)
     plan = plan_of(passing, _wanted())
     assert plan.holds
@@ -73,10 +60,10 @@ def test_a_plan_that_cannot_begin_says_so_and_states_no_bound() -> None:
 
 
 def test_the_plan_says_when_a_simpler_strategy_needs_as_few() -> None:
-    assert "needs as few" not in plan_text(plan_of(_world(), _wanted()))
+    assert "needs as few" not in plan_text(plan_of(neighbours(), _wanted()))
     zones = plan_text(plan_of(zoned(6), _wanted(zone_attribute="zone", max_unavailable=None)))
     assert "; `--strategy zone` needs as few)" in zones
-    one = plan_text(plan_of(_world(), _wanted(max_unavailable=1)))
+    one = plan_text(plan_of(neighbours(), _wanted(max_unavailable=1)))
     assert "can be down with no other; it is the elected master, so it goes last" in one
     assert "; `--strategy node` needs as few)" in one
 
@@ -109,7 +96,7 @@ def test_of_sets_that_all_are_held_the_first_one_is_named() -> None:
 
 
 def test_each_wave_says_how_many_sets_follow() -> None:
-    plan = plan_of(_world(), _wanted())
+    plan = plan_of(neighbours(), _wanted())
     more = [f"{left} more {'set' if left == 1 else 'sets'}" for left in range(len(plan.waves) - 1, 0, -1)]
     assert [said in wave.why for said, wave in zip(more, plan.waves, strict=False)] == [True] * len(more)
     assert "more set" not in plan.waves[-1].why
@@ -159,11 +146,11 @@ def test_the_sets_of_each_zone_are_counted_apart() -> None:
 
 
 def test_what_is_planned_is_what_is_run() -> None:
-    planned = tuple(wave.nodes for wave in plan_of(_world(), _wanted()).waves)
-    simulation, state = run(_world(), wanted=_wanted())
+    planned = tuple(wave.nodes for wave in plan_of(neighbours(), _wanted()).waves)
+    simulation, state = run(neighbours(), wanted=_wanted())
     assert state.outcome is Outcome.DONE
     assert tuple(_waves(simulation)) == planned
     bounded = replace(_wanted(), pause_after=1)
-    simulation, state = run(_world(), wanted=bounded)
+    simulation, state = run(neighbours(), wanted=bounded)
     assert state.outcome is Outcome.PAUSED
     assert [len(wave) for wave in _waves(simulation)] == [1], "the canary is one node"
