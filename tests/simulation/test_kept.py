@@ -117,18 +117,24 @@ def _as_left(run: str, state: RunState, records: tuple[Record, ...]) -> World:
     return world
 
 
+def _killed(run: str, cut: int, file: Path) -> tuple[World, tuple[dict[str, Any], ...], Simulation]:
+    """The world as the run left it at this cut, its settings before the run, and a process to take it up."""
+    write_state(file, run, cut)
+    records = _records(file, run)
+    assert isinstance(records[-1].event, PhaseEntered)
+    state = replay(run, records)
+    world = _as_left(run, state, records)
+    found = _without(world, state)
+    engine = create_engine(f"sqlite:///{file}")
+    return world, found, Simulation(world, run=run, policy=state.begun.policy, state=engine)
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_killed_in_any_phase_it_is_restored(run: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
     for phase, cut in _cuts(run).items():
         with subtests.test(phase=phase):
-            file = tmp_path / f"{phase}.db"
-            write_state(file, run, cut)
-            records = _records(file, run)
-            assert isinstance(records[-1].event, PhaseEntered)
-            state = replay(run, records)
-            world = _as_left(run, state, records)
-            found = _without(world, state)
-            with _simulated(world, run, state, file).connect() as connection:
+            world, found, simulation = _killed(run, cut, tmp_path / f"{phase}.db")
+            with simulation.connect() as connection:
                 store = connection.open_state(Access.WRITE)
                 (entry,) = store.runs()
                 ended = restore_run(connection, store, past_run_of(store, entry))
@@ -137,22 +143,13 @@ def test_killed_in_any_phase_it_is_restored(run: str, tmp_path: Path, subtests: 
             assert all(node.process for node in world.nodes.values())
 
 
-def _simulated(world: World, run: str, state: RunState, file: Path) -> Simulation:
-    return Simulation(world, run=run, policy=state.begun.policy, state=create_engine(f"sqlite:///{file}"))
-
-
 @pytest.mark.parametrize("run", RUNS)
 def test_killed_in_any_phase_resume_run_works(run: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Or it would have to refuse before any change; today it refuses none."""
     for phase, cut in _cuts(run).items():
         with subtests.test(phase=phase):
-            file = tmp_path / f"{phase}.db"
-            write_state(file, run, cut)
-            records = _records(file, run)
-            state = replay(run, records)
-            world = _as_left(run, state, records)
-            found = _without(world, state)
-            with _simulated(world, run, state, file).connect() as connection:
+            world, found, simulation = _killed(run, cut, tmp_path / f"{phase}.db")
+            with simulation.connect() as connection:
                 store = connection.open_state(Access.WRITE)
                 (entry,) = store.runs()
                 ended = resume_run(connection, store, past_run_of(store, entry))

@@ -215,14 +215,20 @@ def test_nodes_that_take_a_new_password_later_are_passed(
     assert run.client.endpoints() == {early.server.url: None, late.server.url: None}
 
 
-def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(
-    accounts: tuple[Account, Account], opened: Open
-) -> None:
+def _renewed(accounts: tuple[Account, Account], opened: Open) -> Opened:
+    """A run whose cluster has a new password."""
     run = opened(*accounts)
     run.answers()
     run.client.endpoints()
     for account in accounts:
         account.password = NEW
+    return run
+
+
+def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(
+    accounts: tuple[Account, Account], opened: Open
+) -> None:
+    run = _renewed(accounts, opened)
     run.kept.password = WRONG
     run.fails(59)
     refused = [header for account in accounts for header in account.refused]
@@ -234,11 +240,7 @@ def test_a_wrong_new_secret_is_sent_once_to_each_endpoint(
 def test_a_wrong_secret_that_the_source_shows_at_once(
     accounts: tuple[Account, Account], opened: Open
 ) -> None:
-    run = opened(*accounts)
-    run.answers()
-    run.client.endpoints()
-    for account in accounts:
-        account.password = NEW
+    run = _renewed(accounts, opened)
     run.kept.password, run.kept.changed = WRONG, True
     run.fails(20)
     sent = [header for account in accounts for header in account.refused]
