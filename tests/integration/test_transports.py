@@ -489,7 +489,7 @@ def test_ctrl_c_ends_no_command(way: Way) -> None:
 # -- verbs
 
 
-def hosts_of(way: Way, service: Service, **changes: object) -> Hosts:
+def hosts_of(way: Way, service: Service, /, **changes: object) -> Hosts:
     values: dict[str, object] = {"service": service.settings(), "sudo": Sudo.OFF, **changes}
     return Hosts({"es1": way.settings(**values)}, redact=Redactor([PASSWORD]), connections=way.connections)
 
