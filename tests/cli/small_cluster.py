@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from pathlib import Path
 from typing import Any
 
+from orchestrator.stores.elasticsearch.lease import PREFIX, TRIAL
 from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
 
 NODES = ("es1", "es2", "es3")
@@ -16,8 +18,8 @@ _DEFAULTS = {
     "cluster.routing.allocation.disk.watermark.low": "85%",
     "cluster.routing.allocation.disk.watermark.high": "90%",
 }
-LEASES = "/_component_template/orchestrate-lease-"
-LEGACY_LEASES = "/_template/orchestrate-lease-"
+LEASES = f"/_component_template/{PREFIX}"
+LEGACY_LEASES = f"/_template/{PREFIX}"
 _STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 
 
@@ -71,6 +73,7 @@ class SmallCluster(ScriptedServer):
         for form in (LEASES, LEGACY_LEASES):
             for name in ("*", 1, 2, 3):
                 self.on(f"{form}{name}", self._leases)
+        self.on(f"/_component_template/{TRIAL}*", self._leases)
 
     def _fit_for_an_upgrade(self) -> None:
         """It has no index, no repository, no deprecated setting."""
@@ -211,16 +214,18 @@ class SmallCluster(ScriptedServer):
 
     def _leases(self, asked: Asked, wire: Wire) -> None:
         name = asked.path.rsplit("/", 1)[1]
-        component = asked.path.startswith(LEASES)
+        component = not asked.path.startswith(LEGACY_LEASES)
         kept = self.templates if component else self.legacy
+        found = {each: kept[each] for each in fnmatch.filter(kept, name)}
         match asked.method:
             case "PUT":
                 kept[name] = asked.json
             case "DELETE":
-                kept.pop(name)
+                for each in found:
+                    del kept[each]
             case _ if component:
-                listed = [{"name": each, "component_template": body} for each, body in kept.items()]
-                return reply({"component_templates": listed}, status=200 if kept else 404)(asked, wire)
+                listed = [{"name": each, "component_template": body} for each, body in found.items()]
+                return reply({"component_templates": listed}, status=200 if found else 404)(asked, wire)
             case _:
-                return reply(kept, status=200 if kept else 404)(asked, wire)
+                return reply(found, status=200 if found else 404)(asked, wire)
         return reply({"acknowledged": True})(asked, wire)

@@ -13,17 +13,23 @@ import pytest
 from orchestrator.cli.work.validate import Check, expected_checks, lease_checks, pace_checks, ring_checks
 from orchestrator.config.cluster import load_cluster
 from orchestrator.errors import ExitCode
+from orchestrator.model.action import Done
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.elasticsearch.dialect import dialect_for
+from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console, Said
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.scripted_http import ScriptedServer, cut, reply
+from tests.fakes.template_cluster import TemplateClient, TemplateCluster
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of, riak_nodes
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
@@ -136,6 +142,48 @@ def test_pace_checks_ask_for_the_rights_to_hasten_handoff(command: RiakCommand) 
 RECORD = LeaseRecord(
     epoch=1, run="20261101-0300-abcd", owner="ann@bastion", process="p", started="2026-11-01T03:00:00Z"
 )
+
+
+def lease_in(cluster: TemplateCluster, refused: str = "", version: str = "9.1.0") -> ElasticsearchLease:
+    """A lease in a cluster that refuses requests with this method."""
+
+    def send(request: Request) -> Answer | Fault:
+        if request.method == refused:
+            return Fault(reason=f"403 to {refused}", nothing_done=True)
+        return cluster.serve(request)
+
+    client: Any = TemplateClient(send, dialect_for("elasticsearch", version))
+    return ElasticsearchLease(client)
+
+
+def test_lease_checks_write_a_record_that_is_no_lease(subtests: pytest.Subtests) -> None:
+    """A role without a right, or a block of all writes, was found by the first run."""
+    wrote = "no run holds it; a test record was written and removed"
+    for refused, version, good, says in [
+        ("", "9.1.0", True, wrote),
+        ("", "7.5.2", True, wrote),
+        ("PUT", "9.1.0", False, "no run can take it: 403 to PUT"),
+        ("PUT", "7.5.2", False, "no run can take it: 403 to PUT"),
+        ("DELETE", "9.1.0", False, "no run can take it: 403 to DELETE"),
+    ]:
+        with subtests.test(refused=refused, version=version):
+            kept = TemplateCluster()
+            (check,) = lease_checks(lease_in(kept, refused, version), LeasePlace.CLUSTER)
+            assert (check.good, check.message) == (good, says)
+            written = [name for names in kept.kept.values() for name in names]
+            assert len(written) == (refused == "DELETE")
+            assert lease_in(kept, version=version).create(RECORD) == Done(), "what is left is no lease"
+            assert lease_in(kept, version=version).remove(1) == Done()
+            (check,) = lease_checks(lease_in(kept, version=version), LeasePlace.CLUSTER)
+            assert (check.good, kept.kept) == (True, TemplateCluster().kept), "the next call removes it"
+
+
+def test_lease_checks_write_nothing_beside_a_lease() -> None:
+    kept = TemplateCluster()
+    assert lease_in(kept).create(RECORD) == Done()
+    kept.sent.clear()
+    (check,) = lease_checks(lease_in(kept), LeasePlace.CLUSTER)
+    assert (check.good, {request.method for request in kept.sent}) == (True, {"GET"})
 
 
 def test_lease_checks_need_a_lease_that_can_be_read() -> None:

@@ -87,7 +87,8 @@ class ScriptedServer:
     """Answers by path; `asked` holds what came in. Use as a context manager.
 
     Attributes:
-        answers: by path, or by `METHOD path`; the last is kept, earlier ones are used up.
+        answers: by path (its last word may be `-*`), or by `METHOD path`; the last is kept, earlier ones are
+            used up.
         tls: serve TLS by it.
         at: the port; any free one by default.
     """
@@ -164,7 +165,8 @@ class ScriptedServer:
                     return
                 while (asked := _read(incoming)) is not None:
                     self.asked.append(asked)
-                    answers = self.answers.get(f"{asked.method} {asked.path}") or self.answers.get(asked.path)
+                    paths = f"{asked.method} {asked.path}", asked.path, f"{asked.path.rpartition('-')[0]}-*"
+                    answers = next((self.answers[path] for path in paths if self.answers.get(path)), [])
                     if not answers:
                         answers = [reply({"error": f"nothing scripted for {asked.path}"}, status=400)]
                     answer = answers.pop(0) if len(answers) > 1 else answers[0]

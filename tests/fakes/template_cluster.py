@@ -48,8 +48,10 @@ class TemplateCluster:
                 form, {each: body for each, body in kept.items() if fnmatch(each, name)}, request
             )
         if request.method == "DELETE":
-            status = 200 if kept.pop(name, None) is not None else 404
-            return self._answer(status, {"acknowledged": True}, request)
+            found = [each for each in kept if fnmatch(each, name)]
+            for each in found:
+                del kept[each]
+            return self._answer(200 if found else 404, {"acknowledged": True}, request)
         if request.params["create"] == "true" and name in kept:
             return self._answer(400, {"error": f"{name} already exists"}, request)
         kept[name] = json.loads(json.dumps(request.body))

@@ -20,6 +20,7 @@ from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.model.action import Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
@@ -33,6 +34,7 @@ from orchestrator.ports import ClusterPort, ClusterReadings, LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.view.text import counted, listed
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
@@ -268,14 +270,23 @@ def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
 
 
 def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
-    """Check whether the lease can be read at its place in the playbook. A lease held by a run is no fault."""
+    """Check whether the lease can be taken at its place in the playbook. A lease held by a run is no fault.
+
+    In Elasticsearch a test record is written and removed, unless there is a lease. (On Riak the check of each
+    host creates and removes a file.)
+    """
     if place is not LeasePlace.CLUSTER:
         return
     record = lease.read()
     if isinstance(record, Unknown):
         yield Check(subject="cluster", point="lease", good=False, message=record.reason)
     elif record is None:
-        yield Check(subject="cluster", point="lease", good=True, message="readable, no run holds it")
+        said, good = "readable, no run holds it", True
+        if isinstance(lease, ElasticsearchLease):
+            said = "no run holds it; a test record was written and removed"
+            if not isinstance(tried := lease.try_out(), Done):
+                said, good = f"no run can take it: {tried.reason}", False
+        yield Check(subject="cluster", point="lease", good=good, message=said)
     else:
         held = f"readable, held by run {record.run} of {record.owner}"
         yield Check(subject="cluster", point="lease", good=True, message=held)

@@ -5,10 +5,11 @@ survives until the last node is gone. The elected master refuses to create a tem
 the runs that want epoch N gets it in one form.
 
 There are two forms (`Dialect.lease_forms`): a component template, which has no pattern, so that no other
-template can forbid it; and, while a node is older than 7.8, a legacy template. Runs that know different
-versions of one cluster may use different forms. So every form is read, and a run holds a new epoch only after
-one cluster state has shown its record and no other record of that epoch or a higher one: of two runs that
-create two forms at once, at least one sees the other's record, and removes its own.
+template can forbid it; and, while a node is older than 7.8, a legacy template. The lowest version among the
+nodes decides: any of them may be elected, and a master below 7.8 drops component templates. Runs that know
+different versions of one cluster may use different forms. So every form is read, and a run holds a new epoch
+only after one cluster state has shown its record and no other record of that epoch or a higher one: of two
+runs that create two forms at once, at least one sees the other's record, and removes its own.
 
 Limit: a heartbeat first *reads* that there is no higher epoch, then replaces the record of our own epoch. A
 takeover between the reading and the write is seen only at the next heartbeat. The record stays correct, since
@@ -23,6 +24,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
@@ -38,6 +40,8 @@ from orchestrator.stores.lease_record import decode, encode
 from orchestrator.untrusted_json import parsed
 
 PREFIX: Final = "orchestrate-lease-"
+TRIAL: Final = "orchestrate-validate-"
+"""Records with this prefix are tests: no run of any version reads them."""
 META_KEY: Final = "orchestrate"
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
@@ -179,6 +183,21 @@ class ElasticsearchLease:
                 return result
         return Done()
 
+    def try_out(self) -> ActionResult:
+        """Create a record as a new run would, under a name that no run reads, and remove it.
+
+        `Refused` if a run could not take or release its lease. Removes what an interrupted call left, too.
+        """
+        form = self._spoken().lease_forms[0]
+        body = lease_body(LeaseRecord(epoch=0, run="", owner="", process="", started=""), self._spoken())
+        request = self._request("PUT", f"{TRIAL}{uuid4().hex}", form, params={"create": "true"}, body=body)
+        created = _result(self._client.write(request))
+        if isinstance(created, Refused):
+            return created
+        request = self._request("DELETE", f"{TRIAL}*", form, accept=frozenset({404}))
+        removed = _result(self._client.write(request))
+        return removed if isinstance(created, Done) else created
+
     def _checked(self, ours: LeaseRecord) -> ActionResult | None:
         """Whether the record that we created counts. None if it is not there.
 
@@ -227,7 +246,7 @@ class ElasticsearchLease:
 
     def _put(self, record: LeaseRecord, form: str, *, create: str) -> ActionResult:
         body = lease_body(record, self._spoken(), form)
-        request = self._request("PUT", record.epoch, form, params={"create": create}, body=body)
+        request = self._request("PUT", f"{PREFIX}{record.epoch}", form, params={"create": create}, body=body)
         begun = self._client.own_updates.begin()
         result = _result(self._client.write(request))
         if isinstance(result, Done):
@@ -237,7 +256,7 @@ class ElasticsearchLease:
         return result
 
     def _delete(self, kept: _Kept) -> ActionResult:
-        request = self._request("DELETE", kept.epoch, kept.form, accept=frozenset({404}))
+        request = self._request("DELETE", f"{PREFIX}{kept.epoch}", kept.form, accept=frozenset({404}))
         return _result(self._client.write(request))
 
     def _spoken(self) -> Dialect:
@@ -248,7 +267,7 @@ class ElasticsearchLease:
     def _request(
         self,
         method: str,
-        epoch: int,
+        name: str,
         form: str,
         *,
         params: dict[str, str] | None = None,
@@ -258,7 +277,7 @@ class ElasticsearchLease:
         spoken = self._spoken()
         return Request(
             method=method,
-            path=f"/{form}/{PREFIX}{epoch}",
+            path=f"/{form}/{name}",
             params=(params or {}) | {spoken.master_timeout: calls.seconds(UPDATE_SECONDS)},
             body=body,
             accept=accept,
