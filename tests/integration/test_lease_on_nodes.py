@@ -18,6 +18,7 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE, LEGACY_TEMPLATE, dialect_for
 from orchestrator.stores.elasticsearch.lease import PREFIX, ElasticsearchLease, lease_body
 from tests.integration.fixtures_processes import ProcessCluster
+from tests.integration.lease_records import lease_records
 from tests.lab.layout import THREE_ZONES
 from tests.lab.nodes import LabCluster
 
@@ -77,6 +78,8 @@ def test_the_lease_is_taken_kept_and_taken_over(lab: LabCluster, version: str) -
     form = LEGACY_TEMPLATE if version in WITHOUT_COMPONENTS else COMPONENT_TEMPLATE
     with client_of(lab) as client:
         lease, theirs = ElasticsearchLease(client), ElasticsearchLease(client)
+        assert lease.try_out() == Done()
+        assert lease_records(lab.client, components=form == COMPONENT_TEMPLATE) == []
         assert lease.read() is None
         assert lease.create(FIRST) == Done()
         assert f"{PREFIX}1" in str(lab.client.ask("GET", f"/{form}/{PREFIX}*"))
