@@ -27,7 +27,6 @@ from tests.tools import own_mounts
 DISRUPTIVE = {"setting_changed", "wave_started", "replicas_added", "voting_excluded"}
 """Events that stand for a change of the cluster."""
 NOWHERE = "no-such-host.invalid"
-RIAK = "kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n"
 NO_DATABASE = b"once upon a time there was a journal\n" * 100
 OLD_NODE = {"cluster_name": "lab", "nodes": {"n1": {"name": "es1", "version": "1.0.3", "build_type": "zip"}}}
 
@@ -86,24 +85,6 @@ def restart_of(file: str, *more: str) -> Words:
     return ("restart", "--cluster", file, "--yes", *more)
 
 
-def with_hosts(at: Stage, **keys: Any) -> Words:
-    return restart(at, hosts={**at.cluster.document()["hosts"], **keys})
-
-
-def with_playbook(at: Stage, text: str, file: str | None = None) -> Words:
-    return restart_of(file or at.file(), "--playbook", at.text("book.yml", text))
-
-
-def ring(at: Stage, more: str = "") -> str:
-    return at.text("ring.yml", RIAK + more)
-
-
-def from_folder(at: Stage) -> Words:
-    folder = at.console.folder / "prod.yml"
-    folder.mkdir()
-    return restart_of(str(folder))
-
-
 def answered(at: Stage, body: bytes, headers: dict[str, str], kind: str = "application/json") -> Words:
     """By a server of another kind, or of another version."""
     for path in at.cluster.answers:
@@ -119,10 +100,6 @@ def apply_edited(at: Stage, keys: dict[str, Any], old: str = "", new: str = "") 
     return ("apply", str(saved), "--yes")
 
 
-def apply_text(at: Stage, text: str) -> Words:
-    return ("apply", at.text("plan.json", text), "--yes")
-
-
 def with_state(at: Stage, data: bytes) -> Words:
     at.console.state.write_bytes(data)
     return restart(at)
@@ -133,11 +110,6 @@ def with_schema(at: Stage, schema: str) -> Words:
     with sqlite3.connect(at.console.state) as state:
         state.execute("update meta set schema = ?", (schema,))
     return restart(at)
-
-
-def restored_from_nothing(at: Stage) -> Words:
-    at.console.state.write_bytes(NO_DATABASE)
-    return ("restore",)
 
 
 def on_a_full_disk(at: Stage) -> Words:
@@ -199,139 +171,34 @@ def without_host_name(at: Stage) -> Words:
 
 HELD = "selected_hosts_ready: host of es"
 NO_FIT = "the saved plan does not fit lab"
-OPS = {"username": "ops", "password": "file:/nowhere/secret"}
+NO_HOST_KEY = "the host key of … is in none of … ssh-keyscan"
+NEITHER = "http://127.0.0.1: … neither Elasticsearch nor OpenSearch"
+OTHER_PRINT = {"fingerprint": "sha256:" + 64 * "0"}
 CASES: list[Any] = [
-    # cluster files and playbooks
-    (
-        lambda at: restart_of(at.text("prod.yml", "kind: elasticsearch\nname: 'lab\n")),
-        "FOLDER/prod.yml:2: is not valid YAML",
-    ),
-    (
-        lambda at: with_hosts(at, conect="ssh"),
-        "prod.yml: … hosts: unknown key `conect`; did you mean `connect`?",
-    ),
-    (lambda at: restart(at, expect={"nodes": "three"}), "prod.yml: … expect.nodes: must be a whole number"),
-    (
-        lambda at: with_playbook(at, "kind: elasticsearch\nflush: sometimes\n"),
-        "book.yml:2: flush: must be true or false",
-    ),
-    (from_folder, "prod.yml: is a directory"),
-    (
-        lambda at: restart(at, endpoints=["https://127.0.0.1:1"], tls={"ca": at.text("ca.pem", "kind: x\n")}),
-        "prod.yml: … tls.ca: … ca.pem holds no certificate",
-    ),
-    (
-        lambda at: restart_of(ring(at, "auth: {api_key: env:KEY}\n")),
-        "ring.yml:4: auth: not for `kind: riak`: ",
-    ),
-    (lambda at: restart(at, riak={"command": "/usr/sbin/riak"}), "prod.yml: … riak: only for `kind: riak`"),
-    (
-        lambda at: with_playbook(at, "kind: riak\nflush: true\n", ring(at)),
-        "book.yml:2: flush: not for `kind: ri",
-    ),
-    (
-        lambda at: restart(at, "--playbook", "riak-rolling-restart"),
-        "the playbook riak-rolling-restart is for riak (`kind`), and lab",
-    ),
-    (
-        lambda at: restart_of(ring(at, "riak: {command: /usr/sbin/riak; reboot}\n")),
-        "ring.yml:4: riak.command: must be a program and",
-    ),
-    (
-        lambda at: ("post-bulk-index", "--cluster", ring(at), "--index", "posts-*", "--yes"),
-        "ring is riak, which has no segments to merge",
-    ),
-    # secrets
-    (
-        lambda at: restart(at, auth={"api_key": "env:NOT_SET_ANYWHERE"}),
-        "prod.yml: … auth.api_key: … NOT_SET_ANYWHERE … is not set",
-    ),
-    (lambda at: restart(at, auth={"basic": OPS}), "auth.basic.password: … /nowhere/secret"),
-    (
-        lambda at: restart(at, auth={"api_key": "aHVudGVyMjpodW50ZXIy"}),
-        "prod.yml: … auth.api_key: a secret is never written here",
-    ),
-    (
-        lambda at: restart(at, "--state", "postgresql//ops:hunter2@db/state"),
-        "--state: this is no SQLAlchemy URL",
-    ),
-    (
-        lambda at: restart(at, "--state", "postgresql://ops:p@ss:hunter2@db/state"),
-        "--state: this is no SQLAlchemy",
-    ),
     # endpoints
-    (lambda at: restart(at, endpoints=[f"http://{NOWHERE}:9200"]), f"prod.yml … {NOWHERE}:9200 … resolve"),
-    (
-        lambda at: answered(at, b"<html>It works!</html>", {}, "text/html"),
-        "http://127.0.0.1: … neither Elasticsearch nor OpenSearch",
-    ),
-    (
-        lambda at: answered(at, b'{"couchdb": "Welcome"}', {}),
-        "http://127.0.0.1: … neither Elasticsearch nor OpenSearch",
-    ),
+    (lambda at: answered(at, b"<html>It works!</html>", {}, "text/html"), NEITHER),
+    (lambda at: answered(at, b'{"couchdb": "Welcome"}', {}), NEITHER),
     (
         lambda at: answered(at, json.dumps(OLD_NODE).encode(), ELASTIC),
         "Elasticsearch 1.0.3 … not in this version",
     ),
-    (
-        lambda at: restart(at, name="prod"),
-        "prod.yml: the cluster at these endpoints calls itself 'lab' … 'prod' … correct `name`",
-    ),
     # hosts
     (without_host_name, NOWHERE, 3),
-    (
-        lambda at: restart_of(over_ssh(at, sshd(at))),
-        f"{HELD} … the host key of … is in none of … ssh-keyscan",
-        3,
-    ),
-    (
-        lambda at: ("validate", "--cluster", over_ssh(at, sshd(at))),
-        "the host key of … is in none of … ssh-keyscan",
-        3,
-    ),
+    (lambda at: restart_of(over_ssh(at, sshd(at))), f"{HELD} … {NO_HOST_KEY}", 3),
+    (lambda at: ("validate", "--cluster", over_ssh(at, sshd(at))), NO_HOST_KEY, 3),
     (with_a_changed_key, f"{HELD} … known_hosts:1", 3),
     (with_a_refusing_sudo, f"{HELD} … sudo does not let … a password is required … least-rights.md", 3),
-    # selections
-    (lambda at: restart(at, "--exclude", "es*"), "the selection leaves no node … es1, es2, es3"),
-    (lambda at: restart(at, "--zone", "z"), "no node … zone … a, b, c"),
-    (
-        lambda at: restart(at, "--strategy", "zone", zone_attribute="rack"),
-        "strategy zone: no node has the attribute 'rack' … zone … set `zone_attribute` in … prod.yml",
-    ),
-    (lambda at: restart(at, "--only", "es1", "--only", "es9"), "no node is called es9 … es1, es2, es3"),
     # saved plans
     (
-        lambda at: apply_edited(at, {"fingerprint": "sha256:" + 64 * "0"}, '"es3"', '"es7"'),
+        lambda at: apply_edited(at, OTHER_PRINT, '"es3"', '"es7"'),
         f"{NO_FIT} … es7 … make a new plan",
         7,
     ),
-    (
-        lambda at: apply_edited(at, {"fingerprint": "sha256:" + 64 * "0"}),
-        f"{NO_FIT} … or the file was edited",
-        7,
-    ),
-    (
-        lambda at: apply_edited(at, {"policy": {}}),
-        "plan.json: the saved plan is damaged: policy, kind: is missing",
-    ),
-    (lambda at: apply_edited(at, {"waves": [{"nodes": "es1"}]}), "plan.json: waves[0].nodes: must be a list"),
-    (lambda at: apply_text(at, "[" * 100_000), "plan.json: is no saved plan: it is nested too deeply"),
-    (lambda _: ("apply", "/dev/zero", "--yes"), "/dev/zero: is no regular file"),
-    (lambda at: apply_text(at, "{}"), "plan.json: is no saved plan"),
+    (lambda at: apply_edited(at, OTHER_PRINT), f"{NO_FIT} … or the file was edited", 7),
     # the state
     (lambda at: with_state(at, b"SQLite format 3\0" + bytes(range(256)) * 40), "state.db … move it away"),
-    (restored_from_nothing, "state.db … not an SQLite database"),
-    (lambda at: with_schema(at, "three"), "state.db has no schema version"),
-    (lambda _: ("resume", "--yes"), "state.db: there is no such file"),
-    (
-        lambda at: restart(at, "--state", "sqlite://"),
-        "--state: a database in memory is gone when the command ends",
-    ),
-    (
-        lambda at: restart(at, "--state", f"sqlite:///{at.console.state}?mode=ro"),
-        "--state: a state file takes no options",
-    ),
     (lambda at: with_state(at, NO_DATABASE), "state.db … not an SQLite database … --state"),
+    (lambda at: with_schema(at, "three"), "state.db has no schema version"),
     (lambda at: with_schema(at, "999"), "state.db … version"),
     (on_a_full_disk, "state.db … no space is left on its disk"),
 ]

@@ -12,29 +12,7 @@ from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 
 UNRESOLVED = "secret env:NOT_SET_ANYWHERE"
-FUTURE = "--started-before 2999-01-01T00:00Z: this time is in the future, so the flag leaves out no node; "
 SUDO = {"sudo": {"password": "env:NOT_SET_ANYWHERE"}}
-
-
-def test_it_is_refused_before_the_cluster_is_read(
-    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
-) -> None:
-    for line, says in [
-        ("plan --out no/plan.json", "the plan cannot be saved: No such file or directory"),
-        ("plan --out /proc/plan.json", "/proc/plan.json: the plan cannot be saved: "),
-        ("rehearse --save no/one", "the snapshot cannot be saved: No such file or directory"),
-        ("plan --started-before 2999-01-01T00:00Z", FUTURE),
-        ("restart --yes --started-before 2999-01-01T00:00Z", FUTURE),
-        ("plan", UNRESOLVED),
-        ("restart --yes", UNRESOLVED),
-        ("validate", UNRESOLVED),
-        ("tune check", UNRESOLVED),
-        ("tune apply --yes", UNRESOLVED),
-    ]:
-        with subtests.test(line=line):
-            file = cluster.write_file(console.folder, hosts=SUDO if says == UNRESOLVED else {})
-            said = console.run(*line.split(), "--cluster", file)
-            assert (said.code, says in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
 
 
 def test_the_sudo_password_of_a_saved_plan_too(console: Console, cluster: SmallCluster) -> None:

@@ -27,35 +27,6 @@ def changed(cluster: LoadedCluster) -> list[str]:
     return [f"{asked.method} {asked.path}" for asked in cluster.asked if asked.method != "GET"]
 
 
-BAD = [
-    ([], "--index: name the indices that were loaded, such as --index 'posts-*'"),
-    (["--index", ""], "--index: the name of an index, or a glob, is needed"),
-    (["--index", "eu:posts-*"], "--index eu:posts-*: names indices of another cluster, and a merge is "),
-    (["--index", "posts-*", "--index", "pots-*"], "--index pots-*: lab has no index, alias or data stream"),
-    (["--index", "closed-*"], "--index closed-*: closed-01 is closed, and the segments of a closed index"),
-    (["--index", "secret-*"], "--index secret-*: secret-01 is hidden: give the name in full"),
-    (["--index", "posts-*", "--max-segments", "0"], "--max-segments 0: must be at least 1"),
-    (["--index", "posts-*", "--timeout", "5"], "--timeout 5: must be a duration"),
-    (["--index", "posts-*", "--disable-predicate", "x"], "--disable-predicate x: there is no such predicate"),
-]
-
-
-@pytest.mark.parametrize("command", ["post-bulk-index", "force-merge"])
-def test_bad_input_is_one_message_and_changes_nothing(
-    command: str, console: Console, cluster: LoadedCluster, file: str, subtests: pytest.Subtests
-) -> None:
-    said = console.run(command, "--cluster", file, "--index", "posts-*")
-    question = "there is no terminal for the question: check with `--dry-run`, then add --yes"
-    assert (said.code, said.err, cluster.asked) == (ExitCode.USAGE, f"orchestrate: {question}\n", [])
-    for arguments, message in BAD:
-        with subtests.test(arguments=arguments):
-            said = console.run(command, "--cluster", file, "--yes", *arguments)
-            assert (said.code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
-            assert said.err.startswith(f"orchestrate: {message}")
-            assert changed(cluster) == []
-            assert not console.state.exists()
-
-
 def merge(console: Console, *more: str, index: str = "posts-*") -> Said:
     line = ("force-merge", "--cluster", "lab.yml", "--index", index, "--output", "json")
     return console.run(*line, *(more or ("--yes",)))

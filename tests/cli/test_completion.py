@@ -41,7 +41,7 @@ def test_files_are_offered_by_name_and_shipped_ones_too(configured: Console) -> 
 
 
 def test_options_and_kinds_of_a_new_file_are_offered(console: Console) -> None:
-    assert tab(console, "orchestrate ini") == ["init"]
+    assert tab(console, "orchestrate res") == ["restart", "resume", "restore"]
     assert tab(console, "orchestrate init --fing") == ["--fingerprint"]
     assert tab(console, "orchestrate init --kind ") == ["elasticsearch", "riak"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.cli.console import REPOSITORY, Console, Said
 from tests.cli.small_cluster import SmallCluster
 
@@ -65,13 +63,11 @@ def test_nothing_found_is_healthy_only_if_all_was_read(console: Console) -> None
 
 def test_the_hosts_of_a_cluster_are_sampled(console: Console, file: str) -> None:
     # This machine is whatever it is: what counts is that it was read and that the code says what was found.
-    said = of_hosts(console, file, "--output", "json")
+    said = of_hosts(console, file, "--output", "json", "--only", "es[12]")
     summary = said.lines[-1]
-    assert summary["examined"] == ["es1", "es2", "es3"]
+    assert summary["examined"] == ["es1", "es2"]
     assert said.code == (3 if summary["findings"] else 0)
-    assert said.err == "read 3 of 3 hosts\nsampling for 1s …\nread them again\n"
-    said = of_hosts(console, file, "--only", "es[12]")
-    assert (said.code in {0, 3}, "es3" in said.out) == (True, False)
+    assert said.err == "read 2 of 2 hosts\nsampling for 1s …\nread them again\n"
     said = of_hosts(console, file, "--only", "es9")
     assert (said.code, said.message) == (2, "no node is called es9; there are es1, es2, es3")
 
@@ -96,24 +92,3 @@ def test_a_cluster_without_answer_is_diagnosed_by_its_hosts(console: Console) ->
     said = of_hosts(console, "lab.yml")
     assert (said.code in {0, 3}, "es1" in said.out) == (True, True)
     assert "warning: the cluster cannot be read" in said.err
-
-
-def test_a_wrong_command_line_or_record_is_refused(console: Console, subtests: pytest.Subtests) -> None:
-    notes = console.folder / "notes"
-    notes.mkdir()
-    (notes / "notes.txt").write_text("all quiet\n")
-    either = "diagnose needs either --cluster or --from; see `orchestrate diagnose --help`"
-    bounds = "must be 1s to 10m: less is noise, and more is monitoring"
-    unit = "must be a duration with its unit, such as 90s, 10m, 8h or 30d"
-    for line, message in [
-        ("", either),
-        ("--cluster x --from y", either),
-        ("--cluster x --sample 11m", f"--sample 11m: {bounds}"),
-        ("--cluster x --sample 0s", f"--sample 0s: {bounds}"),
-        ("--cluster x --sample 10", f"--sample 10: {unit}"),
-        ("--from /nowhere/at/all", "--from /nowhere/at/all: there is no such folder"),
-        ("--from notes", "notes.txt is no record of"),
-    ]:
-        with subtests.test(line=line):
-            said = console.run("diagnose", *line.split())
-            assert (said.code, message in said.message, said.err.count("\n")) == (2, True, 1)

@@ -124,24 +124,6 @@ def test_a_saved_plan_keeps_what_is_due(console: Console, cluster: SmallCluster)
     assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
 
 
-@pytest.mark.usefixtures("files")
-def test_a_wrong_due_is_refused_before_any_request(
-    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
-) -> None:
-    for written, message in [
-        ("reboot-required", "needs --reboot, since a restart of the service leaves the host as it is"),
-        ("version", "must name a version, such as `version:9.1.0`"),
-        ("version:9", "must name a version"),
-        ("version:latest", "must name a version"),
-        ("confg", "unknown; did you mean `config`?"),
-        ("config:es1.yml", "unknown"),
-    ]:
-        with subtests.test(written=written):
-            said = plan(console, "--due", written)
-            assert (said.code, cluster.asked) == (ExitCode.USAGE, [])
-            assert f"--due {written}: {message}" in said.err
-
-
 def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: SmallCluster, file: str) -> None:
     cluster.started = RECENT
     for command in (("plan",), ("restart", "--dry-run")):

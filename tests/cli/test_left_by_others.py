@@ -247,8 +247,7 @@ def test_a_run_is_not_continued_on_another_cluster(scene: Scene, command: str, w
 READ_ONLY, FULL = "it may only be read", "no space is left on its disk"
 
 
-@pytest.mark.parametrize("place", LeasePlace)
-@pytest.mark.parametrize("why", [READ_ONLY, FULL])
+@pytest.mark.parametrize(("place", "why"), [(LeasePlace.CLUSTER, FULL), (LeasePlace.STATE, READ_ONLY)])
 def test_pending_changes_are_restored_without_a_journal(scene: Scene, place: LeasePlace, why: str) -> None:
     scene.ended(place)
     scene.left(place)
@@ -269,10 +268,9 @@ def test_a_read_only_state_hinders_no_restore_by_cluster(scene: Scene) -> None:
     assert ("continuing without writing to it" in said.err, scene.is_restored()) == (True, True)
 
 
-@pytest.mark.parametrize("place", LeasePlace)
-def test_a_live_holder_is_seen_without_a_journal(scene: Scene, place: LeasePlace) -> None:
+def test_a_live_holder_is_seen_without_a_journal(scene: Scene) -> None:
     """In the state too where the cluster has a lease: a repair without a master holds that one alone."""
-    scene.ended(place)
+    scene.ended()
     scene.left(LeasePlace.STATE, ALIVE)
     said = scene.read_only()
     assert said.code == ExitCode.LEASED, said.err

@@ -262,23 +262,3 @@ def test_a_reader_that_goes_away_ends_no_rehearsal(saved: Path, output: str) -> 
         said = process.stderr.read()
     assert process.returncode == ExitCode.FAILED
     assert said == f"rehearsing a restart of 3 nodes on a simulation of lab, seed {_FAILS}\n"
-
-
-def test_wrong_flags_are_refused_before_the_play(
-    console: Console, file: str, subtests: pytest.Subtests
-) -> None:
-    for line, says in [
-        ("", "name either a cluster"),
-        ("--cluster prod --snapshot x", "name either a cluster"),
-        ("--snapshot nowhere.snapshot", "nowhere.snapshot"),
-        ("--snapshot x --only es1", "flags included"),
-        ("--snapshot x --save y", "flags included"),
-        ("--snapshot x --playbook y", "flags included"),
-        ("--cluster prod --seed -1", "--seed"),
-        ("--cluster prod --seed many", "--seed"),
-        (f"--cluster {file} --save no/where", "the snapshot cannot be saved: No such file or directory"),
-    ]:
-        with subtests.test(line=line):
-            said = console.run("rehearse", *line.split())
-            assert (said.code, said.out) == (ExitCode.USAGE, "")
-            assert says in said.err

@@ -179,18 +179,12 @@ def test_the_access_is_in_the_fingerprint(console: Console, saved: Path) -> None
 
 def test_apply_reads_only_a_file_of_json_of_some_size(console: Console, subtests: pytest.Subtests) -> None:
     os.mkfifo(console.folder / "pipe")
-    for name, content in (("deep", b"[" * 100_000), ("none", b"\n{"), ("bytes", b"\xff\xfe\xfd")):
-        (console.folder / name).write_bytes(content)
+    (console.folder / "deep").write_text("[" * 100_000)
     with (console.folder / "large").open("wb") as large:
         large.truncate(65 * 1024 * 1024)
     for path, says in [
         ("deep", ": is no saved plan: it is nested too deeply"),
-        ("none", ":2: is no saved plan: it is not JSON (Expecting property name"),
-        ("bytes", ": is no saved plan: "),
-        ("/dev/zero", ": is no regular file\n"),
         ("pipe", ": is no regular file\n"),
-        (".", ": is a directory\n"),
-        ("nothing", ": there is no such saved plan\n"),
         ("large", ": is no saved plan: it is larger than 64 MiB\n"),
     ]:
         with subtests.test(path=path):
@@ -202,6 +196,5 @@ def test_apply_reads_only_a_file_of_json_of_some_size(console: Console, subtests
 @pytest.mark.usefixtures("saved")
 def test_a_plan_without_terminal_and_yes_is_not_applied(console: Console) -> None:
     said = console.run("apply", "plan.json")
-    assert said.code == ExitCode.USAGE
     question = "there is no terminal for the question: check with `orchestrate plan --cluster /"
-    assert said.message.startswith(question)
+    assert (said.code, said.message.startswith(question)) == (ExitCode.USAGE, True)

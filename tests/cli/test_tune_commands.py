@@ -113,37 +113,6 @@ def test_a_cluster_that_is_down_has_the_hosts_of_its_file(console: Console, clus
 
 
 @pytest.mark.usefixtures("file")
-def test_a_bad_profile_is_refused_before_any_request(
-    console: Console, cluster: SmallCluster, subtests: pytest.Subtests
-) -> None:
-    for verb, *yes in (("check",), ("apply", "--yes")):
-        for make, says in (
-            (lambda: ("--profile", "nothing"), "there is no tuning profile 'nothing'"),
-            (lambda: ("--profile", "./no.yml"), "there is no such tuning profile file"),
-            (lambda: profile(console, "much"), 'wanted.yml:1: settings["vm.swappiness"]'),
-            (lambda: profile(console, "1", "vm.swapiness"), "unknown tunable"),
-            (lambda: profile(console, "0", applies_to="riak"), "wanted is for riak"),
-        ):
-            with subtests.test(verb=verb, says=says):
-                said = tune(console, verb, *make(), "--output", "json", *yes)
-                assert (said.code, says in said.err) == (ExitCode.USAGE, True)
-                assert said.lines[-1]["exit_code"] == ExitCode.USAGE
-                assert cluster.asked == []
-    assert tune(console, "mend").code == ExitCode.USAGE
-    assert console.run("tune").out == console.run("tune", "--help").out
-
-
-@pytest.mark.usefixtures("file")
-def test_a_wrong_node_and_a_missing_terminal_change_nothing(console: Console, cluster: SmallCluster) -> None:
-    question = "there is no terminal for the question: check with `orchestrate tune check --cluster lab.yml "
-    said = tune(console, "apply", *profile(console))
-    assert (said.code, question in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
-    said = tune(console, "check", *profile(console), "--only", "es7")
-    assert said.code == ExitCode.USAGE
-    assert said.err == "orchestrate: no node is called es7; there is es1, es2, es3\n"
-
-
-@pytest.mark.usefixtures("file")
 def test_a_run_that_holds_the_cluster_bars_apply_and_revert(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:

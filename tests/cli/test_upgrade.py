@@ -159,26 +159,3 @@ def test_a_rehearsal_upgrades_the_simulation(console: Console) -> None:
     said = console.run("rehearse", "--snapshot", "snapshot.json", *TO)
     assert said.code == ExitCode.USAGE
     assert "a snapshot holds its run" in said.err
-
-
-def test_bad_flags_are_refused_before_the_cluster_is_read(
-    console: Console, cluster: SmallCluster, book: Path, subtests: pytest.Subtests
-) -> None:
-    version = "must be a version with three numbers"
-    for words, message in [
-        (("--to", "9"), f"--to 9: {version}, such as 9.1.0"),
-        (("--to", "latest"), f"--to latest: {version}"),
-        (("--to", "v9.1.0"), f"--to v9.1.0: {version}"),
-        (("--to", ""), f"--to : {version}"),
-        (("--to", "9.1.0; reboot"), version),
-        (("--to", "9.1.0", "--begin-anyway"), "--begin-anyway: not for an upgrade"),
-        ((), "Missing option '--to'"),
-    ]:
-        with subtests.test(words=words):
-            said = upgrade(console, "--yes", *words)
-            assert (said.code, message in said.err, cluster.asked) == (ExitCode.USAGE, True, [])
-    book.write_text("kind: elasticsearch\n")
-    said = upgrade(console, *TO, "--yes")
-    assert said.err.startswith(f"orchestrate: {book}: `upgrade.install` is missing: ")
-    assert "apt-get install -y -q elasticsearch={version}" in said.err
-    assert (said.code, cluster.asked) == (ExitCode.USAGE, [])

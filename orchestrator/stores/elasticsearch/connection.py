@@ -208,7 +208,7 @@ def _tls(access: Access) -> dict[str, Any]:
         options["ca_certs"] = access.ca
     if access.client_cert is not None:
         with _naming("tls.client_cert", access.client_cert):
-            ssl.create_default_context().load_cert_chain(access.client_cert, access.client_key)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(access.client_cert, access.client_key)
         options["client_cert"] = access.client_cert
         options["client_key"] = access.client_key or access.client_cert
     return options

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
@@ -36,32 +34,28 @@ def speed(found: str | None = None) -> Unrestored:
     return Unrestored(settings={(Level.PERSISTENT, SPEED): change})
 
 
-@pytest.mark.parametrize(
-    ("before", "settings", "found"),
-    [
+def test_compare_of_a_setting_and_of_added_replicas() -> None:
+    by_file = SettingsView(persistent={SPEED: "20mb"}, files={SPEED: "20mb"}, resets=False)
+    for before, settings, found in [
         (None, SettingsView(), Found.RESTORED),
         ("40mb", SettingsView(persistent={SPEED: "40mb"}), Found.RESTORED),
         ("40mb", SettingsView(transient={SPEED: "40mb"}), Found.CHANGED),
         (None, SettingsView(persistent={SPEED: "100mb"}), Found.NOT_RESTORED),
         (None, SettingsView(persistent={SPEED: "1mb"}), Found.CHANGED),
-        (None, SettingsView(persistent={SPEED: "20mb"}, files={SPEED: "20mb"}, resets=False), Found.RESTORED),
+        (None, by_file, Found.RESTORED),
         (None, NO_READING, Found.UNKNOWN),
-    ],
-)
-def test_a_setting(before: str | None, settings: object, found: Found) -> None:
-    assert compared(speed(before), cluster=VIEW, settings=settings).found is found
-
-
-@pytest.mark.parametrize(
-    ("uuid", "before", "found"),
-    [(UUID, 1, Found.RESTORED), (UUID, 0, Found.NOT_RESTORED), ("gone", 0, Found.CHANGED)],
-)
-def test_added_replicas(uuid: str, before: int, found: Found) -> None:
-    """The index has one replica now, or does not exist any more."""
-    added = ReplicasAdded(index="logs", index_uuid=uuid, found=before, wanted=before + 1)
-    unrestored = Unrestored(replicas={uuid: added})
-    assert compared(unrestored, cluster=VIEW).found is found
-    assert compared(unrestored, cluster=NO_READING).found is Found.UNKNOWN
+    ]:
+        assert compared(speed(before), cluster=VIEW, settings=settings).found is found
+    # The index has one replica now, or does not exist any more.
+    for uuid, replicas, found in (
+        (UUID, 1, Found.RESTORED),
+        (UUID, 0, Found.NOT_RESTORED),
+        ("gone", 0, Found.CHANGED),
+    ):
+        added = ReplicasAdded(index="logs", index_uuid=uuid, found=replicas, wanted=replicas + 1)
+        unrestored = Unrestored(replicas={uuid: added})
+        assert compared(unrestored, cluster=VIEW).found is found
+        assert compared(unrestored, cluster=NO_READING).found is Found.UNKNOWN
 
 
 def test_nodes_excluded_from_voting() -> None:

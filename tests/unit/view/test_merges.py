@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
 from typing import Any, Final
@@ -30,7 +30,7 @@ from orchestrator.view.summary import Summary, summary, summary_lines, summary_o
 from tests.states import state_with
 from tests.unit.view import samples
 
-Golden = Callable[[str, str], None]
+Views = Callable[[str, Iterator[tuple[str, object]]], None]
 T0: Final = samples.t0
 ES1, ES2, ES3 = samples.ES
 TARGETS: Final = tuple(
@@ -79,14 +79,8 @@ def recovered(reused: int | None, copied: int | None, replayed: int | None, name
     )
 
 
-ALL_MERGED: Final = (
-    begun(1),
-    begun(2),
-    merged(1),
-    merged(2),
-    begun(3),
-    merged(3, segments=0, bytes=0, why="it is gone"),
-)
+GONE: Final = merged(3, segments=0, bytes=0, why="it is gone")
+ALL_MERGED: Final = (begun(1), begun(2), merged(1), merged(2), begun(3), GONE)
 RECOVERED: Final = (
     recovered(10**9, 4096, 12, ES1),
     recovered(2 * 10**9, 0, 0, ES2),
@@ -123,12 +117,37 @@ def drawn(state: RunState) -> str:
     return out.getvalue()
 
 
-def test_the_plan_lists_merges_and_what_the_loader_left(golden: Golden) -> None:
+def views() -> Iterator[tuple[str, object]]:
     plan = samples.plan(max_segments=5, merges=TARGETS, leftovers=LEFT)
-    golden("plan_merges.txt", plan_text(plan))
-    shown: dict[str, Any] = dict(plan_object(plan))
-    assert (shown["max_segments"], len(shown["leftovers"])) == (5, 4)
-    assert shown["merges"][3] == {"index": "posts-04", "segments": 5, "bytes": 10**9, "due": False}
+    yield "plan", plan_text(plan)
+    yield "plan as JSON", {k: plan_object(plan)[k] for k in ("max_segments", "merges", "leftovers")}
+    yield "status in the middle", status_text(MIDDLE, (), now=T0 + 60)
+    yield "status as JSON", status_object(MIDDLE, (), now=T0 + 60)["merges"]
+    yield "panel in the middle", [line.rstrip() for line in drawn(MIDDLE).splitlines()]
+    merges_alone = state_with(state_after(begun(1), nodes=0), request=Request.PAUSE)
+    yield "panel of merges alone, to be paused", [line.rstrip() for line in drawn(merges_alone).splitlines()]
+    yield "awaited", [awaited(MIDDLE), awaited(state_after())]
+    asked = state_with(MIDDLE, request=Request.PAUSE, requested_by="ops@bastion1")
+    yield "who asked to pause", status_text(asked, (), now=T0 + 60)
+    said = "asked to pause by ops@bastion1"
+    ended = replace(asked, phase=Phase.ENDED, outcome=Outcome.PAUSED, message=said)
+    yield "who asked to pause, once it has ended", status_text(ended, (), now=T0 + 60)
+    end = the_end(Outcome.DONE, *ALL_MERGED, *RECOVERED)
+    yield "summary", summary_lines(end)
+    yield "summary as JSON", summary_object(end)
+    yield "summary of a run to be resumed", summary_lines(the_end(Outcome.INTERRUPTED, begun(1)))
+    held = the_end(Outcome.HELD, begun(1), merged(1), nodes=0)
+    yield "summary of merges alone, to be resumed", summary_lines(held)
+    yield "summary of merges alone", summary_lines(the_end(Outcome.DONE, *ALL_MERGED, nodes=0))
+    finished = RunFinished(outcome=Outcome.HELD, exit_code=3, seconds=9.0)
+    past = past_run(samples.records(events(begun(1), merged(1), finished)))
+    assert past is not None
+    yield "history", history_text([past])
+    yield "history as JSON", list(history_object([past]))
+
+
+def test_merges_are_shown_as_agreed(golden_views: Views) -> None:
+    golden_views("merges.txt", views())
 
 
 def test_a_restart_says_nothing_of_merges() -> None:
@@ -140,74 +159,20 @@ def test_a_restart_says_nothing_of_merges() -> None:
         assert {"merges", "recovery", "nothing_to_do"}.isdisjoint(shown)
 
 
-def test_the_status_in_the_middle_of_the_merges() -> None:
-    merges = "merges: 1 of 3 indices merged; running: posts-02; 1 to come; 1 with few enough segments before"
-    assert f"  {merges}\n" in status_text(MIDDLE, (), now=T0 + 60)
-    shown: Any = status_object(MIDDLE, (), now=T0 + 60)["merges"]
-    assert [one["state"] for one in shown] == ["merged", "merging", "pending", "few"]
-    assert awaited(MIDDLE) == "the merge of posts-02; 1 to come"
-    assert awaited(state_after()) == "3 indices to be free for a merge"
+def test_the_limit_of_merges_begins_with_the_first() -> None:
+    """The plan does not know how long merges take."""
     assert nearest(state_after(), T0) is None
     limit = nearest(MIDDLE, T0 + 60)
     assert limit is not None
     assert limit.until == T0 + 5 + 8 * 3600
-
-
-def test_the_panel_in_the_middle_of_the_merges(golden: Golden) -> None:
-    """The plan does not know how long merges take. Merges alone speak of no nodes."""
     assert screen_of(MIDDLE, None, now=T0 + 65).left is None
-    golden("panel_merging.txt", "\n".join(line.rstrip() for line in drawn(MIDDLE).splitlines()) + "\n")
-    shown = drawn(state_with(state_after(begun(1), nodes=0), request=Request.PAUSE))
-    assert "| Time      1m 5s so far" in shown or "| Time      1m 4s so far" in shown
-    assert "pause after the current merges" in shown
-    assert not [word for word in ("Done", "Nodes") if word in shown]
-
-
-def test_who_asked_is_told_once_when_the_run_has_ended() -> None:
-    said = "asked to pause by ops@bastion1"
-    state = state_with(MIDDLE, request=Request.PAUSE, requested_by="ops@bastion1")
-    assert f"  {said}\n" in status_text(state, (), now=T0 + 60)
-    ended = replace(state, phase=Phase.ENDED, outcome=Outcome.PAUSED, message=said)
-    assert status_text(ended, (), now=T0 + 60).count(said) == 1
-
-
-def test_the_summary_tells_before_and_after_and_the_bytes(golden: Golden) -> None:
-    end = the_end(Outcome.DONE, *ALL_MERGED, *RECOVERED)
-    golden("summary_merges.txt", "\n".join(summary_lines(end)) + "\n")
-    shown: dict[str, Any] = dict(summary_object(end))
-    assert (shown["indices_merged"], shown["nothing_to_do"]) == (3, False)
-    recovery = shown["recovery"]
-    assert (recovery["bytes_reused"], recovery["bytes_copied"]) == (3 * 10**9, 4096)
-    nothing = {"bytes_reused": 2 * 10**9, "bytes_copied": 0, "operations_replayed": 0}
-    assert (recovery["by_node"]["es2"], recovery["by_node"]["es3"]["bytes_copied"]) == (nothing, None)
-    assert "only before version 6" in recovery["note"]
-
-
-def test_what_is_not_merged_can_be_resumed() -> None:
-    lines = summary_lines(the_end(Outcome.INTERRUPTED, begun(1)))
-    for line in (
-        "    posts-01: its merge continues, 41 segments a copy",
-        "    posts-02: not merged, 40 segments a copy",
-        "  continue: orchestrate resume run-1",
-    ):
-        assert line in lines
-    alone = summary_lines(the_end(Outcome.HELD, begun(1), merged(1), nodes=0))
-    assert "no node was to be restarted" in alone[1]
-    assert "  continue: orchestrate resume run-1" in alone
-    done = summary_lines(the_end(Outcome.DONE, *ALL_MERGED, nodes=0))
-    assert not any("resume" in line for line in done)
 
 
 def test_where_copies_recover_by_operations() -> None:
-    for version, distribution, known in (
-        ("0.90.13", "elasticsearch", False),
-        ("2.4.6", "elasticsearch", False),
-        ("5.6.16", "elasticsearch", False),
-        ("6.0.0", "elasticsearch", True),
-        ("8.19.0", "elasticsearch", True),
-        ("2.19.0", "opensearch", True),
-    ):
-        assert recovers_by_operations(version, distribution) is known
+    for version in ("0.90.13", "2.4.6", "5.6.16"):
+        assert not recovers_by_operations(version, "elasticsearch")
+    for version, distribution in (("6.0.0", "elasticsearch"), ("2.19.0", "opensearch")):
+        assert recovers_by_operations(version, distribution)
 
 
 def test_what_was_done_by_halves_and_what_is_left() -> None:
@@ -222,9 +187,3 @@ def test_what_was_done_by_halves_and_what_is_left() -> None:
     assert half_done(state_after()) == half_done(state_after(*ALL_MERGED, nodes=0)) == ""
     restart = samples.held_state()
     assert half_done(replace(restart, nodes=Nodes(restart.nodes.values()))) == "1 of 3 nodes restarted"
-    finished = RunFinished(outcome=Outcome.HELD, exit_code=3, seconds=9.0)
-    past = past_run(samples.records(events(begun(1), merged(1), finished)))
-    assert past is not None
-    assert "1 of 3 indices merged; kernel update" in history_text([past])
-    (shown,) = history_object([past])
-    assert (shown["indices_to_merge"], shown["indices_merged"]) == (3, 1)

@@ -16,7 +16,6 @@ from orchestrator.model.event import (
     LeaseTaken,
     ReplicasAdded,
     RestoreBegun,
-    RunStarted,
     SettingChanged,
     VotingExcluded,
     WaveStarted,
@@ -39,7 +38,7 @@ from tests.unit.view import samples
 Golden = Callable[[str, str], None]
 
 
-def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests) -> None:
+def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests, golden: Golden) -> None:
     examples = samples.examples()
     sent = {type(one.action) for one in examples if isinstance(one, ActionSent)}
     assert {type(one) for one in examples} == set(get_args(Event)), "an example of each in events.jsonl"
@@ -49,24 +48,11 @@ def test_every_event_and_action_has_a_plain_line(subtests: pytest.Subtests) -> N
             line = sentence(one)
             assert line.isascii()
             assert line.isprintable()
-            assert len(line) > 10
-            assert "object at" not in line
             assert "=" not in line.replace("->", ""), "a repr is no sentence"
             assert isinstance(scrolls(one), bool)
             assert tone(one)
-
-
-def test_all_lines_read_as_agreed(golden: Golden) -> None:
-    lines = [record_line(record, Sentences()) for record in samples.records(samples.examples())]
+    lines = [record_line(record, Sentences()) for record in samples.records(examples)]
     golden("lines.txt", "\n".join(lines) + "\n")
-
-
-def test_one_copy_recovers_and_two_recover() -> None:
-    lines = [sentence(WaveGaveWay(number=1, copies=copies)) for copies in (1, 2)]
-    assert [line.rpartition("while ")[2] for line in lines] == ["1 copy recovers", "2 copies recover"]
-
-
-def test_every_outcome_has_words() -> None:
     assert set(OUTCOMES) == set(Outcome)
 
 
@@ -74,6 +60,7 @@ def test_output_of_a_command_cannot_drive_the_terminal() -> None:
     line = sentence(ActionConfirmed(action=samples.hook, output="a\x1b]0;owned\x07\x1b[2J\r\nb\u202eevil"))
     assert line.isprintable()
     assert line.endswith(r"a\x1b]0;owned\x07\x1b[2J | b\u202eevil")
+    assert len(sentence(ActionConfirmed(action=samples.hook, output="x" * 5000))) < 450
 
 
 def test_what_could_drive_a_terminal_is_spelt_out() -> None:
@@ -88,63 +75,27 @@ def test_what_could_drive_a_terminal_is_spelt_out() -> None:
 
 
 def test_the_first_line_does_not_spell_out_the_hooks() -> None:
-    begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
     hooks = Hooks(before_stop=(Hook(run="depool {node} --token=hunter2"),))
-    line = sentence(replace(begun, policy=replace(samples.policy, hooks=hooks)))
+    line = sentence(replace(samples.started, policy=replace(samples.policy, hooks=hooks)))
     assert "prod" in line
     assert "hunter2" not in line
 
 
-def test_long_output_is_cut() -> None:
-    assert len(sentence(ActionConfirmed(action=samples.hook, output="x" * 5000))) < 450
+DURATIONS = "-3 0s, 0.44 0.4s, 3 3s, 9.96 10s, 59.6 1m 0s, 72 1m 12s, 3599.7 1h 0m, 3725 1h 2m, 90000 1d 1h"
+SIZES = "0 0 B, 999 999 B, 1000 1.0 kB, 999960 1.0 MB, 1234567890 1.2 GB, 5000000000000000 5.0 PB"
 
 
-def test_duration() -> None:
-    for given, shown in [
-        (-3, "0s"),
-        (0, "0s"),
-        (0.44, "0.4s"),
-        (3.0, "3s"),
-        (9.96, "10s"),
-        (59.6, "1m 0s"),
-        (72, "1m 12s"),
-        (3599.7, "1h 0m"),
-        (3725, "1h 2m"),
-        (90000, "1d 1h"),
-    ]:
-        assert duration(given) == shown
-
-
-def test_size() -> None:
-    for given, shown in [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (999_960, "1.0 MB"),
-        (1_234_567_890, "1.2 GB"),
-        (5 * 10**15, "5.0 PB"),
-    ]:
-        assert size(given) == shown
-
-
-def test_absent_is_apart_from_empty() -> None:
-    assert setting(None) == "absent"
-    assert setting("") == '""'
-    assert setting(("a", "b")) == "[a, b]"
-
-
-def test_lists_say_how_many_they_leave_out() -> None:
-    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
-    assert listed([], 2) == ""
-
-
-def test_a_line_is_bounded() -> None:
-    assert one_line("a\n\n b ") == "a | b"
-    assert one_line("x" * 20, 10) == "xxxxxxx..."
-
-
-def test_ts_is_rfc_3339_in_utc() -> None:
-    assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z"
+def test_times_sizes_settings_and_lists_in_words() -> None:
+    for given, _, shown in (row.partition(" ") for row in DURATIONS.split(", ")):
+        assert duration(float(given)) == shown, given
+    for given, _, shown in (row.partition(" ") for row in SIZES.split(", ")):
+        assert size(int(given)) == shown, given
+    assert [setting(value) for value in (None, "", ("a", "b"))] == ["absent", '""', "[a, b]"]
+    assert (listed(["a", "b", "c"], 2), listed([], 2)) == ("a, b and 1 more", "")
+    assert (one_line("a\n\n b "), one_line("x" * 20, 10)) == ("a | b", "xxxxxxx...")
+    assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z", "of RFC 3339, in UTC"
+    lines = [sentence(WaveGaveWay(number=1, copies=copies)) for copies in (1, 2)]
+    assert [line.rpartition("while ")[2] for line in lines] == ["1 copy recovers", "2 copies recover"]
 
 
 def test_what_a_record_lists_is_said_to_be_listed() -> None:
