@@ -6,18 +6,6 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import (
-    Availability,
-    ClusterStatus,
-    LimitSet,
-    RiakMember,
-    RingReady,
-    RingStatus,
-    ServiceWait,
-    TransferLimits,
-    Transfers,
-)
 from orchestrator.stores.riak import (
     parse_bucket_types,
     parse_limits,
@@ -28,6 +16,7 @@ from orchestrator.stores.riak import (
 )
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
+from tests.fakes.plain import plain
 from tests.fakes.riak_transcripts import Recorded, recorded
 from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER
 
@@ -96,17 +85,6 @@ NOT_READ: Mapping[str, str] = {
 }
 
 
-WORDS: Mapping[str, Mapping[Any, str]] = {
-    "riak ping": {True: "answers", False: "the node is DOWN"},
-    "riak stop": {
-        parse_node.Stop.STOPPED: "stopped",
-        parse_node.Stop.SILENT: "stopped nothing, or does not tell: `riak ping` tells",
-    },
-    "riak daemon": {parse_node.Start.STARTED: "started", parse_node.Start.WAS_RUNNING: "was running already"},
-    "riak start": {parse_node.Start.STARTED: "started", parse_node.Start.WAS_RUNNING: "was running already"},
-}
-
-
 def parser_of(command: str) -> Parser | None:
     """The parser of the longest beginning; None for what is not read on purpose."""
     wanted = command.partition("{")[0]
@@ -118,11 +96,7 @@ def parser_of(command: str) -> Parser | None:
 
 
 def why_not_read(command: str) -> str:
-    return next(
-        why
-        for start, why in sorted(NOT_READ.items(), key=lambda each: -len(each[0]))
-        if command.startswith(start)
-    )
+    return NOT_READ[max((start for start in NOT_READ if command.startswith(start)), key=len)]
 
 
 def value_of(record: Recorded) -> Any:
@@ -134,94 +108,7 @@ def meaning(record: Recorded) -> str:
     """One line for people."""
     if parser_of(record.command) is None:
         return f"not read: {why_not_read(record.command)}"
-    value = value_of(record)
-    for start, words in WORDS.items():
-        if record.command.startswith(start) and not isinstance(value, Unknown):
-            return words[value]
-    return told(value)
-
-
-def told(value: Any) -> str:
-    match value:
-        case Unknown(reason=reason):
-            return f"UNKNOWN: {reason}"
-        case RingReady(agreed=True, nodes=nodes):
-            return f"ring ready: {_names(nodes)} agree"
-        case RingReady(down=down, differing=differing):
-            return "ring NOT ready: " + (f"{_names(down)} down" if down else f"{_names(differing)} differ")
-        case RingStatus():
-            return _ring_status(value)
-        case ClusterStatus():
-            ring = {True: "ring ready", False: "ring NOT ready", None: "claimant does not know of the ring"}
-            return f"{ring[value.ring_ready]}; " + ", ".join(
-                f"{_names([each.node])} {each.availability.value}"
-                + ("" if each.availability is Availability.UP else " (NOT UP)")
-                + (", claimant" if each.claimant else "")
-                for each in value.members
-            )
-        case Transfers():
-            return _transfers(value)
-        case TransferLimits(limits=limits, offline=offline):
-            return ", ".join(
-                [f"{_names([node])} {limit}" for node, limit in limits.items()]
-                + [f"{_names([node])} NOT TOLD" for node in offline]
-            )
-        case LimitSet(limit=limit, failed=failed):
-            done = "limit not set" if limit is None else f"limit set to {limit}"
-            return done + (f"; FAILED for {_names(failed)}" if failed else "")
-    return _told_of_node(value)
-
-
-def _told_of_node(value: Any) -> str:
-    match value:
-        case ServiceWait(service=service, up=up, last=last):
-            return f"{service} up" if up else f"{service} NOT up so far: {last}"
-        case tuple() if value and isinstance(value[0], RiakMember):
-            return "members " + ", ".join(
-                f"{_names([each.node])} {each.membership.value} {each.ring_share} %"
-                + (f" → {each.pending_share} %" if each.pending_share is not None else "")
-                for each in value
-            )
-        case tuple() if len(value) == 2 and isinstance(value[1], frozenset):
-            return f"{_names(value[:1])} owns {len(value[1])} partitions"
-        case tuple() if len(value) == 2 and isinstance(value[1], dict):
-            return f"{_names(value[:1])}: " + ", ".join(f"{key} {each}" for key, each in value[1].items())
-        case tuple() if len(value) == 2 and "@" in value[0]:
-            return f"{_names(value[:1])}: {value[1]}"
-        case tuple():
-            return ", ".join(value)
-    return str(value)
-
-
-def _ring_status(status: RingStatus) -> str:
-    ring = {True: "ring ready", False: "ring NOT ready", None: "claimant does not know of the ring"}[
-        status.ring_ready
-    ]
-    parts = [f"{ring}, claimant {_names([status.claimant])} {'up' if status.claimant_up else 'DOWN'}"]
-    parts += [
-        f"{len(each.partitions)} partitions PENDING {_names([each.owner])} → {_names([each.next_owner])}"
-        for each in status.pending
-    ]
-    parts += [f"{_names([node])} UNREACHABLE" for node in status.unreachable]
-    return "; ".join(parts if len(parts) > 1 else [*parts, "nothing pending, all reachable"])
-
-
-def _transfers(transfers: Transfers) -> str:
-    if transfers.clean:
-        return "CLEAN"
-    parts = [f"{_names([node])} down" for node in transfers.down]
-    parts += [f"{_names([each.node])} waiting with {each.partitions}" for each in transfers.waiting]
-    parts += [f"{_names([each.node])} lacks {each.partitions} primaries" for each in transfers.not_running]
-    parts += [
-        f"{each.kind} {_names([each.source or '?'])} → {_names([each.target or '?'])} at {each.percent} %"
-        for each in transfers.active
-    ]
-    parts += [f"{_names([node])} not contacted" for node in transfers.uncontacted]
-    return "not clean: " + "; ".join(parts)
-
-
-def _names(nodes: Any) -> str:
-    return ", ".join(str(node).partition("@")[0] for node in nodes)
+    return plain(value_of(record)).replace("@127.0.0.1", "")
 
 
 _SHORT: Mapping[str, str] = {

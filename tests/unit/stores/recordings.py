@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,31 @@ from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.reading import Reading
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.dialect import Dialect, family_of
 from orchestrator.stores.elasticsearch.file_values import file_values
-from orchestrator.stores.elasticsearch.parse import parse_settings
+from orchestrator.stores.elasticsearch.parse import (
+    parse_health,
+    parse_merge_pools,
+    parse_recoveries,
+    parse_settings,
+    parse_snapshots,
+    parse_tasks,
+)
+from orchestrator.stores.elasticsearch.parse_bulk import parse_bulk_index, parse_bulk_state
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, process_of
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks
+from orchestrator.stores.elasticsearch.parse_merges import parse_merges
+from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, parse_members, process_of
 from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.stores.elasticsearch.resolve import parse_names, parse_resolution
+from tests.fakes.plain import lines
+from tests.unit.stores.cases import known
 
 DATA = Path(__file__).parents[2] / "data"
 NEW = sorted(folder.name for folder in (DATA / "elasticsearch").iterdir())
 OLD = sorted(folder.name for folder in (DATA / "elasticsearch-old").iterdir())
+READ_AS = DATA / "elasticsearch-read"
 BULK = ("9.1.0", "8.19.0", "opensearch-2.19.0")
 """The versions of which loaded indices were recorded."""
 
@@ -97,3 +113,94 @@ class Moment:
         assert isinstance(read, SettingsView), read
         assert read.resets is dialect.null_resets
         return read
+
+
+# What each answer is read as: `data/elasticsearch-read/VERSION.txt` -----------------------------------------
+
+
+def read_as(version: str) -> str:
+    """Every answer of a version as the program reads it: a line for each node, index, copy, …"""
+    folder = DATA / ("elasticsearch" if version in NEW else "elasticsearch-old") / version
+    found: list[str] = []
+    for name in sorted(file.stem for file in folder.glob("*.json")):
+        moment, _, kind = name.rpartition(".")
+        if kind in READ and (version, name) not in UNREAD:
+            found += [f"{name} {line}" for line in READ[kind](Moment(version, moment), body(version, name))]
+    return "".join(f"{line}\n" for line in found)
+
+
+UNREAD = {("5.6.16", "settings"), ("1.7.6", "snapshots")}
+"""5.6 refuses the call that was recorded; 1.7 answers another one, in another form."""
+
+
+def _state(at: Moment, body: Any) -> Iterator[str]:
+    lived = "settled" if at.name == "busy" else at.name
+    view = at.view(Moment(at.version, lived).lives())
+    for part in ("nodes", "indices", "copies"):
+        yield from lines(part, tuple(getattr(view, part)))
+    yield from lines("cluster", replace(view, nodes=(), indices=(), copies=()))
+    yield from lines("snapshots", parse_snapshots(body))
+
+
+def _recoveries(at: Moment, body: Any) -> Iterator[str]:
+    view = at.view()
+    uuids = {index.name: index.uuid or "x" for index in view.indices}
+    every = [node.name for node in view.nodes]
+    yield from lines("under way", parse_recoveries(body, uuids=uuids, finished_on=()))
+    yield from lines("with finished ones", parse_recoveries(body, uuids=uuids, finished_on=every))
+
+
+def _health(at: Moment, body: Any) -> Iterator[str]:
+    yield from lines("health", parse_health(body, waited=None if dialect_of(at.version).queue_times else 5.0))
+
+
+def _disks(at: Moment, body: Any) -> Iterator[str]:
+    settings = replace(at, name=at.name.replace("down", "settled")).settings()
+    yield from lines("disk", parse_disks(body, settings, roles_listed=dialect_of(at.version).roles_in_nodes))
+
+
+def _server(at: Moment, body: Any) -> Iterator[str]:
+    elastic = at.name == "" and at.version in NEW and "opensearch" not in at.version
+    yield from lines("server", parse_server(body, "Elasticsearch" if elastic else ""))
+    yield from lines("members", parse_members(body))
+
+
+def _settings(at: Moment, _body: Any) -> Iterator[str]:
+    settings = at.settings()
+    for level in ("persistent", "transient", "files"):
+        yield from lines(level, getattr(settings, level))
+    yield from lines("settings", replace(settings, persistent={}, transient={}, files={}))
+
+
+def _bulk(at: Moment, body: Any) -> Iterator[str]:
+    for state in known(parse_bulk_state(body)).values():
+        yield from lines(state.name, state)
+        if state.open:
+            segments, writes = at.body("segments"), at.body("writes")
+            read = parse_bulk_index(state, segments=segments, writes=writes, sequence_numbers=True)
+            yield from lines(state.name, read)
+
+
+def _names(_at: Moment, body: Any) -> Iterator[str]:
+    yield from lines("names", parse_names(body))
+    for pattern in ("*", "all-posts,stream-a"):
+        yield from lines(pattern, parse_resolution(body, [pattern]))
+
+
+READ: dict[str, Callable[[Moment, Any], Iterator[str]]] = {
+    "state": _state,
+    "recoveries": _recoveries,
+    "active": _recoveries,
+    "health": _health,
+    "disks": _disks,
+    "probe": _server,
+    "identity": _server,
+    "settings": _settings,
+    "tasks": lambda _, body: lines("activity", parse_tasks(body, snapshots=())),
+    "snapshots": lambda _, body: lines("snapshots", parse_snapshots(body)),
+    "pools": lambda _, body: lines("activity", parse_merge_pools(body, snapshots=())),
+    "merges": lambda _, body: lines("merge", parse_merges(body)),
+    "indices": _bulk,
+    "names": _names,
+}
+"""By the kind of an answer; lives are part of the state, segments and writes of the loaded indices."""

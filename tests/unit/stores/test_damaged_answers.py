@@ -9,8 +9,10 @@ happens: one end or one piece is lost, lines change places, a line is wrapped, a
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -46,15 +48,24 @@ from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_merges import parse_merges
 from orchestrator.stores.elasticsearch.parse_nodes import parse_lives
 from orchestrator.stores.elasticsearch.resolve import parse_names
-from orchestrator.stores.riak import parse_members, parse_ring, parse_transfers
 from orchestrator.stores.riak.dialect import dialect_of
 from orchestrator.stores.riak.output import CommandOutput
-from tests.fakes.riak_meanings import parser_of
+from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.stores.riak.parse_pace import parse_timer
+from orchestrator.stores.riak.parse_ring import parse_ring_status, parse_ringready
+from orchestrator.stores.riak.parse_stats import parse_stats
+from orchestrator.stores.riak.parse_transfers import parse_transfers
+from tests.fakes.riak_meanings import DIALECT, parser_of
 from tests.fakes.riak_transcripts import Recorded, recorded
 from tests.unit.stores.cases import ABSENT, all_cases, damaged
 from tests.unit.stores.recordings import NEW, Moment, body
 
-long = pytest.mark.part(name="long")
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.part(name="long"))], ids=["drawn", "all"])
+def every(request: pytest.FixtureRequest) -> bool:
+    """Whether all damage is done, or some of it."""
+    return bool(request.param)
+
 
 # JSON of Elasticsearch -------------------------------------------------------------------------------------
 
@@ -108,8 +119,8 @@ def kinds(found: Iterable[Place]) -> list[Place]:
     return list(each.values())
 
 
-def assert_no_damage_raises(subtests: pytest.Subtests, versions: Iterable[str], *, every: bool) -> None:
-    for version, (name, read) in product(versions, READERS.items()):
+def test_no_damage_of_a_recorded_answer_raises(subtests: pytest.Subtests, *, every: bool) -> None:
+    for version, (name, read) in product(NEW if every else ["9.1.0"], READERS.items()):
         if version == "7.17.28" and name in {"loaded.indices", "merging.merges", "names"}:
             continue  # not recorded of it
         whole = body(version, name)
@@ -120,15 +131,6 @@ def assert_no_damage_raises(subtests: pytest.Subtests, versions: Iterable[str], 
                 read(version, damaged(whole, place, by))
             for instead in (None, 7, "text", [], [[]]):
                 assert isinstance(read(version, instead), Unknown), instead
-
-
-def test_no_damage_of_a_recorded_answer_raises(subtests: pytest.Subtests) -> None:
-    assert_no_damage_raises(subtests, ["9.1.0"], every=False)
-
-
-@long
-def test_no_damage_of_any_recorded_answer_raises(subtests: pytest.Subtests) -> None:
-    assert_no_damage_raises(subtests, NEW, every=True)
 
 
 INDEX = ("metadata", "indices", "posts")
@@ -254,49 +256,68 @@ def drawn(texts: Iterator[str], random: Random, count: int | None) -> Iterable[s
     return every if count is None or count >= len(every) else random.sample(every, count)
 
 
-def assert_bad_news_stays_bad(
-    subtests: pytest.Subtests, records: Iterable[Recorded], count: int | None
-) -> None:
-    random = Random(1)  # noqa: S311  (a sample that is the same each time)
-    for record in records:
-        with subtests.test(str(record)):
-            texts = [*drawn(damage(record.text), random, count)]
-            texts += [several(record.text, random) for _ in range(count or 200)]
-            assert [text for text in texts if is_good(record, text)] == []
-            assert not is_good(replace(record, exit=None), record.text)
-
-
 def test_there_are_both_kinds() -> None:
     assert (len(BAD), len(GOOD)) == (105, 17)
     assert {each.command for each in BAD if each.exit == 0} > {"riak admin ringready", "riak admin transfers"}
 
 
-def test_damaged_bad_news_is_no_good_news(subtests: pytest.Subtests) -> None:
-    assert_bad_news_stays_bad(subtests, SHAPES, 30)
+def test_damaged_bad_news_is_no_good_news(subtests: pytest.Subtests, *, every: bool) -> None:
+    random = Random(1)  # noqa: S311  (a sample that is the same each time)
+    for record in BAD if every else SHAPES:
+        with subtests.test(str(record)):
+            texts = [*drawn(damage(record.text), random, None if every else 30)]
+            texts += [several(record.text, random) for _ in range(200 if every else 30)]
+            assert [text for text in texts if is_good(record, text)] == []
+            assert not is_good(replace(record, exit=None), record.text)
 
 
-@long
-def test_bad_news_with_any_damage_is_no_good_news(subtests: pytest.Subtests) -> None:
-    assert_bad_news_stays_bad(subtests, BAD, None)
-
-
-def assert_wrapped_is_the_same(subtests: pytest.Subtests, count: int | None) -> None:
+def test_a_wrapped_text_reads_as_the_same_or_unknown(subtests: pytest.Subtests, *, every: bool) -> None:
     random = Random(2)  # noqa: S311  (a sample that is the same each time)
     for record in judged():
         with subtests.test(str(record)):
             whole = read(record, record.text)
-            for text in drawn(wrapped(record.text), random, count):
+            for text in drawn(wrapped(record.text), random, None if every else 10):
                 found = read(record, text)
                 assert isinstance(found, Unknown) or found == whole, text
 
 
-def test_a_wrapped_text_reads_as_the_same_or_unknown(subtests: pytest.Subtests) -> None:
-    assert_wrapped_is_the_same(subtests, 10)
+LOGIN = "Last login: Sun Nov 22 20:35:32 2026 from 10.0.0.9\n"
+FRENCH = "Le nœud ne répond pas aux requêtes\n"
+SPOILT: Mapping[str, Callable[[str], str]] = {
+    "empty": lambda _: "",
+    "the return term alone": lambda _: "ok\n",
+    "blank lines": lambda _: "\n \n\t\n",
+    "a login before it": lambda text: LOGIN + text,
+    "a login behind it": lambda text: text + LOGIN,
+    "coloured": lambda text: "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines()),
+    "a colour behind it": lambda text: f"{text}\x1b[0m",
+    "line ends of Windows": lambda text: text.replace("\n", "\r\n"),
+    "a mark of byte order": lambda text: f"\ufeff{text}",
+    "zero bytes": lambda text: text.replace(" ", "\0"),
+    "in another language": lambda _: FRENCH,
+    "half": lambda text: text[: len(text) // 2],
+    "without its last line": lambda text: "".join(text.splitlines(keepends=True)[:-1]),
+    "twice": lambda text: text * 2,
+    "a page of a proxy": lambda _: "<html><body>502 Bad Gateway</body></html>\n",
+    "nothing of Erlang's": lambda _: "undefined\n",
+    "shouted": str.upper,
+    "the news of another command": lambda text: (
+        "TRUE All nodes agree on the ring ['dev1@127.0.0.1']\nok\n"
+        if "Transfers" in text
+        else "No transfers active\n\nActive Transfers:\n\n\nok\n"
+    ),
+}
 
 
-@long
-def test_a_text_wrapped_anywhere_reads_as_the_same_or_unknown(subtests: pytest.Subtests) -> None:
-    assert_wrapped_is_the_same(subtests, None)
+def test_what_is_spoilt_on_its_way_is_no_other_news(subtests: pytest.Subtests) -> None:
+    """Of every command that is read but two: half a number is a number, and `stop` may print nothing."""
+    read_ones = {(each.command, each.text): each for each in recorded() if parser_of(each.command)}
+    for record, (name, spoil) in product(read_ones.values(), SPOILT.items()):
+        if record.command not in ("riak pid", "riak stop"):
+            with subtests.test(str(record), name=name):
+                whole, found = read(record, record.text), read(record, spoil(record.text))
+                not_yet = isinstance(found, ServiceWait) and not found.up
+                assert isinstance(found, Unknown) or found == whole or not_yet
 
 
 def test_good_news_that_is_cut_or_denied_is_unknown(subtests: pytest.Subtests) -> None:
@@ -337,15 +358,16 @@ def test_transfer_limits_that_lack_lines_are_fewer_and_the_same() -> None:
 
 
 PARSERS = {
-    "riak admin ring-status": parse_ring.parse_ring_status,
-    "riak admin member-status": parse_members.parse_member_status,
-    "riak admin cluster status": parse_members.parse_cluster_status,
-    "riak admin transfers": parse_transfers.parse_transfers,
+    "riak admin ring-status": parse_ring_status,
+    "riak admin member-status": parse_member_status,
+    "riak admin cluster status": parse_cluster_status,
+    "riak admin transfers": parse_transfers,
 }
 
 
-def assert_a_cut_is_seen_without_a_term(subtests: pytest.Subtests, step: int) -> None:
+def test_before_the_return_term_the_last_line_shows_a_cut(subtests: pytest.Subtests, *, every: bool) -> None:
     """Before 3.2 there is no return term: the last line of each form shows whether it is whole."""
+    step = 1 if every else 61
     records = [
         each for each in judged() if each.exit == 0 and each.command in PARSERS and "\nok\n" in each.text
     ]
@@ -366,15 +388,6 @@ def assert_a_cut_is_seen_without_a_term(subtests: pytest.Subtests, step: int) ->
             assert news[len(whole)] or not any(news.values())
 
 
-def test_before_the_return_term_the_last_line_shows_a_cut(subtests: pytest.Subtests) -> None:
-    assert_a_cut_is_seen_without_a_term(subtests, 61)
-
-
-@long
-def test_before_the_return_term_every_cut_is_seen(subtests: pytest.Subtests) -> None:
-    assert_a_cut_is_seen_without_a_term(subtests, 1)
-
-
 # Every parser ----------------------------------------------------------------------------------------------
 
 
@@ -391,3 +404,43 @@ def test_no_damage_of_a_case_raises(subtests: pytest.Subtests) -> None:
             elif case.is_json:
                 for place, by in product(kinds(places(case.answer))[:20], INSTEAD):
                     replace(case, answer=damaged(case.answer, place, by)).read()
+
+
+# Too much --------------------------------------------------------------------------------------------------
+
+MANY = 10**5
+DIGITS = "1" * 5000
+"""More than Python turns into a number."""
+BORDER = f"+{'-' * 20_000}+------+-------+-----+-------+"
+STATUS = (
+    f"---- Cluster Status ----\nRing ready: true\n{BORDER}\n"
+    f"|{'node'.ljust(20_000)}|status| avail |ring |pending|\n{BORDER}\n"
+    f"|{' ' * 20_000}|valid |  up   |100.0|  --   |\n{BORDER}"
+    "\nKey: (C) = Claimant; availability marked with '!' is unexpected\nok\n"
+)
+AGREED = f"TRUE All nodes agree on the ring [{chr(10).join(['x@y,'] * MANY)}"
+WAITING = f"'a@b' waiting to handoff {DIGITS} partitions\n\nActive Transfers:\n\n\nok\n"
+LONG: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "a list of a hundred thousand lines": (parse_ringready, AGREED),
+    "a bracket that is never closed": (parse_ringready, "[\n" + "a,\n" * MANY + "ok\n"),
+    "a cell of nothing but blanks": (parse_cluster_status, STATUS),
+    "a heading that goes on and on": (parse_ring_status, "= " * MANY + "\nok\n"),
+    "a number of five thousand digits": (parse_transfers, WAITING),
+    "another one": (parse_stats, f'{{"ring_num_partitions": {DIGITS}}}'),
+    "a text where a number should be": (parse_stats, json.dumps({"ring_num_partitions": "x" * 3_000_000})),
+    "brackets in brackets": (parse_timer, "[" * MANY),
+}
+
+
+def test_too_much_is_unknown_soon_and_in_few_words(subtests: pytest.Subtests) -> None:
+    for what, (parse, text) in LONG.items():
+        with subtests.test(what):
+            began = time.process_time()
+            output = CommandOutput(exit=0, stdout=text)
+            given = (
+                (text,) if parse is parse_stats else (output,) if parse is parse_timer else (output, DIALECT)
+            )
+            found = parse(*given)
+            assert isinstance(found, Unknown)
+            assert len(found.reason) < 1000
+            assert time.process_time() - began < 20, "where it took time by the square, it took minutes"

@@ -3,200 +3,81 @@
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, withhold_changes
-from orchestrator.model.cluster import CopyState, Health, NodeName, Role
-from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.access import Limits, published_places
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import parse_server
-from orchestrator.stores.elasticsearch.dialect import OPENSEARCH
 from orchestrator.stores.elasticsearch.fields import Malformed, NotYetReported
 from orchestrator.stores.elasticsearch.file_values import with_smallest_quorum
-from orchestrator.stores.elasticsearch.parse import (
-    parse_health,
-    parse_merge_pools,
-    parse_recoveries,
-    parse_settings,
-    parse_snapshots,
-    parse_tasks,
-)
-from orchestrator.stores.elasticsearch.parse_disks import parse_disks, parse_watermark
-from orchestrator.stores.elasticsearch.parse_nodes import parse_members, unfamiliar
+from orchestrator.stores.elasticsearch.parse import parse_health, parse_merge_pools, parse_recoveries
+from orchestrator.stores.elasticsearch.parse_disks import parse_watermark
+from orchestrator.stores.elasticsearch.parse_nodes import unfamiliar
 from tests.fakes.scripted_http import ScriptedServer, reply
-from tests.unit.stores.cases import known
-from tests.unit.stores.recordings import NEW, OLD, Moment, body, dialect_of, product_of, raw
+from tests.unit.stores.cases import known, why
+from tests.unit.stores.recordings import NEW, OLD, READ_AS, Moment, body, dialect_of, raw, read_as
 from tests.unit.stores.scripted import MEMBERS, PROBE, STATE
 
-BEFORE_SEVEN = ("0.90.13", "1.1.2", "1.4.5", "1.7.6", "2.4.6", "5.6.16", "6.8.23")
-NODES = {NodeName("es1"), NodeName("es2"), NodeName("es3")}
 POLICY = Policy(kind="elasticsearch", cluster="lab")
-each_version = pytest.mark.parametrize("version", NEW)
+REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
+NODES = ("es1", "es2", "es3")
 
 
-def test_every_accepted_family_was_recorded() -> None:
+def test_what_every_recorded_answer_is_read_as(subtests: pytest.Subtests) -> None:
+    """Nodes, indices, copies, settings, recoveries, …: `data/elasticsearch-read/`."""
     assert {"9.1.0", "8.19.0", "opensearch-2.19.0"} <= set(NEW)
+    for version in (*NEW, *OLD):
+        with subtests.test(version):
+            file = READ_AS / f"{version}.txt"
+            if os.environ.get(REWRITE):
+                file.write_text(read_as(version))
+            assert read_as(version) == file.read_text(), f"run with {REWRITE}=1 and read the diff"
 
 
-@each_version
-def test_parse_cluster_is_the_same_in_each_masters_order(version: str) -> None:
+def test_parse_cluster_is_the_same_in_each_masters_order(subtests: pytest.Subtests) -> None:
     """Else the reasons of two plans of one state differ."""
-    settled = Moment(version, "settled")
-    turned = settled.body("state")
-    for part in (turned["routing_table"]["indices"], turned["metadata"]["indices"]):
-        assert len(part) > 1
-        for name in reversed(list(part)):
-            part[name] = part.pop(name)
-    one, other = settled.view(), known(settled.parsed(turned))
-    assert list(one.routing.table) == list(other.routing.table)
-    assert one.indices == other.indices
+    for version in NEW:
+        with subtests.test(version):
+            settled = Moment(version, "settled")
+            turned = settled.body("state")
+            for part in (turned["routing_table"]["indices"], turned["metadata"]["indices"]):
+                assert len(part) > 1
+                for name in reversed(list(part)):
+                    part[name] = part.pop(name)
+            one, other = settled.view(), known(settled.parsed(turned))
+            assert list(one.routing.table) == list(other.routing.table)
+            assert one.indices == other.indices
 
 
-@each_version
-def test_parse_cluster_reads_members_and_indices(version: str) -> None:
-    view = Moment(version, "settled").view()
-    assert (view.name, view.version) == ("lab", version.removeprefix("opensearch-"))
-    assert view.distribution == product_of(version)
-    assert [node.name for node in view.nodes] == ["es1", "es2", "es3"]
-    assert [node.zone("zone") for node in view.nodes] == ["a", "b", "c"]
-    for node in view.nodes:
-        assert node.address == "127.0.0.1"
-        assert {Role.MASTER, Role.DATA, Role.INGEST} <= node.roles
-        assert node.incarnation.ephemeral_id
-        assert (node.incarnation.started_at_ms or 0) > 1_500_000_000_000
-    assert view.voters == {node.node_id for node in view.nodes}
-    assert view.master in NODES
-    assert view.voting_exclusions == view.shutdowns == ()
-    indices = {index.name: index for index in view.indices}
-    assert (indices["posts"].replicas, indices["posts"].open, indices["posts"].auto_expand) == (1, True, None)
-    assert (indices["single"].pinned_to, indices["single"].allocation_enable) == ("es1", "all")
-    assert indices["stuck"].pinned_to == "nobody"
-    assert (indices["expanding"].auto_expand, indices["expanding"].replicas) == ("0-1", 1)
-    assert indices["shut"].open is False
-    assert len({index.uuid for index in view.indices}) == len(view.indices)
-    in_sync = indices["posts"].in_sync or {}
-    posts = [each for each in view.copies if each.shard.index == "posts"]
-    assert len(posts) == 6
-    assert all(each.started and each.allocation_id in in_sync[each.shard.number] for each in posts)
-    closed = sum(each.shard.index == "shut" for each in view.copies)
-    assert closed == 2, "closed indices have copies since 7.2"
-    (stuck,) = (each for each in view.copies if each.shard.index == "stuck")
-    assert (stuck.state, stuck.primary, stuck.node) == (CopyState.UNASSIGNED, True, None)
-    assert stuck.unassigned_reason == "INDEX_CREATED"
+def test_unfamiliar_and_roles_by_version(subtests: pytest.Subtests) -> None:
+    for version in NEW:
+        with subtests.test(version):
+            settled, after = Moment(version, "settled"), body(version, "recovering.state")
+            (new,) = unfamiliar(after, settled.lives())
+            assert after["nodes"][new]["ephemeral_id"] not in settled.lives()
+            assert unfamiliar(settled.body("state"), settled.lives()) == ()
+            view = settled.parsed(settled.body("state"), {})
+            if version.startswith(("8", "9")):
+                assert known(view).nodes[0].incarnation.started_at_ms is None, (
+                    "what is not known is not made up"
+                )
+            else:
+                assert "has not reported its roles" in why(view)
 
 
-@each_version
-def test_parse_cluster_at_other_moments(version: str) -> None:
-    empty = Moment(version, "empty").view()
-    assert len(empty.nodes) == 3
-    assert {index.name for index in empty.indices} == {each.shard.index for each in empty.copies}
-    assert not any(index.name == "posts" for index in empty.indices)
-    down = Moment(version, "down").view()
-    assert len(down.nodes) == 2
-    assert [each for each in down.copies if each.unassigned_reason == "NODE_LEFT"]
-    assert {each.node for each in down.copies if each.node} == {node.name for node in down.nodes}
-    health = known(parse_health(body(version, "down.health")))
-    assert health.nodes == 2
-    assert health.unassigned_shards == sum(each.state is CopyState.UNASSIGNED for each in down.copies)
-    assert health.active_shards == sum(each.started for each in down.copies)
-    before = {node.name: node.incarnation for node in Moment(version, "settled").view().nodes}
-    after = {node.name: node.incarnation for node in Moment(version, "recovering").view().nodes}
-    changed = {name for name in after if after[name].differs_from(before[name])}
-    assert changed == set(before) - {node.name for node in down.nodes}, "the one that was restarted"
-    relocating = Moment(version, "relocating").view().copies
-    (moving,) = (each for each in relocating if each.state is CopyState.RELOCATING)
-    assert moving.started
-    assert moving.shard.index == "posts"
-    assert moving.relocating_to not in (None, moving.node)
-
-
-@each_version
-def test_unfamiliar_and_roles_by_version(version: str) -> None:
-    settled, after = Moment(version, "settled"), body(version, "recovering.state")
-    (new,) = unfamiliar(after, settled.lives())
-    assert after["nodes"][new]["ephemeral_id"] not in settled.lives()
-    assert unfamiliar(settled.body("state"), settled.lives()) == ()
-    view = settled.parsed(settled.body("state"), {})
-    if version.startswith(("8", "9")):
-        assert known(view).node(NodeName("es1")) is not None
-        assert known(view).nodes[0].incarnation.started_at_ms is None, "what is not known is not made up"
-    else:
-        assert isinstance(view, Unknown)
-        assert "has not reported its roles" in view.reason
-
-
-@each_version
-def test_parse_tasks_and_snapshots_of_a_busy_cluster(version: str) -> None:
-    view = Moment(version, "busy").view(Moment(version, "settled").lives())
-    assert view.voting_exclusions == ("es3",)
-    assert parse_snapshots(body(version, "busy.snapshots")) == ("backup/nightly",)
-    assert parse_snapshots(body(version, "busy.state")) == ("backup/nightly",)
-    assert parse_snapshots(body(version, "settled.state")) == ()
-    activity = known(parse_tasks(body(version, "busy.tasks"), snapshots=()))
-    assert activity.merges
-    assert activity.merges <= {node.name for node in view.nodes}
-    assert activity.reindexes == frozenset()
-
-
-@each_version
-def test_parse_settings_keeps_the_levels_apart(version: str) -> None:
-    settings = Moment(version, "settled").settings()
-    assert settings.persistent["cluster.routing.allocation.enable"] == "all"
-    assert settings.transient == {
-        "indices.recovery.max_bytes_per_sec": "60mb",
-        "cluster.routing.allocation.exclude._name": "other",
-    }
-    assert "cluster.routing.allocation.enable" not in settings.files, "an overridden default is not listed"
-    assert settings.effective("cluster.routing.allocation.awareness.attributes") == ("zone",)
-    assert settings.effective("cluster.routing.rebalance.enable") == "all"
-    assert settings.effective("cluster.routing.allocation.node_concurrent_recoveries") == "2"
-    empty = known(parse_settings(body(version, "empty.settings")))
-    assert (empty.persistent, empty.transient) == ({}, {})
-
-
-@each_version
-def test_parse_recoveries_under_way_and_finished(version: str) -> None:
-    view = Moment(version, "recovering").view()
-    uuids = {index.name: index.uuid for index in view.indices}
-    before = {node.name: node.incarnation for node in Moment(version, "settled").view().nodes}
-    (restarted,) = (n.name for n in view.nodes if n.incarnation.differs_from(before[n.name]))
-    answer = body(version, "recovering.recoveries")
-    running = known(parse_recoveries(answer, uuids=uuids, finished_on=()))
-    everything = known(parse_recoveries(answer, uuids=uuids, finished_on=[restarted]))
-    assert all(not each.done for each in running)
-    assert {each.target for each in everything if each.done} <= {restarted}
-    assert set(running) <= set(everything)
-    for each in everything:
-        assert 0 <= each.bytes_reused <= each.bytes_total
-        assert each.shard.index_uuid == uuids[each.shard.index]
-    active = known(parse_recoveries(body(version, "recovering.active"), uuids=uuids, finished_on=()))
-    assert {each.target for each in active} == {restarted}
-
-
-@each_version
-def test_parse_health_disks_and_the_probe(version: str) -> None:
-    answer = body(version, "settled.health")
-    health, late = known(parse_health(answer)), known(parse_health(answer | {"timed_out": True}))
-    assert (health.status, health.settled, late.settled) == (Health.RED, True, False)
-    settings = Moment(version, "settled").settings()
-    disks = known(parse_disks(body(version, "settled.disks"), settings))
-    assert set(disks) == NODES
-    assert all(0 < disk.used_share < 1 for disk in disks.values())
-    assert set(known(parse_disks(body(version, "down.disks"), settings))) < NODES
-    elastic = "opensearch" not in version
-    server = parse_server(body(version, "probe"), "Elasticsearch" if elastic else "")
-    assert server.version == version.removeprefix("opensearch-")
-    assert (server.distribution == OPENSEARCH) is not elastic
-    assert server.name in NODES
-    assert server.address is not None
-    assert parse_members(body(version, "probe")) == {server.name: server.member}
+def test_an_answer_that_is_late_or_of_several_nodes() -> None:
+    late = known(parse_health(body("9.1.0", "settled.health") | {"timed_out": True}))
+    assert not late.settled
     with pytest.raises(Malformed, match="3 nodes say"):
         parse_server(body("9.1.0", "settled.lives"), "Elasticsearch")
 
@@ -243,27 +124,6 @@ def test_parts_of_the_state_that_the_lab_does_not_have() -> None:
 # Older generations -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", OLD)
-def test_an_old_cluster_is_read(version: str) -> None:
-    old, dialect = Moment(version), dialect_of(version)
-    server = parse_server(old.body("identity"), "")
-    assert (server.distribution, server.version) == (product_of(version), version.rpartition("-")[2])
-    view = old.view()
-    assert view.uuid
-    assert [node.name for node in view.nodes] == ["es1", "es2", "es3"]
-    assert all({Role.DATA, Role.MASTER} <= node.roles for node in view.nodes)
-    assert all(node.incarnation.ephemeral_id and node.incarnation.started_at_ms for node in view.nodes)
-    assert view.voters == {node.node_id for node in view.nodes}
-    assert view.voting_by_count is (version in BEFORE_SEVEN)
-    assert len(view.copies) == 4
-    assert all(each.started for each in view.copies)
-    waited = None if dialect.queue_times else 5.0
-    assert isinstance(parse_health(old.body("health"), waited=waited), HealthView)
-    known(parse_recoveries(old.body("recoveries"), uuids={"posts": "x"}, finished_on=["es1"]))
-    disks = parse_disks(old.body("disks"), old.settings(), roles_listed=dialect.roles_in_nodes)
-    assert set(known(disks)) == NODES
-
-
 def test_before_five_files_then_defaults_count() -> None:
     settings, enable = Moment("2.4.6").settings(), "cluster.routing.allocation.enable"
     assert settings.effective(enable) == "all"
@@ -290,28 +150,10 @@ def test_what_1_7_and_0_90_lack_is_read_otherwise() -> None:
     for timed_out, oldest in ((False, 0.0), (True, 5.0)):
         read = known(parse_health({**answer, "timed_out": timed_out}, waited=5.0))
         assert read.oldest_task == oldest
-    assert Moment("1.7.6").view().uuid == "lab", "it has no uuid: its name"
-    assert {node.address for node in Moment("1.7.6").view().nodes} == {"127.0.0.1"}
     assert published_places("inet[/127.0.0.1:9200]") == (("127.0.0.1", 9200),)
     assert published_places("inet[es1/127.0.0.1:9200]") == (("es1", 9200), ("127.0.0.1", 9200))
     oldest_health = {**body("0.90.13", "health"), "timed_out": True}
     assert known(parse_health(oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
-    indices = Moment("0.90.13").view().indices
-    assert {index.filters for index in indices} == {'{"require": {"zone": "*"}}'}, "settings are flat"
-
-
-def test_recoveries_before_one() -> None:
-    view = Moment("0.90.13").view()
-    answer = body("0.90.13", "recoveries")
-    read = known(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=sorted(NODES)))
-    assert len(read) == len(view.copies)
-    assert {(each.target, each.shard.number) for each in read} == {
-        (each.node, each.shard.number) for each in view.copies
-    }
-    primaries = {each.shard.number: each.node for each in view.copies if each.primary}
-    for each in read:
-        primary = primaries[each.shard.number]
-        assert each.source == (None if each.target == primary else primary)
     with pytest.raises(NotYetReported):
         before_one.recoveries(raw("0.90.13", "recoveries"), {})
 
@@ -364,28 +206,19 @@ def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:
             reshape(bad)
 
 
-@pytest.mark.parametrize("version", ["1.1.2", "1.4.5"])
-def test_before_1_5_sizes_of_recoveries_have_other_names(version: str) -> None:
-    answer = body(version, "recoveries")
-    shards = answer["posts"]["shards"]
-    read = known(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=sorted(NODES)))
-    sizes = [each["index"]["bytes"] for each in shards]
-    assert [(each.bytes_total, each.bytes_reused, each.bytes_copied) for each in read] == [
-        (size["total"], size["reused"], size["recovered"]) for size in sizes
-    ]
-    assert any(each.bytes_copied for each in read)
-    shards[0]["type"] = "GATEWAY"
-    shards[0]["index"]["bytes"] = {"total": 9, "reused": 9, "recovered": 9}  # seen after a restart
-    first = known(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=sorted(NODES)))[0]
+def test_before_1_5_a_copy_that_was_there_has_another_size() -> None:
+    answer = body("1.4.5", "recoveries")
+    shard = answer["posts"]["shards"][0]
+    shard["type"] = "GATEWAY"
+    shard["index"]["bytes"] = {"total": 9, "reused": 9, "recovered": 9}  # seen after a restart
+    first = known(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=NODES))[0]
     assert (first.bytes_total, first.bytes_reused, first.bytes_copied) == (9, 9, 0)
-    del shards[0]["index"]["bytes"]
+    del shard["index"]["bytes"]
     assert isinstance(parse_recoveries(answer, uuids={"posts": "x"}, finished_on=[]), Unknown)
 
 
 def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
     answer = body("1.7.6", "pools")
-    idle = Activity(snapshots=(), merges=frozenset(), reindexes=frozenset())
-    assert parse_merge_pools(answer, snapshots=()) == idle
     for counter in ("active", "queue"):
         busy = copy.deepcopy(answer)
         node = next(iter(busy["nodes"].values()))
