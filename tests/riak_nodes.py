@@ -68,10 +68,6 @@ class RiakNode:
         """Run `riak WORDS`; exit code 124 if it had to be ended after so many real seconds."""
         return self._run("riak", words, seconds)
 
-    def riak_admin(self, *words: str, seconds: float = COMMAND_SECONDS) -> subprocess.CompletedProcess[str]:
-        """Run `riak-admin WORDS`, as before 3.0."""
-        return self._run("riak-admin", words, seconds)
-
     def double(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run what only the double can do: `faults NAME=VALUE...`, `report`, `end`."""
         return self._run("riak-double", words, COMMAND_SECONDS)
@@ -158,10 +154,8 @@ def riak_nodes(
     count: int,
     *,
     pace: float = 0.05,
-    version: str = "3.2.1",
     ring_size: int = 16,
     formed: bool = True,
-    bucket_types: str = "",
     locations: Sequence[str] = (),
     command: RiakCommand = RiakCommand.RELEASE,
 ) -> Iterator[tuple[RiakNode, ...]]:
@@ -171,10 +165,8 @@ def riak_nodes(
         folder: an empty one.
         count: how many.
         pace: real seconds for a second of the recording.
-        version: of the Riak that they stand for.
         ring_size: partitions.
         formed: whether they are one cluster from the start; otherwise `cluster join` makes them one.
-        bucket_types: as `double.conf` has them.
         locations: of each node in turn; none by default.
         command: whose exit codes `riak` has.
     """
@@ -194,14 +186,14 @@ def riak_nodes(
             "erlang.schedulers.total = 2\nerlang.schedulers.online = 2\n"
         )
         (node.folder / "double.conf").write_text(
-            f"version = {version}\npace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
+            f"pace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
             f"etc = {node.folder / 'etc'}\nstate = {node.folder / 'state'}\nparent = {os.getpid()}\n"
-            f"bucket_types = {bucket_types}\ncommand = {command.value}\n"
+            f"command = {command.value}\n"
             + places
             + addresses
             + (f"members = {', '.join(names)}\n" if formed else "")
         )
-        for program in ("riak", "riak-admin", "riak-double"):
+        for program in ("riak", "riak-double"):
             # The double goes by the name that it is called by; who calls needs no environment for it.
             link = node.folder / "links" / program
             link.symlink_to(LAUNCHER)

@@ -64,15 +64,10 @@ class World:
         return self.now - start
 
     def _seen_from(self, name: str) -> Mapping[str, Report]:
-        hidden = self.faults[name].unreachable | {name}
-        return {
-            other: machine.report(self.now, self.faults[other])
-            for other, machine in self.machines.items()
-            if other not in hidden
-        }
+        return {other: machine.report(self.now) for other, machine in self.machines.items() if other != name}
 
     def view(self, name: str) -> View:
-        me = self.machines[name].report(self.now, self.faults[name])
+        me = self.machines[name].report(self.now)
         others = {
             other: report for other, report in self._seen_from(name).items() if other in me.ring.members
         }
@@ -83,7 +78,7 @@ class World:
         answered = answer(command.split(), self.view(name))
         for effect in answered.effects:
             self._do(name, effect)
-        return answered.said.text + (f"{answered.said.term}\n" if answered.said.term else "")
+        return answered.said.whole
 
     def _do(self, name: str, effect: Effect) -> None:
         match effect.verb:

@@ -256,7 +256,6 @@ def riak_hosts(
             "LAB_NETWORK": network,
             "RIAK_RING_SIZE": "64",
             "RIAK_SCHEDULERS": str(SCHEDULERS),
-            "RIAK_VERSION": "3.2.1",
             "RIAK_PACE": str(PACE),
             "RIAK_COMMAND": command.value,
             "RIAK_MEMBERS": ",".join(member(name) for name in names),

@@ -11,7 +11,6 @@ texts.py      what `riak admin` prints: ring, members, transfers
 tables.py     what the table-drawing commands print: `cluster status`, `show`
 usage.py      what `riak` prints of itself
 commands.py   from words to a text and an exit code
-versions.py   how 1.4, 2.x and 3.0 differ
 stats.py      `/stats`
 settings.py   riak.conf, vm.args and the double's own files
 faults.py     what can be made to go wrong, while it runs

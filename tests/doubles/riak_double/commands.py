@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from . import published, tables, texts
 from .report import View
 from .texts import Said
-from .versions import UnrecordedError
 
 SERVICES = ("riak_kv", "riak_pipe", "riak_repl")
 """As the node watcher lists them; asked for a node by name, it lists them the other way round."""
@@ -47,14 +46,12 @@ class Answer:
     effects: tuple[Effect, ...] = ()
 
 
-def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: bool = False) -> Answer:
-    """What a running node answers to `riak WORDS`.
+class UnrecordedError(Exception):
+    """The recordings say nothing of this command."""
 
-    Args:
-        words: without `riak`; `riak-admin X` is given as `admin X`.
-        view: what the node knows.
-        quoted: node names of `member-status` in quotes, as before 3.0.
-        services: whether `admin services` lists any, as before 3.2.
+
+def answer(words: Sequence[str], view: View) -> Answer:
+    """What a running node answers to `riak WORDS`.
 
     Raises:
         UnrecordedError: the double does not have this command.
@@ -72,10 +69,9 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
             up = [f"'{each.name}'" for each in view.reports if service.strip("[]") in each.services]
             return Answer(Said(f"[{','.join(up)}]\n", None))
         case ["admin", "services"]:
-            listed = f"[{','.join(view.me.services)}]" if services else "[]"
-            return Answer(Said(f"{listed}\n", None))
+            return Answer(Said("[]\n", None))
         case ["admin", "member-status"]:
-            return Answer(texts.member_status(view, quoted=quoted))
+            return Answer(texts.member_status(view))
         case ["admin", "cluster", *rest]:
             return _cluster(rest, view)
         case ["admin", "transfer-limit" | "transfer_limit", *rest]:
@@ -101,7 +97,7 @@ def _admin(words: Sequence[str], view: View) -> Answer:
     }
     match words:
         case ["bucket-type", "list"]:
-            return Answer(published.bucket_type_list(view))
+            return Answer(published.bucket_type_list())
         case ["bucket-type", "status", name]:
             return Answer(published.bucket_type_status(view, name))
         case ["down", name]:
@@ -138,7 +134,7 @@ def _transfer_limit(words: Sequence[str], view: View) -> Answer:
             return Answer(texts.transfer_limit(view))
         case [limit] if limit.isdecimal():
             effects = tuple(Effect("limit", report.name, int(limit)) for report in view.reports)
-            return Answer(texts.limit_set(int(limit), view.down, width=view.width), effects)
+            return Answer(texts.limit_set(int(limit), view.down), effects)
         case [limit]:
             return Answer(Said(f"Invalid limit: {limit}\n", "error"))
         case [name, limit] if limit.isdecimal() and view.report(name) is None:

@@ -1,6 +1,6 @@
 """The process of a running node: answers HTTP as Riak does, peers and the `riak` command on its own port.
 
-Started by `riak daemon`. It ends when told to (`riak stop`, SIGTERM), when a fault says so, or when the
+Started by `riak daemon`. It ends when told to (`riak stop`, SIGTERM), or when the
 process named as its parent in `double.conf` is gone.
 """
 
@@ -20,17 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from . import peers
-from .commands import OF_ITSELF, Effect, answer, services_of
+from .commands import OF_ITSELF, Effect, UnrecordedError, answer, services_of
 from .faults import FaultError, Faults, read_faults
 from .lasting import seconds_of
 from .machine import Machine
 from .report import View, ring_from_json, to_json
 from .ring import Ring, alone, formed
 from .settings import Own, Riaks, processors, read_own, read_riaks
-from .short import UNRECORDED
+from .short import UNRECORDED, unrecorded
 from .stats import stats
-from .texts import Said
-from .versions import UnrecordedError, dialect, unrecorded
 
 TICK_SECONDS = 0.5
 SHORTEST_SECONDS = 0.1
@@ -101,7 +99,7 @@ class Node:
     def keep(self) -> None:
         """Write down what outlives the process; one at a time, for a clock and commands both change it."""
         with self.lock:
-            ring = to_json(self.machine.report(self.now(), Faults({})))["ring"]
+            ring = to_json(self.machine.report(self.now()))["ring"]
             kept = json.dumps({"ring": ring, "hints": sorted(self.machine.hints)})
             new = self.own.state / "ring.new"
             new.write_text(kept, encoding="utf-8")
@@ -111,7 +109,7 @@ class Node:
         """Ask the peers and live on."""
         faults = self.faults()
         names = {*self.machine.ring.members, self.machine.joining} - {self.machine.name, ""}
-        heard = self._peers.reports(names - faults.unreachable)
+        heard = self._peers.reports(names)
         with self.lock:
             before = (self.machine.ring, set(self.machine.hints))
             now = self.now()
@@ -127,12 +125,11 @@ class Node:
 
     def view(self, *, alone: bool = False) -> View:
         """What it answers from, its peers asked anew unless it is `alone`."""
-        faults = self.faults()
-        names = set(self.machine.ring.members) - {self.machine.name} - faults.unreachable
+        names = set(self.machine.ring.members) - {self.machine.name}
         others = {} if alone else self._peers.reports(names)
         with self.lock:
             now = self.now()
-            me = self.machine.report(now, faults)
+            me = self.machine.report(now)
         return View(
             me=me,
             others=others,
@@ -141,38 +138,23 @@ class Node:
             schedulers=self.riaks.schedulers,
             schedulers_online=self.riaks.schedulers_online,
             processors=processors(),
-            width=int(faults.get("width") or 80),
             age=now - self.machine.born,
             n_val=self.riaks.n_val,
-            bucket_types=self.own.bucket_types,
             locations=self.own.locations,
         )
 
-    def run(self, program: str, words: list[str]) -> Printed:
-        """Do a command that was given on this host.
-
-        Args:
-            program: `riak` or `riak-admin`, as it was called.
-            words: after it.
-        """
-        manner = dialect(self.own.version)
+    def run(self, words: list[str]) -> Printed:
+        """Do a command of `riak` that was given on this host."""
         try:
-            faults = read_faults(self.own.home)
-            asked = manner.words(program, words)
-            view = self.view(alone=asked[:1] != ["admin"] and asked[0] in OF_ITSELF)
-            answered = answer(asked, view, quoted=manner.quoted, services=manner.lists_services)
+            read_faults(self.own.home)
+            answered = answer(words, self.view(alone=words[0] in OF_ITSELF))
         except FaultError as error:
             return Printed(f"riak-double: {error}\n", UNRECORDED, to_stderr=True)
         except UnrecordedError as error:
             return Printed(unrecorded(str(error)), UNRECORDED, to_stderr=True)
         for effect in answered.effects:
             self.effect(effect)
-        text = manner.text(answered.said)
-        cut = faults.get("transfers")
-        if cut and asked == ["admin", "transfers"]:
-            text = manner.text(Said(text, None))[: int(cut)]
-        seconds = seconds_of(asked[0]) * self.own.pace
-        return Printed(text, manner.code(answered.said), seconds=seconds)
+        return Printed(answered.said.whole, 0, seconds=seconds_of(words[0]) * self.own.pace)
 
     def effect(self, effect: Effect) -> None:
         """Change what a command changes, here or at the node that it concerns."""
@@ -252,8 +234,8 @@ class OwnHandler(socketserver.StreamRequestHandler):
 
     def _run(self, line: bytes) -> None:
         """A command, as `short.py` asks for it."""
-        _, program, *words = line.decode(errors="surrogateescape").removesuffix("\n").split("\0")
-        done = self.node.run(program, words)
+        _, *words = line.decode(errors="surrogateescape").removesuffix("\n").split("\0")
+        done = self.node.run(words)
         text = done.text.encode(errors="surrogateescape")
         head = f"{done.code} {2 if done.to_stderr else 1} {done.seconds:.3f} {len(text)}\n"
         self.wfile.write(head.encode() + text)
@@ -263,7 +245,7 @@ class OwnHandler(socketserver.StreamRequestHandler):
         match what:
             case "report":
                 with node.lock:
-                    report = node.machine.report(node.now(), node.faults())
+                    report = node.machine.report(node.now())
                 return to_json(report)
             case "services":
                 return list(services_of(node.view(), body["name"]))
@@ -302,13 +284,9 @@ def serve(node: Node) -> None:
     ]
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    dies = read_faults(own.home).seconds("dies")
-    born = node.now()
     pause = max(SHORTEST_SECONDS, TICK_SECONDS * own.pace)
     while not node.stopping.wait(pause):
         node.tick()
-        if dies is not None and node.now() - born >= dies:
-            break
         if own.parent and not Path(f"/proc/{own.parent}").exists():
             break
     node.keep()

@@ -11,16 +11,11 @@ from .pairs import read_pairs
 MEANINGS: Mapping[str, str] = {
     "start": "`loops`: `riak start` starts the node and never returns; `loops-down`: nor starts it",
     "daemon": "the same for `riak daemon`",
-    "dies": "seconds after its start at which the node's process ends by itself",
     "ping": "seconds after its start until the node answers at all",
     "vnodes": "`none`: no vnode runs, though ping and HTTP answer",
     "wait-for-service": "`never`: it says `is not up` for ever",
     "stop": "`hangs`: `riak stop` never returns and the node runs on; `refused`: exit 1, and it runs on",
-    "handoff": "`stalls`: what waits goes on waiting; `sticks`: what is under way makes no progress",
-    "transfers": "keep so many characters of what `transfers` prints",
-    "width": "the column at which Erlang wraps terms, 80 otherwise",
-    "ring": "`differs`: this node names other owners than its peers; `unsettled`: the ring is never ready",
-    "unreachable": "names of peers, separated by commas, that this node cannot contact",
+    "handoff": "`stalls`: what waits goes on waiting",
     "writes": "`on`: a load writes, so that fallbacks appear on this node when a peer goes down",
 }
 """All there are. `writes` is none, but a thing of the same kind: it may be changed while the node runs."""
@@ -47,11 +42,6 @@ class Faults:
     def seconds(self, name: str) -> float | None:
         """A value that is a number of seconds, or None without."""
         return float(self.get(name)) if self.get(name) else None
-
-    @property
-    def unreachable(self) -> frozenset[str]:
-        """Names of peers."""
-        return frozenset(name.strip() for name in self.get("unreachable").split(",") if name.strip())
 
 
 def read_faults(folder: Path) -> Faults:

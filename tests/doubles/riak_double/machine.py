@@ -192,8 +192,6 @@ class Machine:
         for partition, running in list(self.running.items()):
             if running.target not in peers:
                 del self.running[partition]
-            elif faults.get("handoff") == "sticks":
-                running.started = max(running.started, now - 1.5 * UPDATE_SECONDS)
             elif running.done(now):
                 del self.running[partition]
                 self.vnodes.discard(partition)
@@ -217,11 +215,9 @@ class Machine:
         mine = sum(1 for each in self.running.values() if each.target == target.name)
         return mine + sum(1 for each in coming if each.target == target.name)
 
-    def report(self, now: float, faults: Faults) -> Report:
+    def report(self, now: float) -> Report:
         """What it says of itself now."""
         ring = self.ring
-        if faults.get("ring") == "differs":
-            ring = replace(ring, owners=ring.owners[1:] + ring.owners[:1])
         return Report(
             name=self.name,
             ring=ring,
@@ -233,7 +229,7 @@ class Machine:
             unstarted=frozenset()
             if self._fallbacks_started
             else frozenset(range(ring.size)) - ring.owned(self.name) - self.vnodes,
-            settled=now - self.changed > SETTLE_SECONDS and faults.get("ring") != "unsettled",
+            settled=now - self.changed > SETTLE_SECONDS,
         )
 
     def _shown(self, now: float, partition: int) -> Transfer:

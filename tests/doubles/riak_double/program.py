@@ -1,4 +1,4 @@
-"""The `riak` command, `riak-admin` before 3.0, and `riak-double` for what only the double can do.
+"""The `riak` command, and `riak-double` for what only the double can do.
 
 What the node answers comes by the short way, `short.py`; here is the rest.
 
@@ -22,8 +22,7 @@ from . import peers
 from .faults import FaultError, Faults, read_faults, write_faults
 from .lasting import seconds_of
 from .settings import OPEN_FILES, Own, read_own, read_riaks, unset_name
-from .short import UNRECORDED
-from .versions import Dialect, UnrecordedError, dialect, unrecorded
+from .short import UNRECORDED, unrecorded
 
 WAIT_SECONDS = 3.0
 """Between two readings of `wait-for-service`: eight lines in 30 s, three in 10 s."""
@@ -45,13 +44,11 @@ class Command:
     Attributes:
         own: the double's settings.
         faults: what is wrong.
-        manner: the version's.
         began: on the monotonic clock.
     """
 
     own: Own
     faults: Faults
-    manner: Dialect
     began: float
 
     @property
@@ -80,9 +77,13 @@ class Command:
 
     def down(self) -> int:
         """Say that the node does not answer."""
-        stream = sys.stderr if self.manner.down_to_stderr else sys.stdout
-        say(self.manner.down_text.format(name=self.name), stream=stream)
+        say(f"{self.not_responding}\n")
         return 1
+
+    @property
+    def not_responding(self) -> str:
+        """What is said of a node that does not answer."""
+        return f"Node {self.name} is not responding to pings"
 
 
 def say(text: str, *, stream: TextIO | None = None) -> None:
@@ -99,14 +100,13 @@ def main() -> int:
     try:
         if program == "riak-double":
             return _double(own, words)
-        command = Command(own=own, faults=read_faults(own.home), manner=dialect(own.version), began=began)
+        command = Command(own=own, faults=read_faults(own.home), began=began)
     except FaultError as error:
         say(f"riak-double: {error}\n", stream=sys.stderr)
         return UNRECORDED
-    try:
-        words = command.manner.words(program, words)
-    except UnrecordedError as error:
-        return _unrecorded(str(error))
+    if program == "riak-admin" or words in (["getpid"], ["version"]):  # of older versions
+        say(unrecorded(" ".join([program, *words])), stream=sys.stderr)
+        return UNRECORDED
     code = _run(command, words)
     command.last(words[0] if words else "")
     return code
@@ -121,10 +121,7 @@ def _run(command: Command, words: list[str]) -> int:
         case ["admin", "wait-for-service", service, *node] if len(node) < 2:
             return _wait(command, service, *node)
         case ["versions"]:
-            say(f"Installed versions:\n* {command.manner.version}\tpermanent\n")
-            return 0
-        case ["version"]:
-            say(f"{command.manner.version}\n")  # by the start script of the packages before 3.0
+            say("Installed versions:\n* 3.2.1\tpermanent\n")
             return 0
         case ["chkconfig"]:
             return _check(command)
@@ -135,11 +132,6 @@ def _run(command: Command, words: list[str]) -> int:
 
             say(usage.USAGE)
             return 1
-
-
-def _unrecorded(words: str) -> int:
-    say(unrecorded(words), stream=sys.stderr)
-    return UNRECORDED
 
 
 def _start(command: Command, word: str) -> int:
@@ -153,13 +145,13 @@ def _start(command: Command, word: str) -> int:
     import resource  # noqa: PLC0415  (only here: a command that is asked often should be quick)
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if word == "start" and command.manner.admin_word:
+    if word == "start":
         say(f"{DEPRECATED}\n")
     if 0 <= limit < OPEN_FILES:
         say(f"!!!!\n!!!! WARNING: ulimit -n is {limit}; {OPEN_FILES} is the recommended minimum.\n!!!!\n")
     _spawn(command.own)
     # The node answers when the recorded command returns: so it does here, however slow the machine is.
-    late = command.faults.get("ping") or command.faults.get("dies")
+    late = command.faults.get("ping")
     while not late and _process(command.own) and not command.answers():
         time.sleep(0.02)
     if fault == "loops":
@@ -211,8 +203,7 @@ def _stop(command: Command) -> int:
     if not _gone(command.own, number):
         return 1
     command.last("stop")
-    if command.manner.prints_term:
-        say("ok\n")
+    say("ok\n")
     return 0
 
 
@@ -226,12 +217,12 @@ def _gone(own: Own, number: int) -> bool:
 
 
 def _wait(command: Command, service: str, *node: str) -> int:
-    """`wait-for-service`: no limit of its own, on any version that was looked at."""
+    """`wait-for-service`: it has no limit of its own."""
     while True:
         if command.faults.get("wait-for-service") == "never":
             shown = "[]"
         elif not command.answers():
-            shown = command.manner.down_text.format(name=command.name).rstrip("\n")
+            shown = command.not_responding
         else:
             name = node[0] if node else read_riaks(command.own).name
             found = peers.ask(command.own.here, "services", {"name": name}, seconds=30) or []

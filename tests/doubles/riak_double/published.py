@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from .report import View
 from .ring import MODULES
-from .settings import BucketType
 from .tables import table
 from .texts import Said
 
@@ -44,14 +43,7 @@ DEFAULT_PROPERTIES = {
     "write_once": "false",
     "young_vclock": "20",
 }
-"""Of the default type, in order; one that somebody created has them the other way round, and other values."""
-OF_A_CREATED_TYPE = {"allow_mult": "true", "dvv_enabled": "true"}
-SAYINGS = {
-    "active": ("{} is active\n", "ok"),
-    "ready": ("{} has been created and may be activated\n", "ok"),
-    "created": ("{} has been created but cannot be activated yet\n", "{error,not_ready}"),
-}
-UNKNOWN = ("{} is not an existing bucket type\n", "{error,undefined}")
+"""Of the default type, in order."""
 
 
 def partitions(view: View, name: str) -> Said:
@@ -77,36 +69,17 @@ def partitions(view: View, name: str) -> Said:
     return Said(f"Partitions owned by '{name}':\n{table(HEAD, rows)}\n")
 
 
-def bucket_type_list(view: View) -> Said:
-    """`bucket-type list`: the default type first."""
-    others = "".join(
-        f"{each.name} ({'active' if each.status == 'active' else 'not active'})\n"
-        for each in view.bucket_types
-    )
-    return Said(f"default (active)\n{others}")
+def bucket_type_list() -> Said:
+    """`bucket-type list`: there is the default type alone."""
+    return Said("default (active)\n")
 
 
 def bucket_type_status(view: View, name: str) -> Said:
     """`bucket-type status NAME`."""
-    if name == "default":
-        return Said(f"{name} is active\n\n{_lines({**DEFAULT_PROPERTIES, 'n_val': str(view.n_val)})}")
-    found = next((each for each in view.bucket_types if each.name == name), None)
-    saying, term = SAYINGS[found.status] if found else UNKNOWN
-    properties = f"\n{_lines(_properties(view, found))}" if found else ""
-    return Said(f"{saying.format(name)}{properties}", term)
-
-
-def _properties(view: View, one: BucketType) -> dict[str, str]:
-    values = {**DEFAULT_PROPERTIES, **OF_A_CREATED_TYPE, "n_val": str(one.n_val)}
-    return {
-        **{key: values[key] for key in reversed(values)},
-        "active": "true" if one.status == "active" else "false",
-        "claimant": f"'{view.ring.claimant}'",
-    }
-
-
-def _lines(properties: dict[str, str]) -> str:
-    return "".join(f"{key}: {value}\n" for key, value in properties.items())
+    if name != "default":
+        return Said(f"{name} is not an existing bucket type\n", "{error,undefined}")
+    values = {**DEFAULT_PROPERTIES, "n_val": str(view.n_val)}
+    return Said("default is active\n\n" + "".join(f"{key}: {value}\n" for key, value in values.items()))
 
 
 def vnode_manager(view: View) -> Said:

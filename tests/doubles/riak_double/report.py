@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .ring import N_VAL, Change, Ring
-from .settings import BucketType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +87,8 @@ class View:
         schedulers: Erlang's `schedulers`, fixed when the process started.
         schedulers_online: as above.
         processors: of the machine.
-        width: at which Erlang wraps terms.
         age: seconds since the node started.
         n_val: of the default bucket type.
-        bucket_types: the others.
         locations: of 3.x, by name; the ring keeps them, whether a node is up or not.
     """
 
@@ -102,10 +99,8 @@ class View:
     schedulers: int = 2
     schedulers_online: int = 2
     processors: int = 2
-    width: int = 80
     age: float = 0.0
     n_val: int = N_VAL
-    bucket_types: tuple[BucketType, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property

@@ -1,14 +1,12 @@
 """Where a node's files are and what they say: the double's own, and Riak's.
 
 `RIAK_DOUBLE_HOME` (default `/etc/riak-double`) holds `double.conf`, which is the double's own, and `faults`.
-Riak's files are in `RIAK_DOUBLE_ETC` (default `/etc/riak`), read when a node starts and not again:
-`riak.conf` from 2.0, before it `vm.args`; `advanced.config` may overrule the schedulers.
+Riak's `riak.conf` is in `RIAK_DOUBLE_ETC` (default `/etc/riak`), read when a node starts and not again.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,24 +23,6 @@ OPEN_FILES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketType:
-    """A bucket type besides the default one.
-
-    Attributes:
-        name: as it was created.
-        n_val: copies of what is in its buckets.
-        status: `active`; `ready` to be activated; `created`, as long as some node does not know of it.
-    """
-
-    name: str
-    n_val: int
-    status: str = "active"
-
-
-STATUSES = ("active", "ready", "created")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
     """What `double.conf` says.
 
@@ -50,7 +30,6 @@ class Own:
         home: the folder with it.
         etc: the folder with Riak's files.
         state: where pid, ring and log are kept.
-        version: of the Riak that it stands for.
         pace: real seconds for one recorded second: 0.1 makes everything ten times as fast.
         port: where peers and the command reach the node.
         bind: on which address.
@@ -58,13 +37,11 @@ class Own:
         addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
         parent: a process without which the node ends, or 0.
         locations: of 3.x, by name; a cluster has none unless somebody has set them.
-        bucket_types: besides the default one.
     """
 
     home: Path
     etc: Path
     state: Path
-    version: str
     pace: float
     port: int
     bind: str
@@ -72,7 +49,6 @@ class Own:
     addresses: Mapping[str, str]
     parent: int
     locations: Mapping[str, str]
-    bucket_types: tuple[BucketType, ...]
 
     @property
     def here(self) -> tuple[str, int]:
@@ -124,12 +100,10 @@ def read_own(environment: Mapping[str, str] = os.environ) -> Own:
     """The double's own settings."""
     home = Path(environment.get("RIAK_DOUBLE_HOME", "/etc/riak-double"))
     found = read_pairs(home / "double.conf")
-    types = found.get("bucket_types", "")
     return Own(
         home=home,
         etc=Path(environment.get("RIAK_DOUBLE_ETC", found.get("etc", "/etc/riak"))),
         state=Path(found.get("state", "/var/lib/riak-double")),
-        version=found.get("version", "3.2.1"),
         pace=float(found.get("pace", "1")),
         port=int(found.get("port", str(DISTRIBUTION_PORT))),
         bind=found.get("bind", "0.0.0.0"),  # noqa: S104  (in a container, for its peers)
@@ -137,25 +111,12 @@ def read_own(environment: Mapping[str, str] = os.environ) -> Own:
         addresses=_by_name("address.", found),
         parent=int(found.get("parent", "0")),
         locations=_by_name("location.", found),
-        bucket_types=tuple(_bucket_type(each.strip()) for each in types.split(",") if each.strip()),
     )
 
 
 def _by_name(prefix: str, found: Mapping[str, str]) -> Mapping[str, str]:
     """What is said of nodes, by their names."""
     return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
-
-
-def _bucket_type(text: str) -> BucketType:
-    """Of `NAME:N_VAL` or `NAME:N_VAL:STATUS`.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    found = re.fullmatch(rf"([\w.-]+):(\d+)(?::({'|'.join(STATUSES)}))?", text)
-    if found is None:
-        raise ValueError(f"bucket type {text} is not NAME:N_VAL or NAME:N_VAL:{'|'.join(STATUSES)}")
-    return BucketType(name=found[1], n_val=int(found[2]), status=found[3] or "active")
 
 
 def unset_name() -> str:
@@ -167,36 +128,13 @@ def read_riaks(own: Own) -> Riaks:
     """Riak's settings, as they are now."""
     conf = read_pairs(own.etc / "riak.conf")
     host, _, port = conf.get("listener.http.internal", f"127.0.0.1:{HTTP_PORT}").rpartition(":")
-    total, online = _schedulers(own, conf)
+    total = int(conf.get("erlang.schedulers.total") or processors())
     return Riaks(
-        name=conf.get("nodename") or _flag(own, "-name") or unset_name(),
+        name=conf.get("nodename") or unset_name(),
         http=(host, int(port)),
         ring_size=int(conf.get("ring_size", str(RING_SIZE))),
         transfer_limit=int(conf.get("transfer_limit", str(TRANSFER_LIMIT))),
         schedulers=total,
-        schedulers_online=online,
+        schedulers_online=min(total, int(conf.get("erlang.schedulers.online") or total)),
         n_val=int(conf.get("buckets.default.n_val", "3")),
     )
-
-
-def _schedulers(own: Own, conf: Mapping[str, str]) -> tuple[int, int]:
-    """`advanced.config` over `riak.conf` over `vm.args` over the number of processors.
-
-    Only `riak.conf` was seen to work; the other two follow the field notes.
-    """
-    advanced = _text(own.etc / "advanced.config")
-    if found := re.search(r'"\+S"\s*,\s*"(\d+)(?::(\d+))?"', advanced):
-        return int(found[1]), int(found[2] or found[1])
-    total = conf.get("erlang.schedulers.total") or _flag(own, "+S").partition(":")[0]
-    online = conf.get("erlang.schedulers.online") or _flag(own, "+S").partition(":")[2]
-    count = int(total or processors())
-    return count, min(count, int(online or count))
-
-
-def _flag(own: Own, flag: str) -> str:
-    found = re.search(rf"^\s*{re.escape(flag)}\s+(\S+)", _text(own.etc / "vm.args"), re.MULTILINE)
-    return found[1] if found else ""
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""

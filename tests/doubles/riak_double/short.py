@@ -4,7 +4,7 @@ A rolling restart asks some hundreds of times, and importing what Python has for
 longer than the question. So only what is built in is imported here. A command that is not the node's to
 answer, and one that the node does not answer, goes the long way: `program.py`.
 
-The question is one line, `short`, program and words with a zero byte between them. The answer begins with a
+The question is one line, `short` and the words with a zero byte between them. The answer begins with a
 line that has the exit code, 1 or 2 for where the text goes, the real seconds that the command takes, and how
 many bytes of text follow.
 """
@@ -26,22 +26,24 @@ LONGEST_SECONDS = 30.0
 UNRECORDED = 99
 """The double's own exit code: the recordings do not say what Riak would do."""
 CHUNK_BYTES = 65536
-OF_THE_NODE = frozenset({"admin", "ping", "pid", "getpid", "status", "restart", "rpc"})
+OF_THE_NODE = frozenset({"admin", "ping", "pid", "status", "restart", "rpc"})
 """First words of what the node answers; the program does the rest by itself."""
+
+
+def unrecorded(words: str) -> str:
+    """What is said of a command that the recordings do not have."""
+    return f"riak-double: there is no answer to: {words}\n"
 
 
 def short() -> int | None:
     """The exit code, or None where this way leads nowhere: nothing has been printed then."""
     began = time.monotonic()
     program, words = os.path.basename(sys.argv[0]), sys.argv[1:]  # noqa: PTH119  (pathlib is slow to import)
-    if program == "riak-admin":
-        of_the_node = words[:1] != ["wait-for-service"]
-    else:
-        of_the_node = program == "riak" and words[:1] != [] and words[0] in OF_THE_NODE
-        of_the_node = of_the_node and words[:2] != ["admin", "wait-for-service"]
+    of_the_node = program == "riak" and words[:1] != [] and words[0] in OF_THE_NODE
+    of_the_node = of_the_node and words[:2] != ["admin", "wait-for-service"]
     if not of_the_node or any(mark in word for word in words for mark in "\0\n"):
         return None
-    answer = _ask("\0".join(["short", program, *words]).encode(errors="surrogateescape") + b"\n")
+    answer = _ask("\0".join(["short", *words]).encode(errors="surrogateescape") + b"\n")
     if answer is None:
         return None
     head, whole, text = answer.partition(b"\n")

@@ -44,6 +44,11 @@ class Said:
     text: str
     term: str | None = "ok"
 
+    @property
+    def whole(self) -> str:
+        """All that is printed."""
+        return self.text + (f"{self.term}\n" if self.term else "")
+
 
 def title(words: str) -> str:
     """A line with a heading in its middle."""
@@ -55,13 +60,13 @@ def percent(value: float) -> str:
     return f"{math.floor(value * 10 + 0.5) / 10:.1f}"
 
 
-def atoms(names: Iterable[str], *, column: int, width: int) -> str:
-    """An Erlang list of node names as `~p` prints it: wrapped before `width`, under its first element."""
+def atoms(names: Iterable[str], *, column: int) -> str:
+    """An Erlang list of node names as `~p` prints it: wrapped before 80 columns, under its first element."""
     quoted = [f"'{name}'" for name in names]
     lines, line = [], "["
     for number, word in enumerate(quoted):
         more = f"{word}{']' if number == len(quoted) - 1 else ','}"
-        if len(line) > 1 and column + len(line) + len(more) > width:
+        if len(line) > 1 and column + len(line) + len(more) > 80:
             lines.append(line)
             line = " "
         line += more
@@ -72,7 +77,7 @@ def atoms(names: Iterable[str], *, column: int, width: int) -> str:
 def ringready(view: View) -> Said:
     """`ringready`. The text for rings that differ was not recorded; it is the one in the product's source."""
     if view.down:
-        names = atoms(view.down, column=len("FALSE "), width=view.width)
+        names = atoms(view.down, column=len("FALSE "))
         return Said(f"FALSE {names} down.  All nodes need to be up to check.\n", "error")
     for report in view.reports:
         if report.ring.owners != view.ring.owners:
@@ -80,7 +85,7 @@ def ringready(view: View) -> Said:
                 f"FALSE Node '{view.me.name}' and '{report.name}' list different partition owners\n", "error"
             )
     start = "TRUE All nodes agree on the ring "
-    return Said(f"{start}{atoms(sorted(view.ring.members), column=len(start), width=view.width)}\n")
+    return Said(f"{start}{atoms(sorted(view.ring.members), column=len(start))}\n")
 
 
 def ring_ready(view: View) -> bool | None:
@@ -110,7 +115,7 @@ def ring_status(view: View) -> Said:
     ]
     if unreachable:
         start = "The following nodes are unreachable: "
-        names = atoms(unreachable, column=len(start), width=view.width)
+        names = atoms(unreachable, column=len(start))
         parts.append(f"{start}{names}\n\n{UNREACHABLE}")
     else:
         parts.append("All nodes are up and reachable\n\n")
@@ -140,16 +145,15 @@ def _change(view: View, change: Change) -> str:
     return f"{head}  Waiting on: [{','.join(left)}]\n{done}\n"
 
 
-def member_status(view: View, *, quoted: bool = False) -> Said:
-    """`member-status`; `quoted` as before 3.0. A location is 3.x's, and none was recorded."""
+def member_status(view: View) -> Said:
+    """`member-status`. No location was recorded."""
     ring = view.ring
     rows = []
     for name in ring.names:
         pending = f"{percent(ring.share_to_be(name))}%" if ring.changes else "--  "
-        shown = f"'{name}'" if quoted else name
-        place = f" ({view.locations[name]})" if name in view.locations and not quoted else ""
+        place = f" ({view.locations[name]})" if name in view.locations else ""
         rows.append(
-            f"{ring.members[name]:<8}  {percent(ring.share(name)):>5}%    {pending:>6}    {shown}{place}\n"
+            f"{ring.members[name]:<8}  {percent(ring.share(name)):>5}%    {pending:>6}    {name}{place}\n"
         )
     counts = {status: list(ring.members.values()).count(status) for status in STATUSES}
     total = " / ".join(f"{status.capitalize()}:{count}" for status, count in counts.items())
@@ -168,7 +172,7 @@ def transfers(view: View) -> Said:
     """
     parts = []
     if view.down:
-        names = atoms(view.down, column=len("Nodes "), width=view.width)
+        names = atoms(view.down, column=len("Nodes "))
         parts.append(f"Nodes {names} are currently down.\n")
     lines = []
     for report in reversed(view.reports):
@@ -231,8 +235,8 @@ def transfer_limit(view: View) -> Said:
     return Said(f"{head}{''.join(rows)}{RULE}\n{LIMIT_NOTE}")
 
 
-def limit_set(limit: int, failed: Sequence[str], *, width: int) -> Said:
+def limit_set(limit: int, failed: Sequence[str]) -> Said:
     """`transfer-limit LIMIT`, which sets every node's that can be reached."""
     start = "Failed to set limit for: "
-    names = f"{start}{atoms(failed, column=len(start), width=width)}\n" if failed else ""
+    names = f"{start}{atoms(failed, column=len(start))}\n" if failed else ""
     return Said(f"Setting transfer limit to {limit} across the cluster\n{names}")

@@ -25,18 +25,11 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Garbled, Reading, Unknown
-from orchestrator.stores.riak.lease_files import (
-    Damaged,
-    Kept,
-    LeaseFile,
-    Listing,
-    Mark,
-    parse_listing,
-    text_of,
-)
+from orchestrator.stores.riak.lease_files import Damaged, Mark, parse_listing, text_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.lease_hosts import CLUSTER, LeaseHosts, lease_hosts
 from tests.tools import SHELLS, needs, shell_words
+from tests.unit.stores.cases import known
 
 pytestmark = pytest.mark.proves("riak-lease")
 
@@ -260,18 +253,19 @@ def test_a_number_that_failed_is_outranked_by_the_next(five: LeaseHosts) -> None
 # Hosts that do not answer
 
 
-@pytest.mark.parametrize(("count", "down"), [(3, {"m2"}), (5, {"m1", "m4"})])
-def test_a_minority_may_be_down(tmp_path: Path, count: int, down: set[str]) -> None:
-    hosts = lease_hosts(tmp_path, count)
-    hosts.down = set(down)
-    lease = hosts.lease()
-    assert lease.create(ANNA) == Done()
-    changed = replace(ANNA, heartbeat=3, debts=())
-    assert lease.write(changed) == Done()
-    assert hosts.lease().read() == changed
-    hosts.down = set()
-    assert not down & set(where(hosts))
-    assert hosts.lease().read() == changed
+def test_a_minority_may_be_down(tmp_path: Path) -> None:
+    for count, down in ((3, {"m2"}), (5, {"m1", "m4"})):
+        (base := tmp_path / str(count)).mkdir()
+        hosts = lease_hosts(base, count)
+        hosts.down = set(down)
+        lease = hosts.lease()
+        assert lease.create(ANNA) == Done()
+        changed = replace(ANNA, heartbeat=3, debts=())
+        assert lease.write(changed) == Done()
+        assert hosts.lease().read() == changed
+        hosts.down = set()
+        assert not down & set(where(hosts))
+        assert hosts.lease().read() == changed
 
 
 def test_without_a_majority_nothing_is_known_or_taken(five: LeaseHosts) -> None:
@@ -321,7 +315,7 @@ def test_an_attempt_that_cannot_be_withdrawn_is_no_lease(five: LeaseHosts) -> No
     assert "our own attempt" in reason_of(lease.read())
 
 
-def test_a_returned_host_gets_the_record_at_the_next_heartbeat(three: LeaseHosts) -> None:
+def test_a_record_is_made_again_where_it_is_gone_unless_everywhere(three: LeaseHosts) -> None:
     lease = three.lease()
     lease.create(ANNA)
     three.file("m1").unlink()  # it lost its disk
@@ -332,20 +326,9 @@ def test_a_returned_host_gets_the_record_at_the_next_heartbeat(three: LeaseHosts
     assert three.lease().read() == later, "the one that was away has an older one"
     assert lease.write(replace(later, heartbeat=2)) == Done()
     assert [kept(three, machine)["heartbeat"] for machine in three.machines.values()] == [2, 2, 2]
-
-
-def test_a_lease_is_lost_when_all_of_its_files_are_gone(
-    three: LeaseHosts,
-) -> None:
-    lease = three.lease()
-    lease.create(ANNA)
-    for machine in ("m1", "m2"):
-        three.file(machine).unlink()
-    assert lease.write(replace(ANNA, heartbeat=1)) == Done()
-    assert where(three) == ["m1", "m2", "m3"]
     for machine in three.machines.values():
         three.file(machine).unlink()
-    assert "somebody removed it" in reason_of(lease.write(replace(ANNA, heartbeat=2)))
+    assert "somebody removed it" in reason_of(lease.write(replace(ANNA, heartbeat=3)))
     assert where(three) == []
 
 
@@ -462,35 +445,35 @@ ATTACKS: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_file_planted_on_a_minority_has_no_effect(three: LeaseHosts, secret: Path, attack: str) -> None:
-    ATTACKS[attack](three.file("m1"), secret)
-    lease = three.lease()
-    assert lease.read() is None, "a link is not followed"
-    assert lease.create(ANNA) == Done()
-    assert lease.write(replace(ANNA, heartbeat=1)) == Done()
-    assert three.lease().read() == replace(ANNA, heartbeat=1)
-    assert json.loads(secret.read_text())["record"]["run"] == BEN.run, "nothing is written through a link"
-    assert not (secret.parent / "nothing").exists()
-    assert list((secret.parent / "trap").iterdir()) == []
-    assert attack != "a folder" or list(three.file("m1").iterdir()) == []
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_file_planted_on_a_majority_is_named_with_the_remedy(
-    three: LeaseHosts, secret: Path, attack: str
+def test_a_planted_file_counts_on_no_minority_and_is_named(
+    subtests: pytest.Subtests, tmp_path: Path, secret: Path
 ) -> None:
-    for machine in ("m1", "m3"):
-        ATTACKS[attack](three.file(machine), secret)
-    found = three.lease().read()
-    assert isinstance(found, Garbled)
-    owner = three.file("m1").lstat().st_uid
-    assert "/var/tmp/orchestrate-lease.ring-" in found.reason
-    assert f"on riak@m1 of {'root' if owner == 0 else ''}" in found.reason
-    assert found.remedy.endswith(".1.json")
-    assert "rm /var/tmp/" in found.remedy
-    assert isinstance(three.lease().create(ANNA), Refused)
-    assert where(three) in (["m1", "m3"], []), "a link to nothing does not exist"
+    for number, (attack, plant) in enumerate(ATTACKS.items()):
+        with subtests.test(attack):
+            (base := tmp_path / str(number)).mkdir()
+            three = lease_hosts(base, 3)
+            plant(three.file("m1"), secret)
+            lease = three.lease()
+            assert lease.read() is None, "a link is not followed"
+            assert lease.create(ANNA) == Done()
+            assert lease.write(replace(ANNA, heartbeat=1)) == Done()
+            assert three.lease().read() == replace(ANNA, heartbeat=1)
+            assert json.loads(secret.read_text())["record"]["run"] == BEN.run, "nothing goes through a link"
+            assert not (secret.parent / "nothing").exists()
+            assert list((secret.parent / "trap").iterdir()) == []
+            assert attack != "a folder" or list(three.file("m1").iterdir()) == []
+            (base := tmp_path / f"{number} on many").mkdir()
+            three = lease_hosts(base, 3)
+            for machine in ("m1", "m3"):
+                plant(three.file(machine), secret)
+            found = three.lease().read()
+            assert isinstance(found, Garbled)
+            owner = three.file("m1").lstat().st_uid
+            assert "/var/tmp/orchestrate-lease.ring-" in found.reason
+            assert f"on riak@m1 of {'root' if owner == 0 else ''}" in found.reason
+            assert found.remedy.endswith(".1.json")
+            assert "rm /var/tmp/" in found.remedy
+            assert isinstance(three.lease().create(ANNA), Refused)
 
 
 def test_more_files_than_a_cluster_has_are_no_answer(three: LeaseHosts) -> None:
@@ -559,62 +542,15 @@ def test_a_file_of_another_account_is_read_and_outranked() -> None:
         shutil.rmtree(base)
 
 
-def listed(text: str, owner: str = "mallory") -> LeaseFile:
-    """What becomes of a file with this content."""
-    output = CommandOutput(exit=0, stdout=f"place b/m/h/1\nfile 1 {owner} {text}\nend\n")
-    listing = parse_listing(output)
-    assert isinstance(listing, Listing), listing
-    return listing.files[1]
-
-
-def _content(**changes: object) -> str:
+def test_a_record_without_measure_is_none(subtests: pytest.Subtests) -> None:
+    """Other records that this program does not write are in `tests/data/parsers`."""
     content = json.loads(text_of(ANNA, Mark.HELD))
-    return json.dumps({**content, "record": {**content["record"], **changes}})
-
-
-def test_what_this_program_writes_is_read_again() -> None:
-    assert listed(text_of(ANNA, Mark.RELEASED), "anna") == Kept(owner="anna", record=ANNA, mark=Mark.RELEASED)
-
-
-LIMIT = {"level": "transient", "key": "transfer_limit.riak@m1", "found": "2", "wanted": "8"}
-IN_HAND = {"node": "riak@m1", "incarnation": {}, "address": "10.0.0.1"}
-
-
-def test_a_record_that_this_program_does_not_write_is_none(subtests: pytest.Subtests) -> None:
-    """Names and numbers of a record go into commands that run as root."""
-    for text in [
-        "",
-        "[]",
-        "3",
-        "[" * 60_000,
-        '{"lease":"held"}',
-        json.dumps({**json.loads(_content()), "more": 1}),
-        json.dumps({**json.loads(_content()), "lease": "lent"}),
-        _content(of_a_later_version=1),
-        _content(epoch=0),
-        _content(heartbeat=-1),
-        _content(owner="\x1b[2J"),
-        _content(owner="x" * 1001),
-        _content(debts=[{**LIMIT, "key": "transfer_limit.riak@m1;reboot"}]),
-        _content(debts=[{**LIMIT, "key": "cluster.routing.allocation.enable"}]),
-        _content(debts=[{**LIMIT, "found": "$(reboot)"}]),
-        _content(debts=[{**LIMIT, "wanted": ["8"]}]),
-        _content(in_hand=[{**IN_HAND, "node": "riak@m1 reboot"}]),
-        _content(in_hand=[{**IN_HAND, "address": "-oProxyCommand=reboot"}]),
-        _content(out_of_service=["`reboot`@m1"]),
-        _content(restarted=["m1"]),
-        _content(excluded=["riak@m1"]),
-        _content(owner="x" * 999, in_hand=[IN_HAND] * 2000),
-    ]:
-        with subtests.test(text[-40:] if len(text) < 60_000 else "long"):
-            found = listed(text)
-            assert isinstance(found, Damaged), found
-            assert found.owner == "mallory"
-            assert found.why.isprintable()
-
-
-def test_no_mark_in_a_file_begins_a_line_of_the_answer() -> None:
-    assert isinstance(listed("x\x0cfile 9 root {}\x0b\x85\u2028file 8 root {}"), Damaged)
+    in_hand = {"node": "riak@m1", "incarnation": {}, "address": "10.0.0.1"}
+    content["record"] |= {"owner": "x" * 999, "in_hand": [in_hand] * 2000}
+    for text in ("[" * 60_000, json.dumps(content)):
+        with subtests.test(text[:9]):
+            output = CommandOutput(exit=0, stdout=f"place b/m/h/1\nfile 1 mallory {text}\nend\n")
+            assert isinstance(known(parse_listing(output)).files[1], Damaged)
 
 
 # Shells and names
