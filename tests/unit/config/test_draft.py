@@ -92,12 +92,6 @@ def test_a_text_is_read_as_the_same_text(text: str) -> None:
     assert text in content
 
 
-def test_what_could_be_read_otherwise_is_in_quotes(subtests: pytest.Subtests) -> None:
-    for text in ["true", "No", "null", "1e3", "0x10", "~", "a: b", "-", "a #b", "{node}", "ö"]:
-        with subtests.test(text=text):
-            assert scalar(text) == f'"{text}"'
-
-
 @given(st.text(max_size=200))
 def test_a_remark_cannot_leave_its_comment(text: str) -> None:
     hosts = HostsDraft(remarks=(f"x\nuser: root {text}",), assumed=(f"x\nuser: root {text}",))

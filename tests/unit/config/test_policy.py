@@ -1,9 +1,10 @@
-# ruff: noqa: E501  (the table of flags is read by its rows: a flag and its message in one line each)
 """Cluster file, playbook and flags as one policy, of either kind of cluster."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,7 @@ from orchestrator.model.policy import (
     ZeroReplicas,
 )
 from orchestrator.model.tuning import TuningProfile
+from tests.fakes.cases import cases
 
 PREDICATES = PredicateNames(
     known=("observation_is_fresh", "cluster_not_red", "disk_below_watermark"),
@@ -340,41 +342,24 @@ def test_policies_for_indices_without_replicas(wanted: ZeroReplicas) -> None:
 
 
 def test_wrong_flags_are_refused_by_name(subtests: pytest.Subtests) -> None:
-    budget = "must be a whole number of at least 1, or a percentage such as 10%"
-    index = "--index: the name of an index, or a glob, is needed"
-    for flags, message in [
-        ({"strategy": "nod"}, "--strategy nod: unknown; did you mean `node`?"),
-        ({"max_unavailable": "0"}, f"--max-unavailable 0: {budget}"),
-        ({"max_unavailable": "x"}, f"--max-unavailable x: {budget}"),
-        ({"only": ("",)}, "--only: the name of a node, or a glob, is needed"),
-        ({"exclude": (" ",)}, "--exclude: the name of a node, or a glob, is needed"),
-        ({"zone": ""}, "--zone: the name of a zone is needed"),
-        ({"exclude": ("*",)}, "--exclude '*': leaves no node to restart"),
-        ({"only": ("es1", "es2"), "exclude": ("es2",)}, "--only es2 and --exclude es2 contradict each other"),
-        ({"only": ("es1",), "exclude": ("es*",)}, "--only es1 and --exclude es* contradict each other"),
-        ({"only": ("es*",), "exclude": ("es*",)}, "--only es* and --exclude es* contradict each other"),
-        ({"started_before": "2026-11-01"}, "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d"),
-        ({"pause_after": 0}, "--pause-after 0: must be at least 1"),
-        ({"timeout": "10"}, "--timeout 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
-        ({"reason": "x" * 1001}, "--reason: must have at most 1000 characters"),
-        ({"disable_predicate": ("cluster_not_rde",)}, "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?"),
-        ({"disable_predicate": ("observation_is_fresh",)}, "--disable-predicate observation_is_fresh: this one cannot be switched off"),
-        ({"disable_predicate": ("cluster_not_red=",)}, "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out"),
-        ({"merge": MergeFlags(patterns=())}, "--index: name the indices that were loaded, such as --index 'posts-*'"),
-        ({"merge": MergeFlags(patterns=("a,",))}, index),
-        ({"merge": MergeFlags(patterns=(" ",))}, index),
-        ({"merge": MergeFlags(patterns=("a*", "-ab"))}, "--index -ab: takes an index out; name those that are to be merged instead"),
-        ({"merge": MergeFlags(patterns=("far:posts",))}, "--index far:posts: names indices of another cluster, and a merge is done where they are: run this with the file of that cluster"),
-        ({"merge": MergeFlags(patterns=("a",), max_segments=0)}, "--max-segments 0: must be at least 1"),
-    ]:  # fmt: skip
-        with subtests.test(flags=flags, message=message):
-            assert _refused(Overrides(**flags)) == message
+    for text, (message,) in cases("config/refused/flags.txt"):
+        given = {key: _taken(value) for key, value in json.loads(text).items()}
+        merge = MergeFlags(**given.pop("merge")) if "merge" in given else None
+        with subtests.test(text):
+            assert _refused(Overrides(**given, merge=merge)) == message
+
+
+def _taken(value: Any) -> Any:
+    """As the command line gives it."""
+    if isinstance(value, dict):
+        return {key: _taken(each) for key, each in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def test_a_merge_of_riak_is_refused_by_name() -> None:
     assert _refused(Overrides(merge=MergeFlags(patterns=("posts-*",))), kind="riak") == (
-        "prod is riak, which has no segments to merge: post-bulk-index and force-merge are for elasticsearch; "
-        "`orchestrate restart` restarts its nodes"
+        "prod is riak, which has no segments to merge: post-bulk-index and force-merge are for "
+        "elasticsearch; `orchestrate restart` restarts its nodes"
     )
 
 

@@ -139,12 +139,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["a: " + "[" * 100 + "]" * 100, "[\n" * 1200, "a: &a [*a]"])
-def test_deep_nesting_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="nested deeper than 20 levels"):
-        parse(text, "deep.yml")
-
-
 def test_an_alias_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yaml.MAX_VALUES == 50_000
     monkeypatch.setattr(yaml, "MAX_VALUES", 500)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_cluster
-from orchestrator.config.riak import RiakWords, address_of, names_of
+from orchestrator.config.riak import RiakWords
 from orchestrator.config.services import ServiceSettings
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
@@ -40,26 +40,6 @@ def test_a_file_may_say_next_to_nothing() -> None:
     host = cluster.host("riak@riak1")
     assert (host.address, host.sudo, host.service) == ("riak1", "auto", _commands())
     assert cluster.secret_references() == ()
-
-
-def test_the_machine_of_a_member(subtests: pytest.Subtests) -> None:
-    for member, nodes, address in [
-        ("riak@riak1", {"riak@riak1": "10.0.0.1", "riak1": "10.0.0.2"}, "10.0.0.1"),
-        ("riak@riak1", {"riak1": "10.0.0.2", "riak2": "10.0.0.3"}, "10.0.0.2"),
-        ("riak@10.0.0.2", {"riak1": "10.0.0.2"}, "10.0.0.2"),
-        ("riak@riak9", {"riak1": "10.0.0.2"}, "riak9"),
-        ("dev2@127.0.0.1", {}, "127.0.0.1"),
-        ("a@b@riak1", {"riak1": "10.0.0.2"}, "10.0.0.2"),
-        ("riak1", {"riak1": "10.0.0.2"}, "10.0.0.2"),
-    ]:
-        with subtests.test(member=member, nodes=nodes, address=address):
-            assert address_of(member, nodes) == address
-
-
-def test_a_member_is_meant_by_its_host_or_its_hosts_address() -> None:
-    nodes = {"riak1": "10.0.0.1", "riak@riak3": "10.0.0.1"}
-    assert names_of("riak@10.0.0.1", nodes) == ("riak1", "10.0.0.1")
-    assert names_of("riak@riak1", nodes) == ("riak1",)
 
 
 def test_overrides_match_host_or_full_name_and_the_latter_wins() -> None:

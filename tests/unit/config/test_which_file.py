@@ -42,19 +42,6 @@ def test_the_shipped_files_are_recognised(kind: FileKind, paths: tuple[str, ...]
         assert kind_of_file(read(shipped(folder) / rest).content) is kind, path
 
 
-def test_what_does_not_say_so_is_left_to_the_check_of_its_keys(subtests: pytest.Subtests) -> None:
-    for content in [
-        {"kind": "elasticsearch"},
-        {"kind": "elasticsearch", "name": "prod", "flush": True},
-        {"settings": {}},
-        {"event": "summary", "kind": "elasticsearch", "strategy": "node"},
-        {"TOKEN": "x"},
-        {},
-    ]:
-        with subtests.test(content=content):
-            assert kind_of_file(content) is None
-
-
 def test_a_file_in_the_wrong_place_is_named(
     subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,18 +5,6 @@ from __future__ import annotations
 from orchestrator.config.yaml import Text, dotted, parse
 
 
-def test_words_and_numbers_are_those_of_yaml_1_2() -> None:
-    text = "%YAML 1.1\n---\na: off\nb: NO\nc: y\nd: 12:30\ne: 2026-11-01T00:00Z\nf: '7'\n7: g\n"
-    assert parse(text, "f.yml").content == {
-        "a": "off", "b": "NO", "c": "y", "d": "12:30", "e": "2026-11-01T00:00Z", "f": "7", "7": "g"
-    }  # fmt: skip
-    text = "a: 017\nb: 0o17\nc: 0x1f\nd: -3\ne: 1.5\nf: true\ng: ~\nh:\ni: 1_000\n"
-    assert parse(text, "f.yml").content == {
-        "a": 17, "b": 15, "c": 31, "d": -3, "e": 1.5, "f": True, "g": None, "h": None, "i": "1_000"
-    }  # fmt: skip
-    assert parse("a: &x {b: 1}\nc: *x\nd: &x 2\n", "f.yml").content == {"a": {"b": 1}, "c": {"b": 1}, "d": 2}
-
-
 def test_every_key_and_item_knows_its_line() -> None:
     document = parse("a: 1\nb:\n  c:\n  - x\n  - d: 1\n    e: 2\n", "f.yml")
     assert document.lines == {

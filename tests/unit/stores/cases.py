@@ -12,6 +12,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.errors import ConfigError
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import fields
@@ -73,7 +74,7 @@ class Case:
         return text_of(self.answer) if isinstance(self.answer, list) else str(self.answer)
 
     def read(self) -> Any:
-        """What the parser returns. `Malformed`, which some of them raise, is `Unknown` too."""
+        """What the parser returns. What some of them raise is `Unknown` too."""
         first, *others = signature(self.function).parameters.values()
         given = dict(self.keys.get("with", {}))
         known = {other.name for other in others}
@@ -87,7 +88,7 @@ class Case:
             answer = CommandOutput(exit=end, stdout=answer, stderr=errors)
         try:
             return self.function(answer, **given)
-        except (fields.Malformed, output.Malformed) as error:
+        except (fields.Malformed, output.Malformed, ConfigError, ValueError) as error:
             return Unknown(reason=str(error))
 
     def fits(self, found: Any) -> bool:
@@ -96,8 +97,9 @@ class Case:
             passes = self.keys.get("passes", False)
             return (
                 isinstance(found, Unknown)
-                and (self.keys["unknown"] in found.reason)
+                and self.keys["unknown"] in found.reason
                 and found.passes is passes
+                and not any(word in found.reason for word in self.keys.get("never", ()))
             )
         if "part" in self.keys:
             return self.keys["part"].items() <= found.items()
@@ -175,4 +177,5 @@ def same(found: Any, wanted: Any) -> bool:
         found = sorted((each.value if isinstance(each, Enum) else each) for each in found)
     if isinstance(found, tuple | list) and isinstance(wanted, list):
         return len(found) == len(wanted) and all(map(same, found, wanted))
-    return bool(found == wanted) and type(found) is type(wanted)
+    both_texts = isinstance(found, str) and isinstance(wanted, str)
+    return bool(found == wanted) and (both_texts or type(found) is type(wanted))

@@ -1,11 +1,13 @@
 """From which version on each difference between servers holds, and how each version is asked.
 
-The table is written once more here, apart from the one of the program. Sources: the docstring of `Dialect`.
+The table is written once more, in `tests/data`, apart from the one of the program. Sources: the docstring
+of `Dialect`.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -32,21 +34,16 @@ from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
     LEGACY_TEMPLATE,
     NEWEST,
-    NONE,
     OPENSEARCH,
-    STATE,
-    ClusterUuid,
     Dialect,
     ServerVersion,
-    VotingExclusions,
     dialect_for,
     dialect_of,
     family_of,
     parse_version,
 )
-from orchestrator.stores.elasticsearch.dialect import LEGACY_TEMPLATE as OLD
-from orchestrator.stores.elasticsearch.dialect import Flush as FlushKind
 from orchestrator.stores.elasticsearch.faults import error_fault
+from tests.unit.stores.cases import DATA, same
 
 ALWAYS = "0.90"
 ELASTICSEARCHES = (
@@ -60,52 +57,11 @@ ELASTICSEARCHES = (
     *(f"9.{minor}" for minor in range(4)),
 )
 OPENSEARCHES = tuple(f"{major}.{minor}" for major in (1, 2, 3) for minor in range(20))
-SINCE: dict[str, dict[str, Any]] = {
-    "accepted": {ALWAYS: True, "1.0": False, "1.1": True, "2.0": False, "2.3": True},
-    "master_timeout": {ALWAYS: "master_timeout"},
-    "settings_wait": {ALWAYS: False, "7.0": True},
-    "null_resets": {ALWAYS: False, "5.0": True},
-    "flush": {ALWAYS: FlushKind.PLAIN, "1.6": FlushKind.SYNCED, "7.6": FlushKind.PLAIN},
-    "hidden_wildcard": {ALWAYS: False, "7.7": True},
-    "voting": {
-        ALWAYS: VotingExclusions.NONE,
-        "7.0": VotingExclusions.PATH,
-        "7.8": VotingExclusions.QUERY,
-    },
-    "retry_failed": {ALWAYS: False, "5.0": True},
-    "lease_forms": {ALWAYS: (OLD,), "6.0": (OLD, NEW), "7.8": (NEW, OLD)},
-    "lease_pattern": {ALWAYS: "template", "6.0": "index_patterns"},
-    "cluster_uuid": {ALWAYS: ClusterUuid.NONE, "2.0": ClusterUuid.METADATA, "7.0": ClusterUuid.TOP},
-    "queue_times": {ALWAYS: False, "2.0": True},
-    "snapshot_call": {ALWAYS: STATE, "1.0": NONE, "1.1": "_snapshot/_status", "2.0": STATE},
-    "ephemeral_ids": {ALWAYS: False, "5.0": True},
-    "in_sync": {ALWAYS: False, "5.0": True},
-    "roles_in_nodes": {ALWAYS: False, "5.0": True},
-    "roles_in_state": {ALWAYS: False, "8.0": True},
-    "merge_call": {ALWAYS: "_optimize", "2.1": "_forcemerge"},
-    "merge_committed": {ALWAYS: False, "1.6": True},
-    "merge_task": {ALWAYS: False, "8.1": True},
-    "task_list": {ALWAYS: False, "2.3": True},
-    "path_parts": {ALWAYS: False, "1.0": True},
-    "expand_none": {ALWAYS: False, "1.6": True},
-    "allocation_enable": {ALWAYS: False, "1.0": True},
-    "recovery_call": {ALWAYS: "_status", "1.1": "_recovery"},
-    "lease_in_alias": {ALWAYS: False, "1.1": True},
-    "sequence_numbers": {ALWAYS: False, "6.0": True},
-    "deprecations": {ALWAYS: NONE, "5.0": "_xpack/migration/deprecations", "7.0": "_migration/deprecations"},
-    "ml_mode": {ALWAYS: False, "6.7": True},
-    "snapshot_pages": {ALWAYS: False, "7.16": True},
-}
-"""By column: each first version of Elasticsearch with what holds from it on."""
-OF_OPENSEARCH: dict[str, dict[str, Any]] = {
-    "master_timeout": {ALWAYS: "master_timeout", "2.0": "cluster_manager_timeout"},
-    "merge_task": {ALWAYS: False, "2.7": True},
-    "roles_in_state": {ALWAYS: False},
-    "deprecations": {ALWAYS: NONE},
-    "ml_mode": {ALWAYS: False},
-    "snapshot_pages": {ALWAYS: False},
-}
-"""The same for OpenSearch; every other column is as in the newest Elasticsearch."""
+SINCE: dict[str, dict[str, Any]] = json.loads((DATA / "elasticsearch-dialects.json").read_text())
+"""By product and column: each first version with what holds from it on.
+
+Other columns of OpenSearch are as in the newest Elasticsearch.
+"""
 
 
 def _minor(version: str) -> tuple[int, int]:
@@ -119,14 +75,14 @@ def _at(since: dict[str, Any], version: str) -> Any:
 
 def test_each_difference_begins_with_its_version(subtests: pytest.Subtests) -> None:
     for column in (one.name for one in fields(Dialect) if one.name != "family"):
-        newest = _at(SINCE[column], "9.3")
-        expected = {(ELASTICSEARCH, version): _at(SINCE[column], version) for version in ELASTICSEARCHES}
-        of_opensearch = OF_OPENSEARCH.get(column, {ALWAYS: newest})
+        since = SINCE[ELASTICSEARCH][column]
+        expected = {(ELASTICSEARCH, version): _at(since, version) for version in ELASTICSEARCHES}
+        of_opensearch = SINCE[OPENSEARCH].get(column, {ALWAYS: _at(since, "9.3")})
         expected |= {(OPENSEARCH, version): _at(of_opensearch, version) for version in OPENSEARCHES}
         with subtests.test(column):
             for (distribution, version), value in expected.items():
                 found = getattr(_dialect(f"{version}.1", distribution), column)
-                assert found == value, f"{distribution} {version}"
+                assert same(found, value), f"{distribution} {version}"
 
 
 def _dialect(version: str, distribution: str = ELASTICSEARCH) -> Dialect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.riak import Availability, RiakView
@@ -176,14 +178,15 @@ def test_what_became_of_limits_that_were_not_all_set(subtests: pytest.Subtests, 
     """One that fails keeps no other node from its limit; where nothing was set on any, it is refused."""
     cut = [CommandOutput(exit=code, stdout="Set tr") for code in (None, 0)]
     two, all_three = {"dev2": "8"}, {"dev1": "8", "dev2": "8", "dev3": "4"}
-    for failed, limits, result, after in [
+    rows: list[tuple[dict[NodeName, Any], dict[str, str], type, list[int]]] = [
         ({DEV2: failing(DEV2)}, all_three, InDoubt, [8, 2, 4]),
         ({DEV2: NOT_ENDED}, all_three, InDoubt, [8, 2, 4]),
         ({DEV2: LOST}, all_three, InDoubt, [8, 2, 4]),
         ({DEV2: failing(DEV2)}, two, Refused, [2, 2, 2]),
         ({DEV1: failing(DEV1), DEV2: failing(DEV2)}, {"dev1": "8", "dev2": "8"}, Refused, [2, 2, 2]),
         *(({DEV2: output}, two, InDoubt, [2, 2, 2]) for output in cut),
-    ]:
+    ]
+    for failed, limits, result, after in rows:
         with subtests.test(failed=failed, limits=limits):
             stage.runner.instead = {
                 (DEV1, f"admin transfer-limit {node} 8"): output for node, output in failed.items()
