@@ -315,7 +315,7 @@ def test_an_attempt_that_cannot_be_withdrawn_is_no_lease(five: LeaseHosts) -> No
     assert "our own attempt" in reason_of(lease.read())
 
 
-def test_a_record_is_made_again_where_it_is_gone_unless_everywhere(three: LeaseHosts) -> None:
+def test_a_record_that_is_gone_is_made_again_unless_everywhere(three: LeaseHosts) -> None:
     lease = three.lease()
     lease.create(ANNA)
     three.file("m1").unlink()  # it lost its disk
