@@ -42,11 +42,11 @@ class Wire:
     """One connection, for answers that are no proper HTTP."""
 
     def __init__(self, connection: socket.socket, released: threading.Event) -> None:
-        self._connection = connection
+        self.connection = connection
         self._released = released
 
     def send(self, data: bytes) -> None:
-        self._connection.sendall(data)
+        self.connection.sendall(data)
 
     def hang(self) -> None:
         """Say nothing until the server is closed."""
@@ -166,7 +166,7 @@ class ScriptedServer:
                 while (asked := _read(incoming)) is not None:
                     self.asked.append(asked)
                     paths = f"{asked.method} {asked.path}", asked.path, f"{asked.path.rpartition('-')[0]}-*"
-                    answers = next((self.answers[path] for path in paths if self.answers.get(path)), [])
+                    answers = next(filter(None, map(self.answers.get, paths)), [])
                     if not answers:
                         answers = [reply({"error": f"nothing scripted for {asked.path}"}, status=400)]
                     answer = answers.pop(0) if len(answers) > 1 else answers[0]
