@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Action, RunHook, action_name, action_target
+from orchestrator.errors import OrchestratorError
+from orchestrator.model.action import Action, RunHook, StartNode, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
@@ -33,7 +34,10 @@ from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.upgrade_event import Upgraded
+from orchestrator.runs.recorded import past_run_of
 from orchestrator.runs.simulated import Simulation
+from orchestrator.runs.unfinished import restore_run, resume_run
+from orchestrator.runtime.database import Access
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import turns
 from orchestrator.simulation.aftermath import aftermath, settings
@@ -125,6 +129,24 @@ class Attempt(Ends):
     begins: Callable[[Played], RunState | None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Command(Ends):
+    """`resume` or `restore` as people call it, with what comes before the lease is held.
+
+    Attributes:
+        verb: which of them.
+        raises: what it is refused with; no setting was changed then.
+        starts: the nodes that it had started by then, in order; None = any.
+        tells: parts of what it says meanwhile.
+    """
+
+    verb: str
+    retry_failed: bool = False
+    raises: type[OrchestratorError] | None = None
+    starts: Sequence[str] | None = None
+    tells: Sequence[str] = ()
+
+
 @dataclass
 class Played:
     """A scene that was played: the program that ran last, and how each attempt ended."""
@@ -135,6 +157,9 @@ class Played:
     state: RunState = field(default_factory=lambda: RunState(run=""))
     states: list[RunState] = field(default_factory=list)
     told: list[Event] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    refused: str = ""
+    noted: list[tuple[Instant, Any]] = field(default_factory=list)
     violates: str = ""
 
     @property
@@ -161,6 +186,10 @@ class Played:
         """What was sent to hosts and cluster, in the order of the journal."""
         sent = [event.action for event in self.found(ActionSent)]
         return [action for action in sent if not kinds or isinstance(action, kinds)]
+
+    def note(self, what: object) -> None:
+        """Keep it for the end, with its time."""
+        self.noted.append((self.world.agenda.now, what))
 
     @property
     def waves(self) -> list[tuple[NodeName, ...]]:
@@ -196,7 +225,7 @@ class Played:
         return next(at for at, said in self.world.story if said == what and at >= since)
 
 
-Step = Attempt | Seconds | What | Callable[[Played], object]
+Step = Attempt | Command | Seconds | What | Callable[[Played], object]
 """A further attempt, a wait, a mishap that befalls now, or what a test does to the world."""
 
 
@@ -286,6 +315,10 @@ class Scene(Ends):
                     _attempt(played, step, partial(step.begins, played), self.reads)
                     last = step.away
                     continue
+                case Command():
+                    _command(played, step)
+                    last = step.away
+                    continue
                 case int() | float():
                     played.world.agenda.advance(step)
                 case _ if callable(step):
@@ -370,6 +403,36 @@ def looking(look: Callable[[Played, str], object]) -> Callable[[Played], None]:
     return prepare
 
 
+class _Port:
+    """A port of the program; something is done before each call of one of its methods."""
+
+    def __init__(self, port: object, method: str, look: Callable[..., object]) -> None:
+        self.__dict__["_of"] = (port, method, look)
+
+    def __getattr__(self, name: str) -> Any:
+        port, method, look = self.__dict__["_of"]
+        found = getattr(port, name)
+        if name != method:
+            return found
+        return lambda *given, **named: (look(*given), found(*given, **named))[1]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self.__dict__["_of"][0], name, value)
+
+
+def before(port: str, method: str, look: Callable[..., object]) -> Callable[[Played], None]:
+    """Look before each such call of a port, `cluster`, `hosts` or `listener`; also at what it is given."""
+
+    def prepare(played: Played) -> None:
+        simulation: Any = played.simulation
+        made = _Port(getattr(simulation, port), method, partial(look, played))
+        for of in (simulation, simulation.listener):
+            if hasattr(of, port):
+                setattr(of, port, made)
+
+    return prepare
+
+
 def _with_seams(simulation: Simulation, seams: Seams) -> None:
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = seams
 
@@ -398,13 +461,49 @@ def _attempt(
     _ended(played, how, played.world.agenda.now - began)
 
 
+def _command(played: Played, how: Command) -> None:
+    """Drive a command to its end, or to its refusal."""
+    world, simulation, played.said = played.world, played.simulation, []
+    began, found, sent = world.agenda.now, settings(world), len(simulation.hosts.sent)
+    with (
+        simulation.connect(tell=played.said.append) as connection,
+        connection.state(Access.GO_ON) as store,
+    ):
+        past, refused = past_run_of(store, store.runs()[0]), None
+        try:
+            if how.verb == "restore":
+                played.state = restore_run(connection, store, past)
+            else:
+                played.state = resume_run(connection, store, past, retry_failed=how.retry_failed)
+        except OrchestratorError as error:
+            refused = error
+    assert how.raises is (type(refused) if refused else None), refused or played.state.message
+    if refused is None:
+        _ended(played, how, world.agenda.now - began)
+    else:
+        played.refused = str(refused)
+        _says(played.refused, how.says)
+        assert settings(world) == found
+        assert how.away is None or away(world) == sorted(how.away)
+    starts = [action.node for action in simulation.hosts.sent[sent:] if isinstance(action, StartNode)]
+    assert how.starts is None or starts == [*how.starts]
+    assert how.raises is None or len(starts) == len(simulation.hosts.sent[sent:])
+    assert world.agenda.now - began <= how.within
+    for part in how.tells:
+        assert any(part in line for line in played.said), played.said
+
+
+def _says(said: str, parts: str | tuple[str, ...]) -> None:
+    for part in (parts,) if isinstance(parts, str) else parts:
+        assert part in said, said
+
+
 def _ended(played: Played, how: Ends, took: Seconds) -> None:
     """What holds at the end of each attempt."""
     world, state = played.world, played.state
     said = f"{state.outcome}: {state.message}"
     assert how.ends in (None, state.outcome), said
-    for part in (how.says,) if isinstance(how.says, str) else how.says:
-        assert part in state.message, said
+    _says(state.message, how.says)
     assert took <= how.within, f"it took {took:.0f} s; {said}"
     assert played.unexpected == [], said
     left = aftermath(world, played.before)
@@ -479,6 +578,10 @@ def elsewhere(wanted: Policy | None = None, **ends: object) -> Attempt:
         return played.simulation.take_over(asked)
 
     return Attempt(begins=begins, **{"ends": RESTORED, **ends})
+
+
+def command(verb: str, **ends: object) -> Command:
+    return Command(verb=verb, **{"ends": RESTORED if verb == "restore" else DONE, **ends})
 
 
 def take_over(wanted: Policy | None = None, **ends: object) -> Attempt:
