@@ -121,7 +121,7 @@ class Simulation:
         self._began: dict[str, Instant] = {run: world.agenda.now}
         self.order = order
         self.requests_left = 0
-        self._policy, self._state, self._shared_state = policy, state, state is not None
+        self._policy, self._state, self.shares_state = policy, state, state is not None
         self._given_back: weakref.finalize[[Engine], Simulation] | None = None
         self._name, self._runs, self._processes = run, 0, 0
         self.journals: list[SeamJournal] = []
@@ -242,7 +242,7 @@ class Simulation:
             self._heart.stopped = True
         if self._identity is not None:
             self.common.alive.discard(self._identity)
-        if self._shared_state:
+        if self.shares_state:
             self.flush()
 
     def _new_run(self) -> str:

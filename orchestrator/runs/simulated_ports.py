@@ -157,7 +157,7 @@ class SeamJournal(SqlJournal):
     """A journal whose process may be killed before or after a commit, and whose disk may be full.
 
     Committed records go into the database when it is next opened: a hundred steps in one transaction,
-    since it is not read in between.
+    since it is not read in between. Into a state that programs share they go at once.
     """
 
     def __init__(
@@ -184,9 +184,12 @@ class SeamJournal(SqlJournal):
         seams.point(f"before the commit of {names}")
         if world.agenda.now < fate.disk_full_until:
             raise JournalError(fate.journal_says)
-        records = self._records(events, at)
-        self._last += len(records)
-        self._held += records
+        if self._simulation.shares_state:
+            records = super().append(events, at)
+        else:
+            records = self._records(events, at)
+            self._last += len(records)
+            self._held += records
         self.records.extend(records)
         for event in events:
             if isinstance(event, RunStarted):
