@@ -64,7 +64,7 @@ Successor = Callable[[Simulation, Engine, list[Simulation]], Iterator[RunState]]
 
 def _phase(of: Simulation) -> Phase:
     entered = [r.event for r in of.journal.records if r.event.event == "phase_entered"]
-    to = [event.to for event in entered if getattr(event, "node", None) is None]  # type: ignore[union-attr]
+    to = [event.to for event in entered if getattr(event, "node", None) is None]
     return Phase((to or [Phase.PREPARING.value])[-1])
 
 

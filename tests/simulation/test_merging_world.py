@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from orchestrator.model.action import (
     Done,
-    Flush,
     ForceMerge,
     InDoubt,
     RefreshIndex,
     Refused,
     SetIndexSettings,
-    StopNode,
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView
@@ -23,9 +19,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
-from tests.simulation.gated import QUEUE
 from tests.simulation.loaded import SIZE, index_of, left_behind, loaded, merged_policy, merging
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
@@ -108,28 +102,6 @@ def test_one_that_is_done_late_is_judged_by_what_runs_then() -> None:
     assert not said(simulation)
     assert of(look(simulation, seconds=10.0)).tasks == 2
     assert "posts-1 is merged twice at a time" in said(simulation)
-
-
-@pytest.mark.parametrize(
-    ("what", "wrong"),
-    [
-        (mishaps.LeaseTaken(), "while eve@elsewhere has the lease"),
-        (mishaps.IndexDeleted(index="posts-1", made_again=True), "another index than the one of the run"),
-    ],
-    ids=["lease", "index"],
-)
-def test_a_late_merge_is_judged_by_the_reading_before_it(what: mishaps.What, wrong: str) -> None:
-    for known in (False, True):
-        simulation = begun(loaded(), Trip(verb="force_merge", how=How.LATE, late=29.0))
-        if known:
-            simulation.fate.befall(what)
-            look(simulation, seconds=70.0)  # a lease that is gone shows within so long
-        simulation.cluster.perform(force())
-        if not known:
-            simulation.fate.befall(what)
-        look(simulation, seconds=5.0)
-        look(simulation, seconds=30.0)
-        assert (wrong in said(simulation)) == known, said(simulation)
 
 
 def test_searches_see_a_merge_after_a_refresh() -> None:
@@ -319,138 +291,6 @@ def test_old_readings_tell_of_the_tasks_of_now() -> None:
     assert {copy.segments >= 20 for copy in read.copies} == {True}
 
 
-# What is judged ------------------------------------------------------------------------------------------
-
-
-def _twice(simulation: Simulation) -> None:
-    simulation.cluster.perform(force())
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _beside_somebody_else(simulation: Simulation) -> None:
-    simulation.fate.befall(mishaps.MergedByOthers(index="posts-1"))
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _too_many_at_once(simulation: Simulation) -> None:
-    simulation.world.forced.policy = merging(at_once=1, per_node=9)
-    simulation.cluster.perform(force("posts-1"))
-    simulation.cluster.perform(force("posts-2"))
-
-
-def _too_many_on_a_node(simulation: Simulation) -> None:
-    simulation.world.forced.policy = merging(at_once=9, per_node=1)
-    simulation.cluster.perform(force("posts-1"))
-    simulation.cluster.perform(force("posts-2"))
-
-
-def _written(simulation: Simulation) -> None:
-    simulation.fate.befall(mishaps.WriterBegins(index="posts-1"))
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _without_the_lease(simulation: Simulation) -> None:
-    simulation.fate.befall(mishaps.LeaseTaken())
-    look(simulation, seconds=70.0)
-    simulation.cluster.perform(force())
-
-
-def _without_room(simulation: Simulation) -> None:
-    merges.fill(simulation.world, ES2, 0.8999, 3600.0)
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _past_a_closed_gate(simulation: Simulation) -> None:
-    simulation.world.gates[QUEUE.name] = SimGate()
-    simulation.fate.befall(mishaps.GateShut(name=QUEUE.name))
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _on_an_old_reading(simulation: Simulation) -> None:
-    simulation.fate.befall(mishaps.StaleReadings(seconds=60.0))
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _another_of_its_name(simulation: Simulation) -> None:
-    simulation.fate.befall(mishaps.IndexDeleted(index="posts-1", made_again=True))
-    look(simulation)
-    simulation.cluster.perform(force())
-
-
-def _stopping_a_node_that_merges(simulation: Simulation) -> None:
-    simulation.cluster.perform(force())
-    look(simulation)
-    simulation.hosts.perform(StopNode(node=ES2))
-
-
-def _in_a_run_without_merges(simulation: Simulation) -> None:
-    simulation.world.forced.policy = None
-    simulation.cluster.perform(force())
-
-
-WRONG: dict[Callable[[Simulation], None], str] = {
-    _twice: "posts-1 is merged twice at a time",
-    _beside_somebody_else: "a merge of it by another client runs",
-    _too_many_at_once: "1 at once",
-    _too_many_on_a_node: "posts-2 is merged on es1 beside posts-1",
-    _written: "posts-1 is merged while it is written",
-    _without_the_lease: "while eve@elsewhere has the lease",
-    _without_room: "the disk of es2 has no room",
-    _past_a_closed_gate: "posts-1 is merged while gate rabbitmq_queue ingest is closed",
-    _on_an_old_reading: "posts-1 is merged on a reading that says it may be old",
-    _another_of_its_name: "another index than the one of the run",
-    _stopping_a_node_that_merges: "es2 is stopped while our merge of posts-1 runs on it",
-    _in_a_run_without_merges: "the run merges nothing",
-}
-
-
-def test_what_is_wrong_is_noticed(subtests: pytest.Subtests) -> None:
-    for wrong, rule in WRONG.items():
-        with subtests.test(wrong=wrong.__name__):
-            simulation = begun(loaded())
-            wrong(simulation)
-            assert rule in said(simulation)
-
-
-NOT_YET_READ: tuple[mishaps.What, ...] = (
-    mishaps.MergedByOthers(index="posts-1"),
-    mishaps.WriterBegins(index="posts-1"),
-    mishaps.LeaseTaken(),
-    mishaps.DiskFills(node=ES2, share=0.8999),
-    mishaps.IndexDeleted(index="posts-1", made_again=True),
-    mishaps.GateShut(name=QUEUE.name),
-    mishaps.StaleReadings(seconds=60.0),
-)
-
-
-def test_what_no_reading_could_tell_is_no_fault(subtests: pytest.Subtests) -> None:
-    for what in NOT_YET_READ:
-        with subtests.test(what=type(what).__name__):
-            simulation = begun(loaded())
-            simulation.world.gates[QUEUE.name] = SimGate()
-            simulation.fate.befall(what)
-            simulation.cluster.perform(force())
-            assert not said(simulation)
-
-
-def test_a_disk_that_fills_between_two_readings_is_no_fault() -> None:
-    world = loaded()
-    simulation = begun(world)
-    world.agenda.advance(5.0)
-    simulation.cluster.observe(EVERYTHING)
-    merges.fill(world, ES2, 0.8999, 600.0)
-    world.agenda.advance(0.02)  # while the gates are read
-    simulation.cluster.bulk(tuple(world.indices))
-    simulation.cluster.perform(force())
-    assert not said(simulation)
-
-
 @pytest.mark.parametrize(("first", "second"), [(0.87, 0.93), (0.93, 0.87), (0.93, 0.93)])
 def test_a_disk_that_fills_twice_at_a_time_is_cleared_of_both(first: float, second: float) -> None:
     simulation = begun(loaded())
@@ -464,22 +304,6 @@ def test_a_disk_that_fills_twice_at_a_time_is_cleared_of_both(first: float, seco
     assert merges.used(world, ES2) == second
     world.agenda.advance(100.0)
     assert merges.used(world, ES2) == found
-
-
-def test_writes_that_are_allowed_are_no_fault() -> None:
-    simulation = begun(loaded(), allow_writes=True)
-    _written(simulation)
-    assert not said(simulation)
-
-
-def test_one_index_after_the_other_is_right() -> None:
-    simulation = begun(loaded())
-    for name in ("posts-1", "posts-2", "posts-3"):
-        simulation.cluster.perform(force(name))
-        look(simulation, seconds=3 * COPY_SECONDS)
-    simulation.cluster.perform(Flush())
-    assert not said(simulation)
-    assert [merges.unmerged(simulation.world, f"posts-{n}-uuid", 5) for n in (1, 2, 3)] == [[], [], []]
 
 
 def test_the_end_is_judged_by_every_copy() -> None:

@@ -1,4 +1,4 @@
-"""What the judge says of a node's turn and of a process that was taken over, and what it looks at."""
+"""The simulated world: guests, what others do to indices and nodes, and what is drawn of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.action import (
-    Moment,
     Purpose,
-    RunHook,
     SettingChange,
     StartNode,
     StopNode,
@@ -17,191 +15,26 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.observation import EVERYTHING, Level
-from orchestrator.model.policy import Hook, Hooks
+from orchestrator.model.observation import Level
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.parts import SimOwner
 from orchestrator.simulation.world import World
-from tests.simulation import index_mishaps, nights, node_mishaps, shrink, tuned
+from tests.simulation import index_mishaps, nights, node_mishaps, shrink
 from tests.simulation.chance import Chance, chance
 from tests.simulation.play import cluster, policy
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
-HOOK = Hook(run="say {node}")
-WANTED = policy(hooks=Hooks(before_stop=(HOOK,), while_stopped=(HOOK,), after_recovery=(HOOK,)))
 WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
 
 
-def _begun(*trips: Trip, hooks: bool = True) -> Simulation:
-    """A run has begun and disabled allocation, and everything was read a moment ago."""
-    simulation = Simulation(cluster(3), trips=trips)
-    simulation.begin(WANTED if hooks else policy())
-    _write(simulation, WITHHELD)
-    simulation.cluster.observe(EVERYTHING)
+def _withheld() -> Simulation:
+    """A run has begun and disabled allocation."""
+    simulation = Simulation(cluster(3))
+    simulation.begin(policy())
+    simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
     return simulation
-
-
-def _write(simulation: Simulation, change: SettingChange) -> None:
-    simulation.cluster.perform(WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD))
-
-
-def _hook(simulation: Simulation, moment: Moment, node: NodeName = ES2) -> None:
-    simulation.hosts.perform(RunHook(node=node, moment=moment, number=0, hook=HOOK))
-
-
-def _turn(simulation: Simulation, *moments: Moment) -> list[str]:
-    """One turn of es2 with these hooks, each in its place; what it lacks then."""
-    if Moment.BEFORE_STOP in moments:
-        _hook(simulation, Moment.BEFORE_STOP)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.hosts.perform(StopNode(node=ES2))
-    simulation.world.agenda.advance(5.0)
-    if Moment.WHILE_STOPPED in moments:
-        _hook(simulation, Moment.WHILE_STOPPED)
-    simulation.hosts.perform(StartNode(node=ES2))
-    simulation.world.agenda.advance(30.0)
-    _write(simulation, WITHHELD.undone())
-    simulation.world.agenda.advance(30.0)
-    if Moment.AFTER_RECOVERY in moments:
-        _hook(simulation, Moment.AFTER_RECOVERY)
-    return turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
-
-
-def test_a_whole_turn_lacks_nothing() -> None:
-    simulation = _begun()
-    assert _turn(simulation, *Moment) == []
-    assert simulation.world.violations == []
-
-
-@pytest.mark.parametrize(
-    ("without", "said"),
-    [
-        (Moment.WHILE_STOPPED, "while_stopped hook 0 never ran on es2 while it was down"),
-        (Moment.AFTER_RECOVERY, "after_recovery hook 0 did not run on es2 after its before_stop"),
-    ],
-)
-def test_a_hook_that_did_not_run_is_lacking(without: Moment, said: str) -> None:
-    assert _turn(_begun(), *(moment for moment in Moment if moment is not without)) == [said]
-
-
-def test_a_stop_without_its_before_stop_hook_is_noticed() -> None:
-    simulation = _begun()
-    _hook(simulation, Moment.BEFORE_STOP)
-    _hook(simulation, Moment.AFTER_RECOVERY)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.hosts.perform(StopNode(node=ES2))
-    assert [said.partition(": ")[2] for said in simulation.world.violations] == [
-        "es2 is stopped, and before_stop hook 0 did not run"
-    ]
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_stop_in_another_life_needs_its_before_stop_hook_again(*, again: bool) -> None:
-    """Without `after_recovery` hooks as well: nothing says that its clients still leave it alone."""
-    simulation = _begun()
-    simulation.world.hooks = Hooks(before_stop=(HOOK,))
-    _turn(simulation, Moment.BEFORE_STOP)
-    if again:
-        _hook(simulation, Moment.BEFORE_STOP)
-    _write(simulation, WITHHELD)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.hosts.perform(StopNode(node=ES2))
-    said = "es2 is stopped, and before_stop hook 0 did not run"
-    told = [wrong.partition(": ")[2] for wrong in simulation.world.violations]
-    assert told == ([] if again else [said])
-
-
-def test_a_life_after_the_last_reading_needs_no_hook() -> None:
-    simulation = _begun()
-    _hook(simulation, Moment.BEFORE_STOP)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.fate.befall(mishaps.RestartedByHand(node=ES2))
-    simulation.world.agenda.advance(30.0)
-    simulation.hosts.perform(StopNode(node=ES2))
-    assert not any("before_stop" in said for said in simulation.world.violations)
-
-
-def test_a_while_stopped_hook_beside_a_live_process_is_noticed() -> None:
-    simulation = _begun()
-    simulation.world.agenda.advance(60.0)
-    simulation.cluster.observe(EVERYTHING)
-    _hook(simulation, Moment.WHILE_STOPPED)
-    assert any("beside its process" in said for said in simulation.world.violations)
-
-
-def test_an_after_recovery_hook_before_its_copies_is_lacking() -> None:
-    simulation = _begun()
-    _hook(simulation, Moment.BEFORE_STOP)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.hosts.perform(StopNode(node=ES2))
-    simulation.world.agenda.advance(5.0)
-    _hook(simulation, Moment.WHILE_STOPPED)
-    simulation.hosts.perform(StartNode(node=ES2))
-    simulation.world.agenda.advance(30.0)
-    _hook(simulation, Moment.AFTER_RECOVERY)  # allocation is still off
-    lacks = turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
-    assert len(lacks) == 1
-    assert lacks[0].startswith("hook after_recovery 0 ran on es2 without a copy of [")
-
-
-@pytest.mark.parametrize("read", [False, True])
-def test_a_copy_that_a_late_stop_takes_is_not_lacking_at_a_hook(
-    read: bool,  # noqa: FBT001
-) -> None:
-    """A gate that does not answer takes seconds between the two; a reading after the stop tells of it."""
-    simulation = _begun(Trip(verb="stop", how=How.LATE, late=40.0))
-    _hook(simulation, Moment.BEFORE_STOP)
-    simulation.hosts.perform(StopNode(node=ES2))
-    _write(simulation, WITHHELD.undone())
-    simulation.world.agenda.advance(35.0)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.world.agenda.advance(10.0)
-    assert not simulation.world.nodes[ES2].joined
-    if read:
-        simulation.cluster.observe(EVERYTHING)
-    _hook(simulation, Moment.AFTER_RECOVERY)
-    lacks = turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
-    assert any("ran on es2 without a copy of [" in said for said in lacks) is read
-
-
-def test_a_node_not_restarted_rebooted_or_tuned_lacks_them() -> None:
-    simulation = Simulation(tuned.detune(cluster(3)))
-    asked = policy(reboot=True, tune=tuned.profile("vm.swappiness"))
-    simulation.begin(asked)
-    lacks = turns.lacking(simulation.world.nodes[ES2], asked, simulation.began, simulation.began)
-    assert lacks == [
-        "es2 has no new process",
-        "the host of es2 was not rebooted",
-        "vm.swappiness of es2 is found",
-    ]
-
-
-def test_a_deposed_process_may_only_start_what_is_still_its_own() -> None:
-    first = _begun(hooks=False)
-    first.hosts.perform(StopNode(node=ES2))
-    first.world.agenda.advance(5.0)
-    other = first.successor("run-2")
-    first.fate.asleep_until = first.world.agenda.now + 100.0
-    other.begin(policy())
-    first.hosts.perform(StartNode(node=ES2))
-    assert first.world.violations == [], "it could not know yet"
-    first.world.agenda.advance(1.0)
-    first.cluster.observe(EVERYTHING)
-    first.hosts.perform(StartNode(node=ES2))
-    assert first.world.violations == [], "nobody else has that node"
-    _write(first, WITHHELD.undone())
-    first.world.agenda.advance(60.0)
-    first.hosts.perform(StopNode(node=ES3))
-    told = [said.partition(": ")[2] for said in first.world.violations]
-    assert told[0].startswith("run-1 was taken over, and sends set_allocation")
-    assert told[1] == "run-1 was taken over, and sends stop of es3"
-    assert first.deposed
-    assert not first.attempt.lease.view().held
-    assert other.attempt.lease.view().held
 
 
 def test_a_guest_runs_while_the_host_waits_one_thread_at_a_time() -> None:
@@ -252,7 +85,7 @@ def _copies(world: World, index: str) -> list[tuple[bool, str]]:
 
 def test_restores_under_primaries_and_none_as_on_real_nodes() -> None:
     """Seen on 8.19: the primary comes, its replica waits; one begun under `none` has failed for good."""
-    simulation = _begun(hooks=False)
+    simulation = _withheld()
     world, fate = simulation.world, simulation.fate
     fate.befall(index_mishaps.IndexRestored(name="first", seconds=10.0))
     world.agenda.advance(1.0)
@@ -269,7 +102,7 @@ def test_restores_under_primaries_and_none_as_on_real_nodes() -> None:
 
 def test_an_index_that_is_closed_and_opened_as_on_real_nodes() -> None:
     """Seen on 8.19: its primary comes back from its disk even under `none`, its replica does not."""
-    simulation = _begun(hooks=False)
+    simulation = _withheld()
     world = simulation.world
     world.meddle(Level.PERSISTENT, ALLOCATION, "none")
     simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=20.0))
@@ -284,7 +117,7 @@ def test_an_index_that_is_closed_and_opened_as_on_real_nodes() -> None:
 
 def test_an_index_is_not_closed_while_it_is_being_restored() -> None:
     """The cluster refuses it: "Cannot close indices that are being restored"."""
-    simulation = _begun(hooks=False)
+    simulation = _withheld()
     world = simulation.world
     simulation.fate.befall(index_mishaps.IndexRestoredOver(index="archive", seconds=30.0))
     world.agenda.advance(1.0)
@@ -383,15 +216,3 @@ def test_a_shrunk_run_is_printed_as_a_test() -> None:
     assert "trips=(Trip(verb='stop', how=How.LOST),)," in text
     assert "crashes=(3, 4,)," in text
     compile(text, "scene", "exec")
-
-
-@pytest.mark.parametrize("blind", [False, True])
-def test_without_the_lease_nodes_of_the_successor_are_unknown(*, blind: bool) -> None:
-    world = cluster(3)
-    world.owner = SimOwner(epoch=2, since=0.0, in_hand=lambda: [ES2])
-    world.last_read = 1.0
-    process = turns.Process(run="run-1", epoch=1, blind=blind)
-    turns.acts(world, StartNode(node=ES2), world.nodes[ES2], process)
-    assert bool(world.violations) is not blind
-    turns.acts(world, StopNode(node=ES3), world.nodes[ES3], process)
-    assert world.violations[-1].endswith("run-1 was taken over, and sends stop of es3")
