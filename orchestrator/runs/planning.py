@@ -32,7 +32,7 @@ from orchestrator.runs.due import nothing_due, only_due, only_to_upgrade
 from orchestrator.runs.files import SavedPlan
 from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
-from orchestrator.runs.takeover import restore_others, run_from_start
+from orchestrator.runs.takeover import release_dead, restore_others, run_from_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.store import StateMissing
@@ -169,14 +169,17 @@ class Preparation:
         return f"run {last.run} ended {how} with {done}: `{resume}` {begins}"
 
     def restore_others(self) -> RunState | None:
-        """Restore what a dead run left, for a run without due nodes. None when nothing was left.
+        """Restore what a dead run left, its lease too, for a run without due nodes. None: no changes.
 
         Raises:
             LeaseError: a run that has pending changes is alive.
             JournalError: something is to be restored, and the state cannot be written.
         """
         with self.connection.state(Access.WRITE) as store:
-            return restore_others(self.connection, store, "", self.started)
+            restored = restore_others(self.connection, store, "", self.started)
+            if restored is None:
+                release_dead(self.connection, store, self.started)
+            return restored
 
     def run(self, plan: Plan | None) -> RunState:
         """Take the lease, restore what a dead run left, and run to the end.

@@ -272,9 +272,8 @@ def restore_others(
     Raises:
         LeaseError: that run is alive.
     """
-    in_cluster = started.policy.lease is LeasePlace.CLUSTER
-    found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
-    if not isinstance(found, LeaseRecord) or found.debtor == run or _owed_by(found, store) is None:
+    found = _record(connection, store, started)
+    if found is None or found.debtor == run or _owed_by(found, store) is None:
         return None
     claimed = claim(connection, store, started)
     if claimed.left is None:  # another process restored it in the meantime
@@ -282,6 +281,27 @@ def restore_others(
         return None
     _announce(claimed.left, connection.process)  # not before: until the lease is taken, that run may be alive
     return restore_left(store, claimed, started)
+
+
+def release_dead(connection: Connection, store: StateStore, started: RunStarted) -> None:
+    """Remove the records of a run whose process is gone, after its changes were restored or if it made none.
+
+    Raises:
+        LeaseError: another run has taken it in the meantime.
+    """
+    found = _record(connection, store, started)
+    if found is not None and connection.process.gone(found.process):
+        lease = lease_of(connection, store, found.run, started)
+        if _owed_by(acquire(lease, connection.process).previous, store) is None:
+            release(lease, connection.process)
+        else:  # written since: the record keeps the pending changes
+            lease.leave()
+
+
+def _record(connection: Connection, store: StateStore, started: RunStarted) -> LeaseRecord | None:
+    in_cluster = started.policy.lease is LeasePlace.CLUSTER
+    found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
+    return found if isinstance(found, LeaseRecord) else None
 
 
 def lease_of(

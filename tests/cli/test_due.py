@@ -144,11 +144,12 @@ def test_nothing_due_is_done_and_changes_nothing(console: Console, cluster: Smal
     assert "the selection leaves no node to restart" in said.err
 
 
-def _left(cluster: SmallCluster, process: str) -> None:
-    """The record of a run that had es2 in hand, in a life that es2 has behind it."""
+def _left(cluster: SmallCluster, process: str, *, owes: bool = True) -> None:
+    """The record of a run with es2 in hand, in a life that es2 has behind it; or of one that owes nothing."""
     node = NodeInHand(node=NodeName("es2"), incarnation=Incarnation(ephemeral_id="earlier"))
+    in_hand = (node,) if owes else ()
     record = LeaseRecord(
-        epoch=1, run="run-0", owner="ben@here", process=process, started="2026-11-01", in_hand=(node,)
+        epoch=1, run="run-0", owner="ben@here", process=process, started="2026-11-01", in_hand=in_hand
     )
     cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(record)))
 
@@ -184,4 +185,18 @@ def test_nothing_due_restores_what_a_dead_run_left(
     assert said.code == ExitCode.DONE
     assert "run run-0 of ben@here ended without restoring its changes" in said.err
     assert [line["outcome"] for line in said.lines if line["event"] == "summary"] == ["done", "done"]
+    assert cluster.templates == {}
+
+
+def test_nothing_due_removes_the_lease_of_a_dead_run(
+    console: Console, cluster: SmallCluster, file: str
+) -> None:
+    cluster.started = RECENT
+    restart = ("restart", "--cluster", file, "--yes", *BEFORE)
+    _left(cluster, str(current_process()), owes=False)
+    assert console.run(*restart).code == ExitCode.DONE
+    assert set(cluster.templates) == {"orchestrate-lease-1"}, "its process lives"
+    _left(cluster, DEAD_PROCESS, owes=False)
+    said = console.run(*restart)
+    assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
     assert cluster.templates == {}
