@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Situation, needed
 from orchestrator.engine.state import Absence, RunState
-from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import (
     Event,
@@ -31,16 +29,12 @@ from orchestrator.model.gate import GateView
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, Look, Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Deadlines, DisabledPredicate, Strategy, Together, Wave
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import DisabledPredicate, Strategy, Together, Wave
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import allocation, mishaps
-from orchestrator.simulation.mishaps import Asked, Mishap
-from orchestrator.simulation.parts import GateState, SimGate
 from orchestrator.simulation.world import World
 from tests.simulation.gated import QUEUE, SCRIPT
-from tests.simulation.play import cluster, plan_of, play, policy, run
+from tests.simulation.play import cluster, policy
 from tests.states import state_with
 from tests.unit.engine.asking import (
     ES1,
@@ -78,18 +72,13 @@ def _skipped(situation: Situation) -> list[str]:
     return sorted(str(step.node) for step in steps if isinstance(step, PhaseEntered) and step.to == "skipped")
 
 
-def _stopped(simulation: Simulation) -> set[NodeName]:
-    return {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
-
-
 # What a run begins with ------------------------------------
 
 
-@pytest.mark.proves("no-replicas")
 def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     """Neither of the first two waves has anything against it; the run does not begin all the same.
 
-    While a member is away nothing is said never to pass. `resume` asks again, until it is corrected.
+    While a member is away nothing is said never to pass.
     """
     held = _situation(_bare("es2", "es6"))
     (hold,) = [one for one in beginning.cannot_finish(held) if one.predicate == "zero_replica_indices"]
@@ -97,53 +86,6 @@ def test_a_wave_that_cannot_finish_is_named_before_any_begins() -> None:
     without = tuple(node for node in view_of(held).nodes if node.name != ES6)
     away = replace(held, seen=replace(held.seen, cluster=replace(view_of(held), nodes=without)))
     assert beginning.cannot_finish(away) == beginning.cannot_finish(_situation(cluster(6))) == ()
-    simulation, first = run(_bare("es6"), wanted=policy())
-    assert "it could not finish, so it does not begin" in first.message
-    events = [record.event for record in simulation.journal.records]
-    assert [one.predicate for one in events if isinstance(one, Hold)] == ["zero_replica_indices"]
-    again = play(simulation, simulation.resume())
-    assert (first.outcome, again.outcome, again.message) == (Outcome.HELD, Outcome.HELD, first.message)
-    assert _stopped(simulation) == set()
-    allocation.set_replicas(simulation.world, simulation.world.indices["bare-es6-uuid"], 1)
-    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
-
-
-def test_no_node_is_stopped_for_a_reboot_that_is_not_allowed() -> None:
-    """The last host may not be rebooted: the plan says so, and the restart begins with no other."""
-    world = cluster(3)
-    world.nodes[ES3].may_reboot = False
-    (hold,) = plan_of(world, policy(reboot=True)).holds
-    assert (hold.predicate, hold.subject) == ("selected_hosts_ready", "host of es3")
-    assert hold.evidence.startswith("the account may not reboot the host: ")
-    assert plan_of(world, policy()).holds == ()
-    simulation, state = run(world, wanted=policy(reboot=True))
-    assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
-    assert "does not begin: selected_hosts_ready: host of es3" in state.message
-
-
-def test_a_run_that_has_begun_is_held_at_its_wave_only() -> None:
-    """What is seen after a stop is no reason to end it. A run that repairs another began with that one."""
-    state = _situation(cluster(6)).state
-    assert beginning.has_not_begun(state)
-    assert not beginning.has_not_begun(with_node(state, ES2, phase=NodePhase.SKIPPED, stopped_at=1.0))
-    assert not beginning.has_not_begun(replace(state, begun=replace(state.begun, repairs="run-0")))
-    simulation = Simulation(cluster(6), plan=[Mishap(what=Asked(request=Request.PAUSE), verb="stop")])
-    paused = play(simulation, simulation.begin(policy()))
-    assert (paused.outcome, paused.recovered) == (Outcome.PAUSED, 1)
-    simulation.world.add_index("bare", replicas=0, places=["es6"])
-    ended = play(simulation, simulation.resume())
-    assert ended.outcome is Outcome.HELD
-    assert ended.recovered > 1, "it restarted the nodes that nothing holds"
-    assert "does not begin" not in ended.message
-
-
-def test_begin_anyway_skips_held_nodes_and_says_so_at_the_end() -> None:
-    assert _skipped(_situation(cluster(6), begin_anyway=True)) == []
-    simulation, state = run(_bare("es2"), wanted=policy(begin_anyway=True))
-    assert state.outcome is Outcome.HELD
-    assert "es2 was skipped: held at planning by zero_replica_indices: index bare-es2" in state.message
-    assert _stopped(simulation) == {ES1, ES3, ES4, ES5, ES6}
-    assert simulation.world.violations == []
 
 
 def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
@@ -180,32 +122,6 @@ def test_begin_anyway_parts_a_machine_only_where_one_is_held() -> None:
         situation = _situation(world, together=Together.ALWAYS)
         assert _skipped(situation) == skipped
         assert bool(beginning.cannot_finish(situation)) is bool(skipped)
-
-
-def test_a_canary_does_not_part_what_shares_a_machine() -> None:
-    """A plan ends at its pause; the nodes that it leaves out still count by machine."""
-    world = cluster(6)
-    for name in (ES3, ES6):
-        world.nodes[name].machine = "host-1"
-    wanted = policy(reboot=True, together=Together.REBOOT, pause_after=1, max_unavailable=2)
-    plan = plan_of(world, wanted)
-    assert (len(plan.waves), plan.holds) == (1, ())
-    simulation = Simulation(world)
-    first = play(simulation, simulation.begin(wanted, planned=tuple(wave.nodes for wave in plan.waves)))
-    assert (first.outcome, first.message) == (Outcome.PAUSED, "paused after 1 node, as asked")
-
-
-def test_a_busy_candidate_goes_later_without_a_wait() -> None:
-    situation = _situation(cluster(6))
-    first = admit.next_wave_of(situation)
-    assert first is not None
-    (name,) = first.nodes
-    activity = replace(situation.seen.activity, merges=frozenset({name}))
-    busy = replace(situation, seen=replace(situation.seen, activity=activity))
-    second = admit.next_wave_of(busy)
-    assert second is not None
-    assert second.nodes != first.nodes
-    assert (bool(admit.against_wave(busy, first)), admit.against_wave(busy, second)) == (True, ())
 
 
 def test_a_member_is_gone_after_readings_and_half_a_minute(subtests: pytest.Subtests) -> None:
@@ -281,15 +197,6 @@ def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -
     assert gates_passed(off, seen) == (GatesPassed(gates={SCRIPT.name: "12 messages"}),)
 
 
-def test_the_journal_is_told_once_of_what_closes_and_what_opens() -> None:
-    closing = gate_news(_gated(), GATED, _seen(SHUT, UNREAD))
-    why = "cannot be read, so it counts as closed: timed out"
-    assert closing == (CLOSED, GateClosed(gate=SCRIPT.name, evidence=why, readable=False))
-    state = _gated(*closing)
-    assert gate_news(state, GATED, _seen(SHUT, UNREAD)) == ()
-    assert gate_news(state, GATED, _seen(OPEN, UNREAD)) == (OPENED,)
-
-
 def test_gates_are_asked_where_something_may_go_on(subtests: pytest.Subtests) -> None:
     """While a wave is chosen, and any index may be merged: a copy of a merged one may come back."""
     asking = {Phase.GATED, Phase.WITHHELD}
@@ -322,63 +229,3 @@ def test_the_clock_of_gates_runs_while_any_is_closed(subtests: pytest.Subtests) 
             here = _gated(*events).in_phase
             assert (here.gates_closed_since, here.holding_since) == (since, holding_since)
             assert [hold.subject for hold in here.holds] == subjects
-
-
-def _shut(seconds: float | None, *, readable: bool = True, **when: Any) -> Mishap:
-    what = mishaps.GateShut(name=QUEUE.name, seconds=seconds, readable=readable)
-    return Mishap(what=what, **{"after": 0.0, **when})
-
-
-def _snapshot(seconds: float | None, after: float = 0.0) -> Mishap:
-    return Mishap(what=mishaps.SnapshotBegun(seconds=seconds), after=after)
-
-
-def _ran(plan: Sequence[Mishap], **limits: float) -> tuple[Simulation, RunState, list[Event]]:
-    wanted = policy(gates=(QUEUE,), deadlines=Deadlines(**limits))
-    simulation, state = run(cluster(3), plan=tuple(plan), wanted=wanted)
-    assert simulation.world.violations == []
-    return simulation, state, [record.event for record in simulation.journal.records]
-
-
-def test_gates_and_predicates_each_have_their_own_limit(subtests: pytest.Subtests) -> None:
-    """Neither limit uses up the other; one that passes beside the other is over."""
-    flapping = [_shut(1.0, verb="flush", nth=n) for n in range(1, 200)]
-    for what, plan, hold, gate, message, cleared in [
-        ("longer than a hold", [_shut(1800.0)], 60.0, 3600.0, None, []),
-        ("unreadable for longer than a hold", [_shut(1800.0, readable=False)], 60.0, 3600.0, None, []),
-        ("for good", [_shut(None)], 60.0, 600.0, "held for 600 s by gates_open: rabbitmq_queue ingest", []),
-        ("then a snapshot", [_shut(600.0), _snapshot(200.0, 550.0)], 240.0, 720.0, None, [False]),
-        ("beside a snapshot that ends", [_shut(900.0), _snapshot(200.0)], 240.0, 1200.0, None, [True]),
-        ("beside a snapshot", [_shut(None), _snapshot(None)], 240.0, 3600.0, "held for 240 s by no_run", []),
-        ("after a wave was called off", [_shut(500.0, verb="flush")], 60.0, 600.0, None, []),
-        ("at last readings", flapping, 60.0, 120.0, "called off before its stop for 180 s", []),
-    ]:
-        with subtests.test(what):
-            simulation, state, events = _ran(plan, hold=hold, gate=gate)
-            assert state.outcome is (Outcome.HELD if message else Outcome.DONE)
-            assert (message or "") in state.message
-            assert [one.but_gates for one in events if isinstance(one, HoldsCleared)] == cleared
-            assert bool(message) is (_stopped(simulation) == set())
-            passed = sum(isinstance(event, GatesPassed) for event in events)
-            assert message or passed >= 3, "before each wave"
-
-
-def test_a_gate_closed_at_the_last_reading_enables_allocation() -> None:
-    _, state, events = _ran([_shut(300.0, verb="flush")], hold=60.0, gate=600.0)
-    assert state.outcome is Outcome.DONE
-    phases = [event.to for event in events if isinstance(event, PhaseEntered) and event.node is None]
-    assert phases[1:4] == ["withheld", "reassigned", "gated"]
-    assert sum(isinstance(event, GateClosed) for event in events) == 2, (
-        "at the last reading, and at the gates"
-    )
-    simulation, _, _ = _ran([_shut(None)], hold=60.0, gate=60.0)
-    assert not any(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
-
-
-def test_gates_are_asked_neither_often_nor_while_nodes_are_down() -> None:
-    for gate, most in ((SimGate(state=GateState.CLOSED), 600 / 5 + 3), (None, 3 * 6)):
-        world = cluster(3)
-        if gate is not None:
-            world.gates[QUEUE.name] = gate
-        run(world, wanted=policy(gates=(QUEUE,), deadlines=Deadlines(gate=600.0)))
-        assert world.gates[QUEUE.name].asked <= most

@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.copies import Copies
-from orchestrator.model.remembered import for_the_same_objects
 
 SHARDS = [ShardId(f"logs-{number // 3}", f"uuid-{number // 3}", number % 3) for number in range(12)]
 
@@ -93,16 +92,3 @@ def test_a_test_is_asked_again_of_changed_shards_only() -> None:
         assert copies.active <= len(copies)
     assert copies.where(test) == set(SHARDS)
     assert asked[len(SHARDS) :] == SHARDS[2:4]
-
-
-def test_a_remembered_result_is_of_the_very_same_objects() -> None:
-    asked = list[list[int]]()
-
-    @for_the_same_objects
-    def total(numbers: list[int]) -> int:
-        asked.append(numbers)
-        return sum(numbers)
-
-    one, equal = [1, 2], [1, 2]
-    assert [total(one), total(one), total(equal), total(equal), total(one)] == [3, 3, 3, 3, 3]
-    assert [each is one for each in asked] == [True, False, True]

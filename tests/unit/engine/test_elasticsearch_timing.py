@@ -12,8 +12,7 @@ from orchestrator.model.policy import RecoveryLimits
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
-from orchestrator.view.plan import plan_text
-from tests.simulation.play import cluster, plan_of, policy
+from tests.simulation.play import cluster, policy
 
 POLICY = policy()
 RATE = 100 << 20
@@ -49,9 +48,3 @@ def test_what_was_not_read_is_not_guessed() -> None:
     unread = replace(_seen(), disks=NOT_READ)
     assert usual_restart(unread, POLICY) == PUBLISHED
     assert stored_by_node(unread) == {}
-
-
-def test_a_plan_says_what_its_times_rest_on() -> None:
-    text = plan_text(plan_of(cluster(3), POLICY))
-    assert "no restart of this cluster is on record" in text
-    assert "GB a node, of which it copies 2 % as a rule and all at worst, at 105 MB a second" in text

@@ -34,7 +34,6 @@ from orchestrator.model.event import (
     RunResumed,
     RunStarted,
     WaveFinished,
-    WaveStarted,
 )
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.overlap import WaveGaveWay
@@ -42,7 +41,7 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Wave
 from orchestrator.model.prediction import Forecast, Prediction
 from orchestrator.runs.simulated import Simulation
-from tests.simulation.play import cluster, plan_of, policy
+from tests.simulation.play import cluster, policy
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 RESUMED = RunResumed(operator="ann", host="bastion")
@@ -82,19 +81,6 @@ def test_an_estimate_is_by_own_past_then_peers_then_published() -> None:
     assert predict_node(ES1, PastTimes()) == PUBLISHED.node
 
 
-def test_the_slowest_node_decides_how_long_a_wave_takes() -> None:
-    wave = Wave(number=1, nodes=(ES1, ES2), why="")
-    assert predict_wave(wave, past({ES1: (50.0,), ES2: (80.0,)})).likely == 80.0
-
-
-def test_waves_add_up() -> None:
-    assert total(WAVES) == Prediction(low=80.0, likely=165.0, high=740.0)
-
-
-def test_with_overlap_only_the_lower_end_is_another_one() -> None:
-    assert total_overlapped(WAVES) == Prediction(low=60.0, likely=165.0, high=740.0)
-
-
 def test_with_overlap_nodes_are_away_one_wave_after_another() -> None:
     turns = {name: (PastTurn(seconds=100.0, recovery=40.0),) for name in (ES1, ES2)}
     turns[ES2] += (PastTurn(seconds=80.0, recovery=30.0),)
@@ -104,11 +90,6 @@ def test_with_overlap_nodes_are_away_one_wave_after_another() -> None:
     assert total_overlapped(WAVES, away=[20.0, 50.0]).low == 70.0
     assert total_overlapped(WAVES, away=[20.0, 10.0]).low == 60.0, "the longest wave"
     assert total_overlapped(WAVES, away=[200.0, 10.0]).low == 80.0, "no more than without overlap"
-
-
-def test_no_wave_takes_no_time() -> None:
-    nothing = Prediction(low=0.0, likely=0.0, high=0.0)
-    assert total([]) == total_overlapped([]) == nothing
 
 
 def test_a_recovery_grows_with_what_the_node_holds() -> None:
@@ -187,15 +168,6 @@ def test_a_journal_tells_what_each_part_took() -> None:
     assert (times.opening, times.between, times.ending, times.off) == ((10.0,), (4.0,), (6.0,), ())
 
 
-def test_a_run_that_is_predicted_by_its_own_past_comes_true() -> None:
-    times = times_of(two_waves())
-    waves = [
-        predict_wave(Wave(number=1, nodes=(ES1,), why=""), times, first=True),
-        predict_wave(Wave(number=2, nodes=(ES2,), why=""), times),
-    ]
-    assert total(waves, times).likely == 90.0
-
-
 @pytest.mark.parametrize(("measured", "off"), [(True, (1.5,)), (False, ())])
 def test_only_a_measured_prediction_tells_its_error(*, measured: bool, off: tuple[float, ...]) -> None:
     forecast = Forecast(in_all=Prediction(low=50.0, likely=60.0, high=200.0), measured=measured)
@@ -230,44 +202,6 @@ def test_a_correction_that_is_right_stays() -> None:
         times = times.then(times_of(two_waves(forecast=forecast)))
     assert times.off == pytest.approx((1.5,) * 8)
     assert correction(times) == pytest.approx(1.5 ** (5 / 7))
-
-
-def test_a_plan_keeps_the_correction_for_the_journal() -> None:
-    once = past({ES1: (100.0,)})
-    plain, plan = (plan_of(cluster(3), policy(), times=replace(once, off=off)) for off in ((), (1.3,) * 3))
-    assert plan.forecast.correction == pytest.approx(1.3**0.6)
-    assert plan.forecast.in_all.likely / plan.forecast.correction == pytest.approx(plain.predicted.likely)
-
-
-def started(number: int, node: NodeName) -> WaveStarted:
-    return WaveStarted(wave=Wave(number=number, nodes=(node,)), incarnations={})
-
-
-def test_waves_that_overlap_tell_only_their_turns() -> None:
-    """The second one began before the first was done, so its time from there is no time between two waves."""
-    records = run_of(
-        (0.0, begun()),
-        (5.0, started(1, ES1)),
-        (8.0, stop(ES1)),
-        (28.0, rejoined(ES1)),
-        (30.0, WaveGaveWay(number=1, copies=4)),
-        (31.0, started(2, ES2)),
-        (32.0, stop(ES2)),
-        (50.0, rejoined(ES2)),
-        (60.0, back(ES1, 52.0)),
-        (60.0, WaveFinished(number=1, seconds=55.0)),
-        (70.0, back(ES2, 38.0)),
-        (71.0, WaveFinished(number=2, seconds=40.0)),
-        (72.0, started(3, ES3)),
-        (73.0, stop(ES3)),
-        (90.0, rejoined(ES3)),
-        (93.0, back(ES3, 20.0)),
-        (94.0, WaveFinished(number=3, seconds=22.0)),
-        (99.0, DONE),
-    )
-    times = times_of(records)
-    assert [turn.seconds for turns in times.turns.values() for turn in turns] == [52.0, 38.0, 20.0]
-    assert (times.opening, times.between, times.ending) == ((), (3.0,), (5.0,))
 
 
 def test_merges_are_no_part_of_the_opening() -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.sets import bounds
 from orchestrator.engine.largest_safe import Bound, Sets, Unit
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.policy import Strategy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.world import World
 from tests import layouts
-from tests.optimum import Optimum, optimum, total
+from tests.optimum import optimum, total
 from tests.simulation.play import plan_of, policy
 
 pytestmark = pytest.mark.part(name="long")
@@ -77,29 +75,6 @@ def test_the_waves_of_drawn_clusters_are_few(subtests: pytest.Subtests) -> None:
     assert needed <= allowed + 2, "one more than the optimum is rare"
 
 
-def test_thirty_nodes_need_hardly_more_than_the_optimum() -> None:
-    nodes = layouts.names(30)
-    units: list[Unit] = [(name,) for name in nodes]
-    more = []
-    for copies, replicas, skewed in product((20, 50), (1, 2, 3), (False, True)):
-        shards = list(layouts.shards(nodes, copies, replicas, zones=False, skewed=skewed))
-        best = optimum(units, shards)
-        assert best.proven
-        more.append(len(Sets(units, shards).fewest()) - best.sets)
-    assert set(more) <= {0, 1}
-    assert sum(more) <= 1, more
-
-
-@pytest.mark.parametrize("replicas", [1, 2, 3])
-def test_no_set_that_is_done_makes_the_others_more(replicas: int) -> None:
-    nodes = layouts.names(30)
-    units: list[Unit] = [(name,) for name in nodes]
-    shards = list(layouts.shards(nodes, 20, replicas, zones=False, skewed=False))
-    sets = Sets(units, shards).fewest()
-    for done in sets:
-        assert len(Sets([unit for unit in units if unit not in done], shards).fewest()) < len(sets)
-
-
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_a_whole_plan_is_as_short(replicas: int, *, zones: bool) -> None:
@@ -126,22 +101,3 @@ def test_a_whole_plan_is_as_short(replicas: int, *, zones: bool) -> None:
     assert best.sets <= len(plan.waves) <= best.sets + 1, plan.waves
     assert plan.lower_bound_waves is not None
     assert plan.lower_bound_waves <= best.sets
-
-
-def test_the_solver_says_what_it_could_not_prove() -> None:
-    nodes = layouts.names(30)
-    shards = list(layouts.shards(nodes, 50, 2, zones=False, skewed=False))
-    units = [(name,) for name in nodes]
-    assert optimum(units, shards) == Optimum(4, proven=True)
-    given_up = optimum(units, shards, effort=0.001)
-    assert given_up.sets <= 4
-    assert not given_up.proven
-    assert str(given_up) == f">={given_up.sets}"
-
-
-def test_the_solver_takes_no_more_nodes_than_it_may() -> None:
-    units = [(name,) for name in layouts.names(21)]
-    assert optimum(units, [], most=2) == Optimum(11, proven=True)
-    assert optimum(units, []) == Optimum(1, proven=True)
-    machine = NodeName("a"), NodeName("b")
-    assert optimum([machine, *units[:2]], [], most=1) == Optimum(2, proven=True), "no machine is split"

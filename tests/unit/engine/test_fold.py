@@ -10,14 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.fold import evolve, owed_by, replay
+from orchestrator.engine.fold import owed_by
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, READS, RUN_STEPS
 from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, Nodes
 from orchestrator.engine.state import Absence, RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model import replacing
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, RunInstall, StartNode, StopNode
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
@@ -28,23 +27,18 @@ from orchestrator.model.event import (
     MembersMissed,
     NotWaitedFor,
     PhaseEntered,
-    Record,
     RedExcused,
-    Requested,
-    Rescued,
     RestoreBegun,
     RunResumed,
     StoodStill,
     TakenDown,
-    WaveFinished,
-    WaveStarted,
     WorkDone,
     node_phase,
     run_phase,
 )
 from orchestrator.model.observation import MissingCopy
-from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.overlap import WaveGaveWay
+from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallStep
@@ -133,24 +127,6 @@ def test_the_tables_name_every_phase_and_lead_to_the_end() -> None:
     assert frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.STANDING_DOWN}) == MAY_WAIT_WITHHELD
 
 
-def test_a_replay_is_a_fold() -> None:
-    state = _state()
-    records = [
-        Record(run="run-1", sequence=n, at=AT, event=one) for n, one in enumerate((state.begun, RESUMED))
-    ]
-    assert replay("run-1", records) == evolve(evolve(RunState(run="run-1"), records[0]), records[1])
-    assert replay("run-1", []) == RunState(run="run-1")
-
-
-def test_only_a_stronger_request_replaces_another() -> None:
-    for first, second, counts in (
-        (Request.STOP, Request.PAUSE, Request.STOP),
-        (Request.STOP, Request.INTERRUPT, Request.INTERRUPT),
-    ):
-        asked = _after(_state(), Requested(request=first, by="ann"), Requested(request=second, by="bob"))
-        assert asked.process.request is counts
-
-
 # Owed work ------------------------------------
 
 
@@ -181,26 +157,6 @@ def test_owed_work_comes_from_the_policy_and_leaves_by_evidence(subtests: pytest
         with subtests.test(what):
             state = with_node(_state(hooks=TWO), ES1, owed=owed, phase=STARTING)
             assert owed - _after(state, *events).nodes[ES1].owed == gone
-
-
-def test_a_node_is_ready_for_its_stop_until_its_hooks_are_undone() -> None:
-    state = _state(hooks=TWO)
-    for hook, wanted in (
-        (_hook(Moment.BEFORE_STOP), (frozenset({0}), AT, (0, 1))),
-        (_hook(Moment.AFTER_RECOVERY), (frozenset(), AT, (1,))),
-        (_hook(Moment.AFTER_RECOVERY, 1), (frozenset(), None, ())),
-    ):
-        state = _after(state, *_done(hook))
-        node = state.nodes[ES1]
-        assert (node.ready, node.ready_since, node.undo) == wanted
-
-
-def test_returns_with_work_owed_are_counted_for_one_attempt() -> None:
-    again = _after(_es1(REJOINED), node_phase(ES1, REJOINED, PENDING))
-    assert again.nodes[ES1].returns == 1
-    assert _after(again, RESUMED).nodes[ES1].returns == 0
-    undone = _after(_es1(STOPPING), node_phase(ES1, STOPPING, PENDING))
-    assert undone.nodes[ES1].returns == 0, "a stop that was never done is no return"
 
 
 # Tries and doubts ------------------------------------
@@ -296,23 +252,6 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
             assert node.doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
 
 
-def test_a_stop_that_no_host_accepted_may_come_after_the_start() -> None:
-    """Its process may have ended by itself while the stop was on its way. Later returns change nothing."""
-    starting = (node_phase(ES1, STOPPED, STARTING), ActionSent(action=StartNode(node=ES1)))
-    for doubt, lost in (
-        (Doubt(verb=Verb.STOP, since=AT), AT),
-        (Doubt(verb=Verb.STOP, since=AT, heard=True), None),
-        (Doubt(verb=Verb.STOP, since=AT, heard=True, accepted=True), None),
-        (Doubt(verb=Verb.REBOOT, since=AT), None),
-    ):
-        state = _after(_es1(STOPPING, doubt=doubt), _taken(1, "logs"))
-        back = _after(_after(state, GONE, *starting), BACK, at=AT + 30.0)
-        assert back.nodes[ES1].lost_at == lost, doubt
-        assert back.nodes[ES1].lost_taken == ({} if lost is None else state.taken), doubt
-        twice = _after(_after(back, node_phase(ES1, REJOINED, STARTING)), BACK, at=AT + 90.0)
-        assert twice.nodes[ES1].lost_at == lost, doubt
-
-
 def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
     for acted, missed, kept in ((5.0, None, True), (LIMIT + 9, None, False), (LIMIT + 9, LIMIT - 1, True)):
         state = state_with(_es1(lost_at=AT), acted_at=AT + acted)
@@ -320,18 +259,6 @@ def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
             state = _after(state, MembersMissed(missing=(ES1,)), at=AT + missed)
         again = _after(state, RESUMED, at=AT + 8000.0).nodes[ES1].lost_at
         assert again == (AT + 8000.0 if kept else None), (acted, missed)
-
-
-def test_after_a_rescue_or_late_stop_a_node_is_only_brought_up() -> None:
-    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
-    down, start = _after(_es1(STOPPED), wave), node_phase(ES1, STOPPED, STARTING)
-    rescued = _after(down, Rescued(shards=("logs 0",)))
-    goals = [rescued.nodes[name].goal for name in (ES1, ES2)]
-    assert goals == [Goal.BRING_UP, Goal.RESTART], "the wave alone"
-    assert _after(rescued, start, BACK).nodes[ES1].goal is Goal.RESTART
-    for phase in (PENDING, RECOVERED, NodePhase.SKIPPED, REJOINED):
-        assert _after(_es1(phase), node_phase(ES1, phase, STARTING)).nodes[ES1].goal is Goal.BRING_UP
-    assert _after(down, start).nodes[ES1].goal is Goal.RESTART
 
 
 # Absences, standstills, lives ------------------------------------
@@ -360,17 +287,6 @@ def test_time_in_which_the_program_stood_still_does_not_count() -> None:
     assert slow.nodes[ES1].lost_at == AT + 15.0
     soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
     assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"
-
-
-def test_the_life_accounted_for_is_that_of_the_last_return() -> None:
-    lives = [Incarnation(ephemeral_id=str(number)) for number in range(3)]
-    waves = [WaveStarted(wave=Wave(number=n, nodes=(ES1,)), incarnations={ES1: lives[n - 1]}) for n in (1, 2)]
-    state = _after(_es1(life=None), waves[0])
-    assert [_after(state, one).nodes[ES1].life for one in waves] == [lives[0]] * 2, (
-        "renewed at a return alone"
-    )
-    back = replace(BACK, incarnation=lives[2])
-    assert _after(with_node(state, ES1, phase=STARTING), back).nodes[ES1].life == lives[2]
 
 
 # A new process ------------------------------------
@@ -442,55 +358,6 @@ def _gave_way() -> RunState:
     return _after(state, WaveGaveWay(number=1, copies=3), *_steps(Phase.REASSIGNED, Phase.GATED))
 
 
-SECOND: Final = WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={})
-
-
-def test_a_wave_that_made_room_is_kept_until_it_is_finished() -> None:
-    state = _gave_way()
-    assert (state.wave, [one.wave.number for one in state.recovering]) == (None, [1])
-    assert (state.waves_finished, state.waves_begun) == (0, 1)
-    assert [node.name for node in state.recovering_nodes] == ["es2"]
-    again = _after(state, *_steps(Phase.GATED, Phase.REASSIGNED))
-    assert (again.wave and again.wave.number, again.wave_since, again.recovering) == (1, 1_000_000.0, ())
-    beside = _after(state, SECOND, WaveFinished(number=1, seconds=9.0))
-    assert (beside.recovering, beside.waves_finished, beside.waves_begun) == ((), 1, 1)
-    assert beside.wave == SECOND.wave, "the current wave stays"
-    first_done = _after(state, SECOND, WaveFinished(number=2, seconds=9.0))
-    assert (first_done.wave, [one.wave.number for one in first_done.recovering]) == (None, [1])
-
-
-def test_a_new_process_takes_what_recovers_or_is_down_as_a_wave() -> None:
-    state = _after(
-        _gave_way(),
-        SECOND,
-        *_steps(Phase.GATED, Phase.WITHHELD),
-        Overlapping(number=2, unassigned=0, shards=()),
-        *_steps(Phase.WITHHELD, Phase.DOWN),
-        node_phase(ES1, PENDING, STOPPING),
-    )
-    assert state.overlapping is not None
-    resumed = _after(state, RESUMED)
-    assert resumed.wave is not None
-    assert (resumed.wave.number, set(resumed.wave.nodes)) == (1, {"es1", "es2"})
-    assert (resumed.phase, resumed.recovering, resumed.overlapping) == (Phase.DOWN, (), None)
-
-
-def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
-    state = state_with(with_node(_state(), ES2, phase=REJOINED), since=2_000_000.0)
-    assert state.recovery_since == 2_000_000.0
-    overlap = state_with(state, policy=policy(overlap_recovery=True))
-    assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
-
-
-def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:
-    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
-    refused = (wave, *_steps(Phase.GATED, Phase.WITHHELD, Phase.DOWN, Phase.REASSIGNED, Phase.GATED))
-    state = _after(_state(), *_steps(Phase.PREPARING, Phase.GATED), *refused)
-    assert (state.process.called_off_since, state.wave) == (AT, None)
-    assert _after(state, *refused, at=AT + 60.0).process.called_off_since == AT
-    assert _after(with_node(state, ES1, phase=STOPPING), GONE).process.called_off_since is None
-
-
 # Copies that waves took down ------------------------------------
 
 KEY: Final = ("logs-uuid", 0)
@@ -508,19 +375,6 @@ def _missing(name: str, *, primary: bool = False, reason: str = "NODE_LEFT", cou
 
 def _unplaced(*names: str) -> NotWaitedFor:
     return NotWaitedFor(shards=tuple(map(_missing, names)), why="no node can hold them")
-
-
-def test_a_finished_wave_is_waited_for_no_more() -> None:
-    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
-    withheld = (wave, *_steps(Phase.GATED, Phase.WITHHELD), _taken(1, "logs"))
-    called_off = _steps(Phase.WITHHELD, Phase.DOWN, Phase.REASSIGNED, Phase.GATED)
-    gated = _after(_state(), *_steps(Phase.PREPARING, Phase.GATED))
-    assert set(_after(gated, *withheld).taken) == {KEY}
-    assert _after(gated, *withheld, *called_off).taken == {}
-    beside = replace(_gave_way(), taken=_after(gated, _taken(1, "old")).taken)
-    assert ("old-uuid", 0) in _after(beside, *withheld, *called_off).taken, "one of them still recovers"
-    for chosen in ((), (SECOND,)):  # nothing of the next one is down yet
-        assert _after(beside, *chosen, WaveFinished(number=1, seconds=9.0)).taken == {}
 
 
 def test_what_is_there_when_a_wave_takes_it_is_excused_no_more(subtests: pytest.Subtests) -> None:
@@ -630,18 +484,6 @@ def test_nodes_of_each_phase_and_mark_in_the_order_of_the_run() -> None:
                 assert nodes.of(*phases) == tuple(node for node in all_.values() if node.phase in phases)
     with pytest.raises(KeyError):
         Nodes([NodeProgress(name=NAMES[0])]).changed(NodeProgress(name=NAMES[1]))
-
-
-def test_replace_is_what_the_standard_library_makes() -> None:
-    for value in (RunState(run="r1"), NodeProgress(name=ES1)):
-        phase: Any = Phase.DOWN
-        assert replacing.replace(value, phase=phase) == replace(value, phase=phase)
-        assert replacing.replace(value) == value
-        assert replacing.replace(value) is not value
-    state = RunState(run="r1")
-    assert (replacing.replace(state, waves_finished=3).waves_finished, state.waves_finished) == (3, 0)
-    with pytest.raises(TypeError, match="RunState has no field retired"):
-        replacing.replace(state, retired=3)  # type: ignore[call-arg]
 
 
 # Late effects ------------------------------------

@@ -103,13 +103,6 @@ def test_a_shard_with_one_replica_keeps_its_nodes_apart() -> None:
     assert Sets(units, [shard]).at_least() == (2, "shard [logs][0]: at most 1 of 2 at once")
 
 
-def test_a_unit_that_is_held_alone_bars_no_other() -> None:
-    """An index without a copy elsewhere: its node is held by the predicates, and the others go."""
-    es1, es2 = units = [(NodeName(f"es{number}"),) for number in (1, 2)]
-    lone = Bound(name="shard [lone][0]", counts={"es1": 1}, most=0)
-    assert Sets(units, [lone]).fewest() == ((es1, es2),)
-
-
 def test_a_shard_without_a_safe_copy_bars_nobody() -> None:
     units = [(NodeName(f"es{number}"),) for number in (1, 2)]
     red = Bound(name="shard [red][0]", counts={}, most=-1)

@@ -9,21 +9,20 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.node import TABLE, Move, is_ours, move_of, rejoined, was_ours
+from orchestrator.engine.node import TABLE, Move, is_ours
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.sight import Sight, sight
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Absence
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StartNode
-from orchestrator.model.event import PhaseEntered, RunResumed
+from orchestrator.model.event import RunResumed
 from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Deadlines
 from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
 from tests.simulation.play import policy
 from tests.states import state_with
-from tests.unit.engine.asking import ES2, ES5, evolved, with_node
+from tests.unit.engine.asking import ES2, ES5, evolved
 from tests.unit.engine.cells import (
     LIVES,
     LONG,
@@ -107,29 +106,6 @@ def test_the_sight_of_a_node_in_doubt() -> None:
     asked = situation(node, "runs", "same")
     assert sight(asked, node) is Sight.SAME
     assert sight(replace(asked, seen=replace(asked.seen, at=now() - 15.0)), node) is Sight.DOUBT
-    for verb, accepted, limit in (
-        (Verb.STOP, False, 30.0),
-        (Verb.STOP, True, 900.0),
-        (Verb.REBOOT, True, 1800.0),
-    ):
-        for late, wanted in ((-1.0, Sight.DOUBT), (1.0, Sight.SAME)):
-            node = node_in(STOPPED, doubt=doubt(limit + late, verb=verb, accepted=accepted))
-            asked = situation(node, "runs", "same")
-            wide = replace(asked.policy, deadlines=Deadlines(stop=900.0, reboot=1800.0))
-            assert sight(replace(asked, state=state_with(asked.state, policy=wide)), node) is wanted
-
-
-def test_a_life_that_its_host_saw_end_is_only_in_an_old_list() -> None:
-    """Also for the process that takes the run up after a kill; until the node is back in another life."""
-    asked = situation(node_in(STOPPING), "gone", "same")
-    state = asked.after(*(event for event in turned(asked).events if isinstance(event, PhaseEntered))).state
-    for after in (state, evolved(state, RESUMED, at=asked.now)):
-        node = after.nodes[ES2]
-        assert _sees(node, "runs", "same") is Sight.COMING
-        assert _sees(node, "silent", "same") is Sight.UNKNOWN
-    back = node_in(STARTING, over=True)
-    up = situation(back, "runs", "new")
-    assert not up.after(rejoined(up, back)).state.nodes[ES2].over
 
 
 def test_a_new_process_finds_each_node_in_the_same_cell() -> None:
@@ -233,40 +209,6 @@ def test_the_table_is_complete_and_every_cell_does_as_written() -> None:
     assert list(_differences()) == []
 
 
-def test_each_verb_that_takes_a_node_down_is_in_one_cell() -> None:
-    for move, row in ((Move.STOP, (PENDING, Sight.SAME)), (Move.WORK, (STOPPED, Sight.AWAY))):
-        assert [one for one in CELLS if move_of(*one) is move] == [(*row, Goal.RESTART)]
-
-
-def test_bringing_up_starts_what_is_down_and_does_nothing_else() -> None:
-    for phase, shown, since in product(NodePhase, Sight, (0.0, LONG)):
-        told = turned(cell(phase, shown, Goal.BRING_UP, since=since))
-        verbs, gave_up = {type(action) for action in told.actions}, effect(told).startswith(">failed")
-        assert verbs <= {StartNode}
-        assert gave_up or not told.flip
-        down = shown in (Sight.AWAY, Sight.LEFT, Sight.UNKNOWN) and phase in GOING_UP_OR_DOWN
-        assert verbs or gave_up or not down, f"{phase.value} {shown.name} is left down: {effect(told)!r}"
-
-
-def test_every_wait_of_a_node_that_is_restarted_has_an_end() -> None:
-    """The doubt itself ends; the run counts readings that agree, and waits for copies, within limits."""
-    phases = (STOPPING, STOPPED, STARTING, REJOINED)
-    rows = [row for row in product(phases, Sight) if row != (STOPPED, Sight.AWAY)]
-    endless = [row for row in rows if not effect(turned(cell(*row, Goal.RESTART, since=LONG)))]
-    assert endless == [(STOPPED, Sight.DOUBT), (STARTING, Sight.NEW), (REJOINED, Sight.SAME)]
-
-
-def test_nothing_is_done_under_a_node_whose_host_does_not_answer() -> None:
-    """An unknown host shows no node as stopped, does no work on it, and takes no stop for undone."""
-    wrong = []
-    for phase, member, open_, goal in product(NodePhase, (*LIVES, "no master"), DOUBTS, Goal):
-        told = turned(situation(node_in(phase, doubt=open_), "silent", member, goal=goal))
-        steps = {event.to for event in told.events if isinstance(event, PhaseEntered)}
-        if steps & {"stopped", "pending"} or told.move in (Move.WORK, Move.UNDONE):
-            wrong.append(f"{phase.value} {member} {open_}: {effect(told)}")
-    assert wrong == []
-
-
 def test_a_cycle_of_moves_is_a_defect_and_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = (Move.TO_REJOINED, Move.TO_REJOINED)
     monkeypatch.setitem(TABLE[REJOINED], Sight.AWAY, cycle)
@@ -285,33 +227,12 @@ def _missed(asked: Situation, ago: float) -> Situation:
 
 def test_a_node_down_by_a_lost_stop_is_ours() -> None:
     """By when it was first missed. A host's word is enough: there may be no master to list it."""
-    found = set()
-    for phase, shown, goal in CELLS:
-        asked = _missed(cell(phase, shown, goal), 5.0)
-        asked = replace(asked, state=with_node(asked.state, ES2, doubt=doubt(60.0)))
-        found |= {(phase, shown, goal)} if is_ours(asked, asked.state.nodes[ES2]) else set()
-    ours = {
-        (phase, shown, goal) for phase in (PENDING, RECOVERED, SKIPPED) for shown in _OURS for goal in Goal
-    }
-    back = {(REJOINED, shown, Goal.RESTART) for shown in (Sight.AWAY, Sight.LEFT)}
-    assert {one for one in found if one not in ours} == back
-    assert ours <= found
     for ago, is_it in ((1.0, False), (5.0, True)):
         late = node_in(PENDING, lost_at=now() - REACH - 3.0)
         assert is_ours(_missed(situation(late, "silent", "absent"), ago), late) is is_it, ago
     lost = node_in(PENDING, lost_at=now() - 60.0)
     said = [service for service in SERVICES if is_ours(situation(lost, service, "no master"), lost)]
     assert said == ["stops", "gone", "failed"]
-
-
-def test_a_node_up_again_was_ours_in_reach_of_a_lost_stop() -> None:
-    """Its copies are awaited as those of a wave; one that is restarted later has nothing to do with us."""
-    for lost_at, ours in ((now() - 5.0, True), (now() - REACH - 5.0, False), (None, False)):
-        found = []
-        for one in CELLS:
-            state = with_node(cell(*one).state, ES2, lost_at=lost_at)
-            found += [one] if was_ours(replace(cell(*one), state=state), state.nodes[ES2]) else []
-        assert found == ([(PENDING, Sight.NEW, Goal.RESTART)] if ours else []), lost_at
 
 
 # Tries, limits and owed work ------------------------------------

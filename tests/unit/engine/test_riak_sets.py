@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -82,14 +81,6 @@ def test_the_usual_budget_is_a_third_or_the_largest_location() -> None:
         assert (first.name, first.most) == (BY_DEFAULT, most)
 
 
-def test_lists_with_the_same_owners_are_one_bound() -> None:
-    found = list(list_bounds(claimed(8, 64), {3}))
-    assert len(found) == 8
-    assert found[0] == Bound(
-        name="n_val 3, partitions from 0 on", counts=Counter(claimed(8, 64).preference_list(0, 3)), most=1
-    )
-
-
 def test_a_node_that_goes_alone_lets_no_others_go_together() -> None:
     """With n_val 4 one of four may be down. A node that has two of them is held; the others stay apart."""
     held, one, other, *_ = names(7)
@@ -126,12 +117,3 @@ def test_drawn_rings_need_as_few_sets_as_the_solver_says(subtests: pytest.Subtes
                 assert alone == down or not breaches(found, n_vals, down - alone)
             needed, allowed = needed + len(waves), allowed + best.sets
     assert needed <= allowed + 2, "one more than the optimum is rare"
-
-
-@pytest.mark.parametrize(
-    ("nodes", "size", "sets"), [(6, 64, 4), (8, 64, 4), (9, 64, 4), (16, 64, 4), (64, 1024, 4)]
-)
-def test_a_ring_that_is_spaced_needs_few_sets(nodes: int, size: int, sets: int) -> None:
-    found = claimed(nodes, size)
-    third = Bound(name="the nodes", counts=dict.fromkeys(names(nodes), 1), most=nodes // 3)
-    assert len(Sets([(name,) for name in names(nodes)], [third, *list_bounds(found, {3})]).fewest()) == sets

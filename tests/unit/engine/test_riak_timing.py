@@ -6,31 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.estimate import PastTimes, PastTurn, predict_node, rests_on
+from orchestrator.engine.estimate import PastTimes, PastTurn, rests_on
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.kinds.riak.timing import usual_restart
 from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
 from orchestrator.model.reading import NOT_READ
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
-from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.plan import plan_text
 from tests.simulation.play import plan_of
-from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
+from tests.simulation.ringed import ONE, TWO, riak_policy, ringed
 
 POLICY = riak_policy()
-
-
-def test_a_ring_of_64_takes_about_four_minutes_a_node() -> None:
-    plan = plan_of(ringed(5, 64), riak_policy())
-    assert {round(wave.predicted.likely / 60) for wave in plan.waves} == {4}
-    measured = (200.0, 249.0)
-    assert all(wave.predicted.low < min(measured) for wave in plan.waves)
-    assert all(wave.predicted.high > max(measured) for wave in plan.waves)
-    text = plan_text(plan)
-    assert "no restart of this cluster is on record; Riak's default timers" in text
-    assert "64 partitions" in text
-    assert "64 partitions" in str(plan_object(plan)["predicted_from"])
-    assert "Transfer limits that are changed" in text
 
 
 @pytest.mark.parametrize(("size", "minutes"), [(64, 80 / 60), (256, 320 / 60), (1024, 1280 / 60)])
@@ -54,22 +41,6 @@ def test_a_ring_that_was_not_read_counts_as_the_usual_one() -> None:
     assert view.riak is not None
     unread = replace(view, riak=replace(view.riak, ring=NOT_READ))
     assert usual_restart(unread, POLICY).node == usual_restart(view, POLICY).node, "/stats tell it too"
-
-
-def test_past_runs_go_before_the_timers() -> None:
-    times = PastTimes(turns={ONE: (PastTurn(seconds=300.0), PastTurn(seconds=310.0)), TWO: ()})
-    usual = usual_restart(None, POLICY)
-    assert predict_node(ONE, times, usual).likely == 305.0
-    assert predict_node(THREE, times, usual).likely == 305.0
-    assert rests_on(times, usual) == "2 restarts of 1 of its nodes in earlier runs"
-    assert "no restart of this cluster is on record" in rests_on(PastTimes(), usual)
-
-
-def test_hastened_handoff_takes_a_minute_with_its_reason() -> None:
-    usual, hastened = usual_restart(None, POLICY), usual_restart(None, riak_policy(hasten_handoff=True))
-    assert hastened.node.likely < usual.node.likely / 3
-    assert hastened.node.low < hastened.node.likely < hastened.node.high
-    assert hastened.rests_on.startswith("hastened handoff")
 
 
 def test_a_version_that_cannot_be_hastened_has_no_such_estimate() -> None:

@@ -111,12 +111,6 @@ def test_what_the_playbook_switches_off_bounds_no_set(rule: str, subject: str | 
     assert before - after == gone
 
 
-def test_more_than_half_of_a_bound_needs_another_set() -> None:
-    names = [NodeName(f"es{number}") for number in range(5)]
-    two = Bound(name="tier data", counts=dict.fromkeys(names, 1), most=2)
-    assert Sets([(name,) for name in names], [two]).at_least() == (3, "tier data: at most 2 of 5 at once")
-
-
 def test_without_some_units_the_others_keep_their_order() -> None:
     """Else a plan would change while it is carried out."""
     names = [NodeName(f"es{number:02}") for number in range(30)]

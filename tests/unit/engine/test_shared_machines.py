@@ -12,10 +12,9 @@ from orchestrator.engine.machines import Machines
 from orchestrator.engine.node import turn
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Situation
-from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.action import RebootHost, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import ActionSent, PhaseEntered, RunResumed
+from orchestrator.model.event import PhaseEntered
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Hook, Hooks, Together, Wave
@@ -25,10 +24,8 @@ from tests.states import state_with
 from tests.unit.engine.asking import (
     ES1,
     ES2,
-    ES3,
     ES5,
     ES6,
-    evolved,
     findings,
     holding,
     hosting,
@@ -234,18 +231,3 @@ def test_a_machine_is_rebooted_once_with_all_of_its_nodes_down(subtests: pytest.
     (reboot,) = turn(situation, situation.state.nodes[ES2]).actions
     assert reboot == RebootHost(node=ES2, also=(ES5,))
     assert _did(replace(situation, state=state_with(situation.state, lease_lost="to eve"))) == STARTED
-
-
-def test_a_resumed_run_keeps_its_machines_and_their_doubts() -> None:
-    """After a kill a reboot is in doubt for all of its nodes. With overlap two waves become one."""
-    state, resumed = _situation(DOWN, DOWN, SILENT, SILENT).state, RunResumed(operator="ann", host="bastion")
-    sent = evolved(state, ActionSent(action=RebootHost(node=ES2, also=(ES5,))), at=NOW)
-    doubt = Doubt(verb=Verb.REBOOT, since=NOW + 7.0)
-    assert [node.doubt for node in evolved(sent, resumed, at=NOW + 7.0).wave_nodes] == [doubt, doubt]
-    for name in (ES3, ES6):
-        state = with_node(state, name, phase=NodePhase.REJOINED)
-    before = Wave(number=1, nodes=(ES3, ES6), machines=((ES3, ES6),))
-    beside = replace(state, recovering=(RecoveringWave(wave=before, since=0.0),))
-    wave = evolved(beside, resumed, at=NOW + 7.0).wave
-    assert wave is not None
-    assert (set(wave.nodes), wave.machines) == ({*PAIR, ES3, ES6}, ((ES3, ES6), PAIR))

@@ -57,12 +57,6 @@ def test_a_host_is_silent_from_its_first_missed_reading_on() -> None:
     ]
 
 
-def test_a_cluster_that_elects_its_master_is_not_silent_at_once() -> None:
-    listening, unread = Listening(), {CLUSTER: Heard(since=T0, why="no master")}
-    assert listening.hear(9.0, unread) == []
-    assert listening.hear(11.0, unread) == [FellSilent(nodes=(), seconds=11.0, why="no master")]
-
-
 @pytest.mark.parametrize("name", [ES1, CLUSTER])
 def test_a_reason_is_said_once_when_it_becomes_known(name: NodeName) -> None:
     """A reading may time out after its silence was said, or fail for a certificate."""
@@ -93,16 +87,6 @@ def test_ever_slower_answers_are_said_ever_more_rarely() -> None:
     assert listening.state.process.silent[ES1].took == 60.0
     listening.hear(at + 1.0, {ES1: Heard(since=T0 + at, took=0.4)})
     assert listening.state.process.silent == {}
-
-
-def test_hosts_with_the_same_reason_are_one_event() -> None:
-    heard = {
-        name: Heard(since=T0, why=f"ssh cannot connect to {name} (10.0.0.{number}: No route to host)")
-        for number, name in enumerate((ES1, ES2), start=1)
-    }
-    heard[ES3] = Heard(since=T0, why="the connection was closed")
-    found = Listening().hear(1.0, heard)
-    assert [event.nodes for event in found if isinstance(event, FellSilent)] == [(ES1, ES2), (ES3,)]
 
 
 @pytest.mark.parametrize(

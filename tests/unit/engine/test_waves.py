@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.order import in_order, selected, undated, unmatched
+from orchestrator.engine.order import in_order, selected, undated
 from orchestrator.engine.progress import NodeProgress, Nodes
-from orchestrator.engine.state import RecoveringWave, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import (
-    STRATEGIES,
     Ask,
     Choice,
     next_wave,
@@ -114,24 +113,9 @@ def test_a_node_with_an_unknown_start_is_not_older() -> None:
     assert undated(view, Selection(only=("es2",), started_before=1e12), None) == ()
 
 
-def test_names_that_match_nothing_are_told() -> None:
-    view = _view(_node("es1", D))
-    assert unmatched(view, Selection(only=("es1", "es9"), exclude=("web*",))) == ("es9", "web*")
-
-
 def _anything(_: Wave) -> tuple[Hold, ...]:
     """Rules that let every set pass."""
     return ()
-
-
-def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
-    world = cluster(3)
-    state, view = begun(world, policy(zone_attribute="zone")), views.cluster(world)
-    first = next_wave(state, view, _anything)
-    assert first is not None
-    assert (first.number, first.nodes, first.zone) == (1, ("es2",), "b")
-    done = Nodes(replace(node, phase=NodePhase.RECOVERED) for node in state.nodes.values())
-    assert next_wave(replace(state, nodes=done), view, _anything) is None
 
 
 def test_an_absent_pending_node_goes_behind_those_present() -> None:
@@ -182,11 +166,6 @@ def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(subtests: pytest
         with subtests.test(moving=moving, master=master, order=order):
             assert _overlapping(*SIX, moving=moving, master=master) == order
             assert _overlapping(*SIX, moving=moving, master=master, how=CopyState.RELOCATING) == order
-
-
-def test_with_overlap_the_tier_still_goes_before_the_zone() -> None:
-    nodes = (_node("h", Role.DATA_HOT, zone="a"), _node("c", Role.DATA_COLD, zone="b"), _node("i", zone="c"))
-    assert _overlapping(*nodes) == "c h i"
 
 
 ZONES = policy(strategy=Strategy.ZONE, max_unavailable=None, zone_attribute="zone")
@@ -316,19 +295,6 @@ def test_a_canary_passes_over_a_machine_that_it_has_no_room_for() -> None:
     assert wave.nodes == ("es2", "es5"), "a machine goes whole, and with es2 it is one node too many"
 
 
-def test_several_nodes_left_for_one_reason_are_told_together() -> None:
-    def ask(wave: Wave) -> tuple[Hold, ...]:
-        over = len(wave.nodes) > 2
-        return (Hold(predicate="capacity_remains", subject="tier data", evidence="few"),) if over else ()
-
-    assert _zone_wave(*FOUR, ask=ask).why == "zone a without es3, es4 (capacity_remains: tier data: few)"
-
-
-def test_what_is_left_of_a_zone_goes_before_the_next() -> None:
-    wave = _zone_wave(*SIX, pending=("es4", "es2", "es5", "es3", "es6"))
-    assert (wave.nodes, wave.why) == (("es4",), "the remaining nodes of zone a")
-
-
 def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> None:
     for awareness, said in [
         (Awareness(), "all of zone a"),
@@ -345,17 +311,6 @@ def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> No
     ]:
         with subtests.test(awareness=awareness, said=said):
             assert _zone_wave(*SIX, wanted=replace(ZONES, awareness=awareness)).why == said
-
-
-def test_the_rules_are_asked_once_when_the_whole_zone_passes() -> None:
-    asked: list[Wave] = []
-
-    def ask(wave: Wave) -> tuple[Hold, ...]:
-        asked.append(wave)
-        return ()
-
-    _zone_wave(*FOUR, ask=ask)
-    assert len(asked) == 1
 
 
 def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
@@ -383,18 +338,6 @@ def test_a_wave_is_at_most_what_was_planned(subtests: pytest.Subtests) -> None:
             assert " ".join(chosen.nodes) == wave
 
 
-def test_nodes_that_still_recover_count_for_a_canary() -> None:
-    beside = (RecoveringWave(wave=Wave(number=1, nodes=(NodeName("es4"),)), since=0.0),)
-    state, view = _zone_run(recovering=beside, policy=replace(ZONES, pause_after=2))
-    chosen = next_wave(state, view, _anything)
-    assert chosen is not None
-    assert chosen.nodes == ("es2",)
-
-
-def test_every_strategy_has_its_function() -> None:
-    assert set(STRATEGIES) == set(Strategy)
-
-
 def _against(*names: str) -> Ask:
     """A rule about waves that is against these nodes, wherever they go."""
 
@@ -419,14 +362,6 @@ def test_a_busy_node_is_passed_over_within_its_rank() -> None:
     three = tuple(_node(name, D) for name in "abc")
     choice = _choice(*three, ask=_against("a"), machines=(("a", "b"),), wanted=wanted)
     assert node_wave(choice).nodes == ("c",)
-
-
-def test_the_first_of_a_zone_is_passed_over_too() -> None:
-    nodes = tuple(_node(name, D) for name in "abc")
-    wave = _zone_wave(*nodes, ask=_against("a"))
-    assert wave.nodes == ("b", "c")
-    assert "zone a without a (busy: a: merges)" in wave.why
-    assert _zone_wave(*nodes, ask=_against(*"abc")).nodes == ("a",), "the run holds for the first"
 
 
 def _of_six(wanted: Policy, half: NodeProgress) -> RunState:
