@@ -129,13 +129,6 @@ def test_an_end_is_waited_for_and_seen_at_once(
     assert time.monotonic() - began < SECONDS
 
 
-def test_a_second_try_finds_what_the_first_one_started(folder: Path, start: Start, told: Told) -> None:
-    first, _ = find_or_start(folder, start)
-    second, new = find_or_start(folder, start)
-    assert (second, new) == (first, False)
-    _started(told)
-
-
 def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Told) -> None:
     found: list[tuple[Attempt, bool]] = []
     threads = [threading.Thread(target=lambda: found.append(find_or_start(folder, start))) for _ in range(4)]
@@ -145,32 +138,6 @@ def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Tol
         thread.join()
     assert [new for _, new in found].count(True) == 1
     assert len({attempt.folder for attempt, _ in found}) == 1
-    _started(told)
-
-
-def test_a_starter_killed_early_leaves_no_gap(folder: Path, start: Start, told: Told, tmp_path: Path) -> None:
-    # A Python of the launcher's that dawdles before it writes who it is; its starter is killed meanwhile.
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    (slow / "sitecustomize.py").write_text(
-        "import sys, time\nif 'orchestrator.airflow.launch' in sys.orig_argv:\n"
-        f"    open({str(slow / 'begun')!r}, 'w').close()\n    time.sleep(1.5)\n"
-    )
-    code = (
-        "import sys; from pathlib import Path\nfrom orchestrator.airflow.attempts import *\n"
-        "find_or_start(Path(sys.argv[1]), Start(program=sys.argv[2:], words=['restart']))\n"
-    )
-    starter = subprocess.Popen(  # noqa: S603  (this Python)
-        [sys.executable, "-c", code, str(folder), *start.program],
-        env={**os.environ, "PYTHONPATH": f"{slow}:{ROOT}"},
-    )
-    _await((slow / "begun").exists)
-    starter.kill()
-    starter.wait()
-    assert not told.starts, "the launcher was too fast: this shows nothing"
-    attempt, new = find_or_start(folder, start)
-    assert not new, "a second one was started beside the first"
-    assert attempt.condition() is Condition.RUNNING
     _started(told)
 
 
@@ -205,12 +172,6 @@ def test_a_program_that_is_not_there_says_so(folder: Path, start: Start, told: T
     assert attempt.ending().summary is None
     assert "no-such-orchestrate cannot be started: No such file" in attempt.ending().errors
     assert told.starts == []
-
-
-def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, start: Start) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(AttemptError, match="cannot be started from"):
-        find_or_start(tmp_path / "file" / "task", start)
 
 
 @pytest.mark.parametrize(("kept", "left"), [(2, ["2", "3"]), (1, ["3"]), (5, ["1", "2", "3"])])
@@ -275,27 +236,6 @@ def test_a_run_that_cannot_be_asked_gets_a_single_signal(
     assert "it was sent SIGTERM before" in attempt.ask_to_stop()
     _ended(attempt)
     assert told.said("signals") == ["SIGTERM"], "a second signal leaves settings not put back"
-
-
-def test_a_stopped_run_is_awaited_and_not_the_next_trys(folder: Path, start: Start, told: Told) -> None:
-    told.do("stand-down-seconds", "1")
-    first, _ = find_or_start(folder, start)
-    _started(told, first)
-    first.ask_to_stop()
-    assert find_or_start(folder, start) == (first, False), "a second one beside the one that stands down"
-    _ended(first)
-    second, new = find_or_start(folder, start)
-    assert new
-    assert second != first
-
-
-def test_nothing_is_signalled_once_it_is_gone(folder: Path, start: Start, told: Told) -> None:
-    told.do("go")
-    attempt, _ = find_or_start(folder, start)
-    _ended(attempt)
-    assert attempt.ask_to_stop() == "it does not run here"
-    assert not attempt.marked(Mark.STOP_ASKED)
-    assert told.said("stops") == []
 
 
 def test_lines_are_read_whole_and_once(tmp_path: Path) -> None:

@@ -62,19 +62,7 @@ def test_the_program_understands_the_step_after_a_load() -> None:
     assert (list(read["index"]), read["max_segments"]) == (["posts-*", "-odd"], 3)
 
 
-def test_a_restart_after_a_load_is_the_programs_by_default() -> None:
-    plain = post_bulk_index(Selection(cluster="prod"), index=["posts-*"])
-    assert "--restart" not in plain
-    assert "--no-restart" not in plain
-    assert "--restart" in post_bulk_index(Selection(cluster="prod"), index=["posts-*"], restarts=True)
-
-
 @pytest.mark.parametrize("index", [[], [""], ["posts-*", ""]])
 def test_no_index_is_refused_before_anything_starts(index: list[str]) -> None:
     with pytest.raises(ValueError, match="pattern of an index"):
         post_bulk_index(Selection(cluster="prod"), index=index)
-
-
-def test_a_stop_names_the_state_of_its_run() -> None:
-    assert stop("r", "sqlite:////s.db") == ["stop", "r", "--output=json", "--state=sqlite:////s.db"]
-    assert stop("r") == ["stop", "r", "--output=json"]

@@ -61,22 +61,11 @@ def test_a_held_run_says_by_what() -> None:
     assert "held by indices_not_written (index posts-1): 12 documents in 10 s" in message
 
 
-def test_what_is_not_put_back_is_listed() -> None:
-    left = "setting cluster.routing.allocation.enable (persistent)"
-    assert f"NOT RESTORED: {left}" in verdict(_ended(8, left=[left])).message
-
-
 @pytest.mark.parametrize("code", [99, "0", None])
 def test_an_exit_code_that_is_not_known_is_no_success(code: Any) -> None:
     found = verdict(_ended(code))
     assert found.fate is Fate.FAIL
     assert "unknown here" in found.message
-
-
-def test_a_program_without_a_summary_is_tried_again() -> None:
-    found = verdict(Ending(run=None, summary=None, errors="orchestrate: not found"))
-    assert found.fate is Fate.RETRY
-    assert "orchestrate: not found" in found.message
 
 
 def _text(*lines: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, Look, Observation
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import DisabledPredicate, Strategy, Together, Wave
+from orchestrator.model.policy import DisabledPredicate, Strategy, Wave
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation.world import World
 from tests.simulation.gated import QUEUE, SCRIPT
@@ -105,23 +105,6 @@ def test_a_wave_that_may_go_in_parts_bars_no_beginning() -> None:
     found = beginning.cannot_finish(_situation(world, PAIRS, **zones))
     counts = {hold.predicate: (hold.count, len(hold.subjects)) for hold in found}
     assert counts["no_other_maintenance"] == (7, 5), "the same against every wave, so counted once"
-
-
-def test_begin_anyway_parts_a_machine_only_where_one_is_held() -> None:
-    """es2 and es5 are on one machine: where each might go alone, and both together may not, neither goes."""
-    for bare, pair, skipped in (
-        (("es2",), [], ["es2"]),
-        ((), ["es2", "es5"], ["es2", "es5"]),
-        ((), ["es2", "es6"], []),
-    ):
-        world = _bare(*bare)
-        if pair:
-            world.add_index("pair", replicas=1, places=pair)
-        for name in (ES2, ES5):
-            world.nodes[name].machine = "shared"
-        situation = _situation(world, together=Together.ALWAYS)
-        assert _skipped(situation) == skipped
-        assert bool(beginning.cannot_finish(situation)) is bool(skipped)
 
 
 def test_a_member_is_gone_after_readings_and_half_a_minute(subtests: pytest.Subtests) -> None:

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.engine.fold import owed_by
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, READS, RUN_STEPS
 from orchestrator.engine.progress import FINAL_NODE_PHASES, Mark, NodeProgress, Nodes
-from orchestrator.engine.state import Absence, RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, RunInstall, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
@@ -24,13 +24,9 @@ from orchestrator.model.event import (
     BaselineRecorded,
     Event,
     IndexTaken,
-    MembersMissed,
-    NotWaitedFor,
     PhaseEntered,
-    RedExcused,
     RestoreBegun,
     RunResumed,
-    StoodStill,
     TakenDown,
     WorkDone,
     node_phase,
@@ -43,7 +39,6 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Installing, Owed, Verb, Work
 from orchestrator.model.upgrade import InstallStep
 from tests.simulation.play import cluster, policy
-from tests.states import state_with
 from tests.unit.engine.asking import ES1, ES2, begun, evolved, with_node
 
 AT: Final = 1_000_001.0
@@ -182,16 +177,6 @@ def test_what_is_sent_is_under_way_until_its_outcome_is_recorded(subtests: pytes
     assert _after(_state(), *_failed(start)).failure_of(start) is not None
 
 
-def test_a_verb_fails_since_its_first_failure_in_a_row() -> None:
-    hook = _hook(Moment.BEFORE_STOP)
-    state = _es1(ready_since=AT - 900.0, since=AT - 900.0)
-    for at in (AT, AT + 7.0):
-        state = _after(state, *_failed(hook), at=at)
-    assert state.failing_since(hook) == AT
-    assert _after(state, *_done(hook)).failing_since(hook) is None
-    assert _after(state, RESUMED, at=AT + 9.0).failing_since(hook) is None
-
-
 def test_a_verb_is_in_doubt_until_refused_or_its_effect_is_seen(subtests: pytest.Subtests) -> None:
     stop, reboot = StopNode(node=ES1), RebootHost(node=ES1, also=(ES2,))
     lost = Doubt(verb=Verb.STOP, since=AT)
@@ -218,20 +203,6 @@ def test_a_verb_is_in_doubt_until_refused_or_its_effect_is_seen(subtests: pytest
             assert _after(_es1(STOPPING), *events).nodes[name].doubt == doubt
 
 
-LIMIT: Final = policy().deadlines.stop
-
-
-def test_a_doubt_begins_again_with_a_new_process() -> None:
-    cases = ((5.0, False, True), (LIMIT + 1, False, False), (LIMIT + 1, True, True))
-    for (ago, heard, kept), phase in itertools.product(cases, (PENDING, STOPPED, RECOVERED)):
-        doubt = Doubt(verb=Verb.STOP, since=AT, accepted=heard, heard=heard)
-        state = state_with(_es1(phase, doubt=doubt), acted_at=AT + ago)
-        wanted = Doubt(verb=Verb.STOP, since=AT + ago, heard=heard) if kept else None
-        assert _after(state, RESUMED, at=AT + ago).nodes[ES1].doubt == wanted, (ago, heard, phase)
-    unsent = Doubt(verb=Verb.STOP, since=AT, heard=True)
-    assert _after(_es1(STOPPING), RESUMED).nodes[ES1].doubt == unsent, "killed before it was sent"
-
-
 def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.Subtests) -> None:
     """Also when the next one is sent: its host may do it after that one too."""
     stop, again = StopNode(node=ES1), node_phase(ES1, STOPPING, PENDING)
@@ -252,41 +223,7 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
             assert node.doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
 
 
-def test_a_lost_stop_stays_lost_for_a_new_process() -> None:
-    for acted, missed, kept in ((5.0, None, True), (LIMIT + 9, None, False), (LIMIT + 9, LIMIT - 1, True)):
-        state = state_with(_es1(lost_at=AT), acted_at=AT + acted)
-        if missed is not None:
-            state = _after(state, MembersMissed(missing=(ES1,)), at=AT + missed)
-        again = _after(state, RESUMED, at=AT + 8000.0).nodes[ES1].lost_at
-        assert again == (AT + 8000.0 if kept else None), (acted, missed)
-
-
 # Absences, standstills, lives ------------------------------------
-
-
-def test_a_member_is_missed_in_a_row_of_readings() -> None:
-    """From the reading that found it; that one may have taken long, as the program was suspended in it."""
-    state = _after(_state(), MembersMissed(missing=(ES1,)))
-    state = _after(state, MembersMissed(missing=(ES1, ES2)), at=AT + 9.0)
-    found = {name: (one.since, one.readings) for name, one in state.process.absent.items()}
-    assert found == {ES1: (AT, 2), ES2: (AT + 9.0, 1)}
-    assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).process.absent) == {ES2}
-    late = _after(_state(), MembersMissed(missing=(ES2,), read=AT - 600.0))
-    assert late.process.absent[ES2] == Absence(since=AT - 600.0, readings=1)
-
-
-def test_time_in_which_the_program_stood_still_does_not_count() -> None:
-    state = _after(_es1(lost_at=AT - 5.0), MembersMissed(missing=(ES2,), back=()))
-    state = _after(state, RedExcused(count=1, subjects=("logs[0]",)))
-    after = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 602.0)
-    assert after.process.absent[ES2] == Absence(since=AT + 602.0, readings=0)
-    assert after.process.excused_since == AT + 600.0
-    assert after.nodes[ES1].lost_at == AT + 602.0, "it may have been done while nobody watched"
-    slow = _after(state, StoodStill(nodes=(ES1,), seconds=20.0), at=AT + 50.0)
-    assert slow.process.absent[ES2] == Absence(since=AT + 20.0, readings=1), "a reading that took long"
-    assert slow.nodes[ES1].lost_at == AT + 15.0
-    soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
-    assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"
 
 
 # A new process ------------------------------------
@@ -307,18 +244,6 @@ def test_a_new_process_moves_no_node_and_begins_where_they_are() -> None:
         again = [STARTING if phase is NodePhase.FAILED else phase for phase in (one, other)]
         assert [restored.nodes[name].phase for name in (ES1, ES2)] == again
         assert (restored.phase, restored.process.restoring) == (Phase.STANDING_DOWN, True)
-
-
-def test_a_new_process_counts_every_time_from_its_own_beginning() -> None:
-    to_down = _steps(Phase.PREPARING, Phase.GATED, Phase.WITHHELD, Phase.DOWN)
-    stop = (node_phase(ES1, PENDING, STOPPING), ActionSent(action=StopNode(node=ES1)))
-    state, later = _after(_state(), *to_down, *stop), AT + 500.0
-    resumed = _after(with_node(state, ES1, tries=3, reboots=3, goal=Goal.BRING_UP), RESUMED, at=later)
-    node, process = resumed.nodes[ES1], resumed.process
-    assert (process.in_flight, process.absent) == ((), {})
-    assert {process.started, resumed.in_phase.since, node.since, process.acted_at} == {later}
-    assert (node.tries, node.reboots, node.goal, node.stopped_at) == (0, 0, Goal.RESTART, AT)
-    assert _after(state, RESUMED, at=AT - 9.0).nodes[ES1].stopped_at == AT - 9.0, "its clock was set back"
 
 
 def test_a_failed_node_waits_for_a_person() -> None:
@@ -360,8 +285,6 @@ def _gave_way() -> RunState:
 
 # Copies that waves took down ------------------------------------
 
-KEY: Final = ("logs-uuid", 0)
-
 
 def _taken(number: int, index: str, *, started: int = 2, replicas: int = 1, **changes: Any) -> TakenDown:
     usual = {"index_uuid": f"{index}-uuid", "replicas": replicas, "filters": "", "started": ((0, started),)}
@@ -371,10 +294,6 @@ def _taken(number: int, index: str, *, started: int = 2, replicas: int = 1, **ch
 def _missing(name: str, *, primary: bool = False, reason: str = "NODE_LEFT", count: int = 1) -> MissingCopy:
     uuid = f"{name}-uuid"
     return MissingCopy(index=name, index_uuid=uuid, number=0, primary=primary, reason=reason, count=count)
-
-
-def _unplaced(*names: str) -> NotWaitedFor:
-    return NotWaitedFor(shards=tuple(map(_missing, names)), why="no node can hold them")
 
 
 def test_what_is_there_when_a_wave_takes_it_is_excused_no_more(subtests: pytest.Subtests) -> None:
@@ -394,27 +313,6 @@ def test_what_is_there_when_a_wave_takes_it_is_excused_no_more(subtests: pytest.
             after = _after(_state(), baseline, _taken(1, "logs", started=started, replicas=3)).baseline
             assert after is not None
             assert after.missing == kept
-
-
-def test_not_waited_copies_are_remembered_until_they_are_back() -> None:
-    """The first wave found the most copies: it took them down, and the next ones found them missing."""
-    state = _after(_state(), _taken(1, "logs", started=3, replicas=3), _unplaced("logs", "logs"))
-    assert (state.not_waited[KEY], _after(state, _unplaced("logs")).not_waited[KEY]) == (2, 3)
-    later = replace(state, taken={})
-    for started, left in ((2, 2), (4, 0)):
-        again = _after(later, _taken(2, "logs", started=started, replicas=3))
-        assert again.not_waited[KEY] == left
-    assert _after(again, _unplaced("logs")).displaced[KEY].started == 4
-
-    def displaced(state: RunState) -> dict[tuple[str, int], int]:
-        return {key: was.started for key, was in state.displaced.items()}
-
-    state = _after(_state(), _taken(1, "logs"), _unplaced("logs", "new"))
-    assert displaced(state) == {KEY: 2}
-    next_ = (_taken(2, "logs", started=1), _taken(2, "more"), _unplaced("logs"))
-    state = _after(replace(state, taken={}), *next_)
-    assert displaced(state) == {KEY: 2}
-    assert displaced(_after(state, _unplaced("more"))) == {KEY: 2, ("more-uuid", 0): 2}
 
 
 def test_two_waves_are_awaited_with_what_the_first_one_found(subtests: pytest.Subtests) -> None:

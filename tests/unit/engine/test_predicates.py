@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -386,70 +387,13 @@ def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
 
 # Case by case ------------------------------------
 
-
-def _cases(subtests: pytest.Subtests, rule: str, *cases: tuple[object, Question, bool]) -> None:
-    """Each question is held by this rule alone, or by none."""
-    for what, asked, held in cases:
-        with subtests.test(what):
-            assert holding(asked) == ([rule] if held else [])
+Case = tuple[str, object, Question, bool]
+"""The rule, what is so, the question, and whether this rule alone holds it; else none does."""
 
 
-def test_no_management_run_on_candidates(subtests: pytest.Subtests) -> None:
-    asked = _only("no_management_run_on_candidates")
-    ignored = wanting(asked, configuration_management=ConfigurationManagement.IGNORE)
-    _cases(
-        subtests,
-        "no_management_run_on_candidates",
-        ("elsewhere", replace(asked, wave=replace(asked.wave, nodes=(ES5,))), False),
-        ("ignored", ignored, False),
-    )
-    ((subject, evidence),) = findings(asked, "no_management_run_on_candidates")
-    assert (subject, PUPPET[0] in evidence) == ("host of es2", True)
-
-
-def test_work_on_other_nodes_does_not_hold_a_candidate(subtests: pytest.Subtests) -> None:
-    asked = question()
-    disks = asked.observation.disks
-    assert not isinstance(disks, Unknown)
-    low = replace(FULL, over_high=False)
-    _cases(
-        subtests,
-        "disk_below_watermark",
-        ("the disk of another", seeing(asked, disks={**disks, ES5: FULL}), False),
-        ("the low watermark", seeing(asked, disks={**disks, ES2: low}), True),
-    )
-    for name, held in ((ES2, True), (NodeName("co1"), False)):
-        unread = changing(asked, "activity", unread=frozenset({name}))
-        _cases(subtests, "no_force_merge_or_reindex_on_candidates", (f"tasks of {name}", unread, held))
-
-
-def test_cluster_not_red_and_observation_is_fresh(subtests: pytest.Subtests) -> None:
-    asked = question()
-    old, red = changing(asked, "health", settled=False), changing(asked, "health", status=Health.RED)
-    _cases(subtests, "observation_is_fresh", ("health may be old", old, True))
-    _cases(subtests, "cluster_not_red", ("red with every primary started", red, True))
-    away = _shards_of_es2(asked)
-    shard = next(copy.shard for copy in view_of(asked).copies if copy.shard not in away)
-    for state, reason, is_red in (
-        (CopyState.INITIALIZING, "NEW_INDEX_RESTORED", False),
-        (CopyState.UNASSIGNED, "NEW_INDEX_RESTORED", True),  # it stands still
-        (CopyState.INITIALIZING, "NODE_LEFT", True),
-    ):
-        with subtests.test("a primary that is restored", state=state, reason=reason):
-            node = ES4 if state is CopyState.INITIALIZING else None
-            gone = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": reason}
-            primary = _changed(
-                asked,
-                lambda copy: copy.shard == shard and copy.primary,
-                **{**gone, "state": state, "node": node},
-            )
-            both = _changed(primary, lambda copy: copy.shard == shard and not copy.primary, **gone)
-            assert ("cluster_not_red" in holding(both)) is is_red
-
-
-def test_selected_hosts_ready(subtests: pytest.Subtests) -> None:
+def _of_hosts() -> Iterator[Case]:
     """Of every node of the run before its first stop; the right to reboot counts with a reboot alone."""
-    rule, asked = "selected_hosts_ready", question()
+    asked, rule, managed = question(), "selected_hosts_ready", _only("no_management_run_on_candidates")
     for fields, reboot, held in (
         ({}, False, False),
         ({"may_control": False, "detail": "sudo"}, False, True),
@@ -459,49 +403,25 @@ def test_selected_hosts_ready(subtests: pytest.Subtests) -> None:
         ({"may_reboot": None}, True, True),
         ({"may_reboot": None}, False, False),
     ):
-        _cases(
-            subtests, rule, ((fields, reboot), hosting(wanting(asked, reboot=reboot), ES5, **fields), held)
-        )
-    stopped = hosting(asked, ES5, service=ServiceState.STOPPED, detail="inactive")
-    assert [subject for subject, _ in findings(stopped, rule)] == ["host of es5"]
+        yield rule, (fields, reboot), hosting(wanting(asked, reboot=reboot), ES5, **fields), held
+    elsewhere = replace(managed, wave=replace(managed.wave, nodes=(ES5,)))
+    yield "no_management_run_on_candidates", "elsewhere", elsewhere, False
+    ignored = wanting(managed, configuration_management=ConfigurationManagement.IGNORE)
+    yield "no_management_run_on_candidates", "ignored", ignored, False
+    disks = asked.observation.disks
+    assert not isinstance(disks, Unknown)
+    yield "disk_below_watermark", "another's", seeing(asked, disks={**disks, ES5: FULL}), False
+    low = replace(FULL, over_high=False)
+    yield "disk_below_watermark", "the low watermark", seeing(asked, disks={**disks, ES2: low}), True
+    for name, held in ((ES2, True), (NodeName("co1"), False)):
+        unread = changing(asked, "activity", unread=frozenset({name}))
+        yield "no_force_merge_or_reindex_on_candidates", f"tasks of {name}", unread, held
+    yield "observation_is_fresh", "health may be old", changing(asked, "health", settled=False), True
+    red = changing(asked, "health", status=Health.RED)
+    yield "cluster_not_red", "red with every primary started", red, True
 
 
-def test_expected_nodes_present_knows_the_nodes_of_the_run() -> None:
-    """One that left between plan and baseline is in neither, nor are its copies."""
-    asked = _yellow_elsewhere(question())
-    gone = viewing(asked, nodes=tuple(node for node in view_of(asked).nodes if node.name != ES5))
-    assert [subject for subject, _ in findings(_as_before(gone), "expected_nodes_present")] == ["node es5"]
-
-
-def test_a_copy_on_its_way_to_the_candidate_holds(subtests: pytest.Subtests) -> None:
-    world = cluster(6)
-    shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
-    allocation.relocate(world, shard.primary, ES2, 100.0)
-    asked = question()
-    arriving = _changed(asked, _elsewhere(asked), state=CopyState.INITIALIZING)
-    _cases(
-        subtests,
-        "no_recovery_on_candidates",
-        ("to the candidate", question(world), True),
-        ("elsewhere", arriving, False),
-        ("elsewhere, with overlap", wanting(arriving, overlap_recovery=True), False),
-    )
-    shards = _shards_of_es2(asked)
-    for state in (CopyState.INITIALIZING, CopyState.RELOCATING):
-        for here in (True, False):
-            with subtests.test("with overlap", state=state, here=here):
-                moving = _changed(
-                    wanting(asked, overlap_recovery=True),
-                    lambda copy, here=here: (
-                        copy.shard in shards and not copy.primary and (copy.node == ES2) is here
-                    ),
-                    state=state,
-                    relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
-                )
-                assert "no_recovery_on_candidates" in holding(moving)
-
-
-def test_no_worse_than_baseline(subtests: pytest.Subtests) -> None:
+def _of_copies() -> Iterator[Case]:
     """A copy that never was anywhere is nobody's loss; one that a node took away is."""
     rule = "no_worse_than_baseline"
     for reason, held in {
@@ -513,50 +433,38 @@ def test_no_worse_than_baseline(subtests: pytest.Subtests) -> None:
         "ALLOCATION_FAILED": True,
         "REROUTE_CANCELLED": True,
     }.items():
-        _cases(subtests, rule, (reason, _yellow_elsewhere(question(), reason), held))
+        yield rule, reason, _yellow_elsewhere(question(), reason), held
     lost, added = _yellow_elsewhere(question()), _yellow_elsewhere(question(), "REPLICA_ADDED")
     gone = next(copy.shard for copy in view_of(lost).copies if copy.state is CopyState.UNASSIGNED)
     key, other = (gone.index_uuid, gone.number), (gone.index_uuid, gone.number + 1)
     overlap = wanting(lost, overlap_recovery=True)
-    _cases(
-        subtests,
-        rule,
-        ("missing before", _as_before(lost), False),
-        ("missing before, with overlap", _as_before(overlap), False),
-        ("with overlap", overlap, True),
-        ("not waited for", knowing(lost, not_waited={key: 1}), False),
-        ("another was not waited for", knowing(lost, not_waited={other: 1}), True),
-        # Auto-expand takes the replica away with its node and adds a new one when it is back.
-        ("a wave took it", knowing(added, taken={key: ShardTaken(started=2, filters="")}), True),
-        ("no wave took it", knowing(added, taken={key: ShardTaken(started=1, filters="")}), False),
-        ("its index expands", _indices(added, auto_expand="0-1"), True),
-        ("its index does not expand", _indices(added, auto_expand=None), False),
-    )
+    yield rule, "missing before", _as_before(lost), False
+    yield rule, "missing before, with overlap", _as_before(overlap), False
+    yield rule, "with overlap", overlap, True
+    yield rule, "not waited for", knowing(lost, not_waited={key: 1}), False
+    yield rule, "another was not waited for", knowing(lost, not_waited={other: 1}), True
+    # Auto-expand takes the replica away with its node and adds a new one when it is back.
+    for started, held in ((2, True), (1, False)):
+        taken = {key: ShardTaken(started=started, filters="")}
+        yield rule, f"a wave took a copy of {started}", knowing(added, taken=taken), held
+    yield rule, "its index expands", _indices(added, auto_expand="0-1"), True
+    yield rule, "its index does not expand", _indices(added, auto_expand=None), False
+    arriving = _changed(question(), _elsewhere(question()), state=CopyState.INITIALIZING)
+    yield "no_recovery_on_candidates", "elsewhere", arriving, False
+    with_overlap = wanting(arriving, overlap_recovery=True)
+    yield "no_recovery_on_candidates", "elsewhere, with overlap", with_overlap, False
 
 
-def test_no_other_maintenance_by_allocation_settings(subtests: pytest.Subtests) -> None:
-    """Elasticsearch 5 shows the default as `ALL` (seen on 5.6.16), and takes every value in any case.
+def _of_maintenance() -> Iterator[Case]:
+    """An exclusion that is about no member is a leftover: its node is empty and away.
 
-    Before 1.0 flags disable allocation; on 1.x they still do.
+    Elasticsearch 5 shows the default as `ALL` (seen on 5.6.16), and takes every value in any case.
     """
     asked, rule = question(), "no_other_maintenance"
     for level in ("files", "persistent"):
         for value, held in (("ALL", False), ("All", False), ("NONE", True), ("PRIMARIES", True)):
             changed = changing(asked, "settings", **{level: {ALLOCATION: value}})
-            _cases(subtests, rule, ((level, value), changed, held))
-    settings = asked.observation.settings
-    assert not isinstance(settings, Unknown)
-    for key in sorted(DISABLING - {ALLOCATION}):
-        for value, held in (("true", True), ("1", True), ("false", False), ("off", False)):
-            for parts in ({"transient": {key: value}}, {"files": {**settings.files, key: value}}):
-                with subtests.test(key=key, value=value, parts=list(parts)):
-                    found = findings(changing(asked, "settings", **parts), rule)
-                    assert (key in [subject for subject, _ in found]) is held
-
-
-def test_no_other_maintenance_by_exclusions(subtests: pytest.Subtests) -> None:
-    """One that is about no member is a leftover: its node is empty and away. Those of the run are none."""
-    asked, rule = question(), "no_other_maintenance"
+            yield rule, (level, value), changed, held
     node = next(n for n in view_of(asked).nodes if n.name == ES5)
     for key, value, held in (
         ("_name", "es5", True),
@@ -570,56 +478,95 @@ def test_no_other_maintenance_by_exclusions(subtests: pytest.Subtests) -> None:
         ("zone", "b", True),
         ("zone", "z", False),
     ):
-        excluded = {f"cluster.routing.allocation.exclude.{key}": value}
-        _cases(subtests, rule, ((key, value), changing(asked, "settings", persistent=excluded), held))
+        yield rule, (key, value), _excluding(asked, key, value), held
     voting = viewing(asked, voting_exclusions=("es1",))
-    _cases(
-        subtests,
-        rule,
-        ("voting", voting, True),
-        ("voting, by this run", knowing(voting, excluded=frozenset({"es1"})), False),
-        ("shutdown", viewing(asked, shutdowns=("id-es1",)), True),
-    )
-
-
-def test_filters_mean_the_name_that_a_node_took_itself(subtests: pytest.Subtests) -> None:
-    """Before Elasticsearch 5 a node without `node.name` is known by its address."""
-    asked = question()
-    named = _nodes(asked, lambda node: {"own_name": "Thor" if node.name == ES2 else ""})
-    for at, name in ((asked, "id-es2"), (asked, "es2"), (named, "Thor")):
-        first, *others = view_of(at).indices
-        pinned = viewing(at, indices=(replace(first, pinned_to=name), *others))
-        _cases(subtests, "every_shard_keeps_started_copies", (f"an index pinned to {name}", pinned, True))
-    emptied = {"cluster.routing.allocation.exclude._name": "Th*"}
-    _cases(
-        subtests, "no_other_maintenance", ("emptied", changing(named, "settings", persistent=emptied), True)
-    )
-
-
-def test_an_index_whose_copies_would_not_come_back_holds(subtests: pytest.Subtests) -> None:
-    rule, bare = (
-        "no_other_maintenance",
-        {"zero_replicas": ZeroReplicas.ACCEPT, "zero_replicas_accepted": ("*",)},
-    )
-    for own, replicas, held in [
+    yield rule, "voting", voting, True
+    yield rule, "voting, by this run", knowing(voting, excluded=frozenset({"es1"})), False
+    yield rule, "shutdown", viewing(asked, shutdowns=("id-es1",)), True
+    bare = {"zero_replicas": ZeroReplicas.ACCEPT, "zero_replicas_accepted": ("*",)}
+    for own, replicas, held in (
         (None, 1, False),
-        ("all", 1, False),
         ("ALL", 1, False),
         ("none", 1, True),
         ("primaries", 1, True),
         ("new_primaries", 1, True),
         ("primaries", 0, False),
-    ]:
+    ):
         asked = wanting(_indices(question(), allocation_enable=own, replicas=replicas), **bare)
-        _cases(subtests, rule, ((own, replicas), asked, held))
-    asked = question(wave=("es4",))
-    view = view_of(asked)
-    here = {copy.shard.index_uuid for copy in view.copies if copy.node == ES4}
-    assert {index.uuid for index in view.indices} - here
-    off = tuple(
-        index if index.uuid in here else replace(index, allocation_enable="none") for index in view.indices
-    )
-    _cases(subtests, rule, ("outside the wave", viewing(asked, indices=off), False))
+        yield rule, ("an index with", own, replicas), asked, held
+
+
+def _of_names() -> Iterator[Case]:
+    """Before Elasticsearch 5 a node without `node.name` is known by its address, and took another name."""
+    asked = question()
+    named = _nodes(asked, lambda node: {"own_name": "Thor" if node.name == ES2 else ""})
+    for at, name in ((asked, "id-es2"), (asked, "es2"), (named, "Thor")):
+        first, *others = view_of(at).indices
+        pinned = viewing(at, indices=(replace(first, pinned_to=name), *others))
+        yield "every_shard_keeps_started_copies", f"an index pinned to {name}", pinned, True
+    yield "no_other_maintenance", "emptied by its own name", _excluding(named, "_name", "Th*"), True
+
+
+def _excluding(asked: Question, key: str, value: str) -> Question:
+    excluded = {f"cluster.routing.allocation.exclude.{key}": value}
+    return changing(asked, "settings", persistent=excluded)
+
+
+def test_a_rule_holds_case_by_case(subtests: pytest.Subtests) -> None:
+    for cases in (_of_hosts, _of_copies, _of_maintenance, _of_names):
+        for rule, what, asked, held in cases():
+            with subtests.test(rule, what=what):
+                assert holding(asked) == ([rule] if held else [])
+
+
+def test_cluster_not_red_by_a_primary_that_is_restored(subtests: pytest.Subtests) -> None:
+    asked = question()
+    away = _shards_of_es2(asked)
+    shard = next(copy.shard for copy in view_of(asked).copies if copy.shard not in away)
+    for state, reason, is_red in (
+        (CopyState.INITIALIZING, "NEW_INDEX_RESTORED", False),
+        (CopyState.UNASSIGNED, "NEW_INDEX_RESTORED", True),  # it stands still
+        (CopyState.INITIALIZING, "NODE_LEFT", True),
+    ):
+        with subtests.test(state=state, reason=reason):
+            gone = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": reason}
+            restored = {**gone, "state": state, "node": ES4 if state is CopyState.INITIALIZING else None}
+            seen = _changed(asked, lambda copy: copy.shard == shard and copy.primary, **restored)
+            both = _changed(seen, lambda copy: copy.shard == shard and not copy.primary, **gone)
+            assert ("cluster_not_red" in holding(both)) is is_red
+
+
+def test_a_copy_on_its_way_to_the_candidate_holds(subtests: pytest.Subtests) -> None:
+    world = cluster(6)
+    shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
+    allocation.relocate(world, shard.primary, ES2, 100.0)
+    assert holding(question(world)) == ["no_recovery_on_candidates"]
+    asked = wanting(question(), overlap_recovery=True)
+    shards = _shards_of_es2(asked)
+    for state, here in itertools.product((CopyState.INITIALIZING, CopyState.RELOCATING), (True, False)):
+        with subtests.test("with overlap", state=state, here=here):
+            moving = _changed(
+                asked,
+                lambda copy, here=here: (
+                    copy.shard in shards and not copy.primary and (copy.node == ES2) is here
+                ),
+                state=state,
+                relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
+            )
+            assert "no_recovery_on_candidates" in holding(moving)
+
+
+def test_no_other_maintenance_by_flags_of_versions_before_1(subtests: pytest.Subtests) -> None:
+    """There they disable allocation; on 1.x they still do."""
+    asked, rule = question(), "no_other_maintenance"
+    settings = asked.observation.settings
+    assert not isinstance(settings, Unknown)
+    for key in sorted(DISABLING - {ALLOCATION}):
+        for value, held in (("true", True), ("1", True), ("false", False), ("off", False)):
+            for parts in ({"transient": {key: value}}, {"files": {**settings.files, key: value}}):
+                with subtests.test(key=key, value=value, parts=list(parts)):
+                    found = findings(changing(asked, "settings", **parts), rule)
+                    assert (key in [subject for subject, _ in found]) is held
 
 
 def test_every_role_keeps_a_member(subtests: pytest.Subtests) -> None:
@@ -680,18 +627,6 @@ def test_master_quorum_survives_by_minimum_master_nodes(subtests: pytest.Subtest
 
 
 # Holds in words ------------------------------------
-
-
-def test_one_hold_a_predicate_counts_and_names_the_first_few() -> None:
-    world = cluster(6)
-    for number in range(7):
-        world.add_index(f"bare-{number}", replicas=0, places=["es2"])
-    (hold,) = holds(PREDICATES, question(world))
-    assert (hold.predicate, hold.count, len(hold.subjects)) == ("zero_replica_indices", 7, SUBJECTS)
-    assert hold.subject == hold.subjects[0] == "index bare-0"
-    again = replace(hold, subject="index bare-9", subjects=("index bare-9", *hold.subjects[:1]), count=2)
-    (both,) = aggregated((hold, again))
-    assert (both.count, both.subject, len(both.subjects)) == (8, "index bare-0", SUBJECTS)
 
 
 def test_a_hold_names_the_reason_of_each_host() -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.admit import next_wave_of
 from orchestrator.engine.kinds.elasticsearch import recovery
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     baseline_of,
@@ -22,33 +21,26 @@ from orchestrator.engine.recover import (
     before_the_next,
     finish_recovered,
     held_by_recovery,
-    is_back_alone,
     makes_room,
 )
-from orchestrator.engine.run import decide
-from orchestrator.engine.situation import Decision, Situation, needed
-from orchestrator.engine.state import Absence, PhaseState, RecoveringWave, RunState
+from orchestrator.engine.situation import Decision, Situation
+from orchestrator.engine.state import Absence, RecoveringWave, RunState
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
     Hold,
-    IndexTaken,
     NodeRecovered,
-    NotWaitedFor,
     PhaseEntered,
     StandingDown,
     TakenDown,
-    WaveFinished,
 )
-from orchestrator.model.observation import ClusterView, Look, MissingCopy
+from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.policy import Strategy, Wave
-from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.policy import Wave
 from orchestrator.model.turn import Owed, Work
 from orchestrator.model.upgrade import InstallStep, Upgrade
-from orchestrator.simulation.world import World
 from tests.simulation.overlapping import overlapped, slow
-from tests.simulation.play import cluster, policy
+from tests.simulation.play import cluster
 from tests.simulation.zones import forced
 from tests.states import state_with
 from tests.unit.engine.asking import (
@@ -63,7 +55,6 @@ from tests.unit.engine.asking import (
     question_about,
     situation_of,
     view_of,
-    viewing,
     with_copy,
     with_node,
 )
@@ -76,9 +67,6 @@ def _copy(shard: ShardId = SHARD, *, to: NodeName | None = None, reason: str = "
     """A replica on its way to a node, or unassigned for a reason."""
     state = CopyState.UNASSIGNED if to is None else CopyState.INITIALIZING
     return ShardCopy(shard=shard, primary=False, state=state, node=to, unassigned_reason=reason or None)
-
-
-NOBODY_WORKS_ON: Final = _copy()
 
 
 def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: Any) -> Situation:
@@ -201,27 +189,9 @@ def test_as_many_copies_stay_as_the_playbook_says() -> None:
                 assert subject == "index logs"
                 assert "2 started in-sync copies elsewhere on es" in evidence
                 assert evidence.endswith("3 wanted")
-    bare = World()
-    for number in (1, 2, 3):
-        bare.add_node(f"es{number}", zone="abc"[number - 1])
-    bare.add_index("bare", replicas=0, places=["es2"])
-    assert holding(question(bare)) == ["zero_replica_indices"]
-    assert holding(viewing(question(bare), indices=())) == [rule]
 
 
 # Making room ------------------------------------
-
-
-def test_a_wave_awaited_again_makes_room_only_after_a_pause() -> None:
-    """Not all that is against the next wave is asked there: without it the run goes to and fro."""
-    for before, since, again in (
-        (Phase.GATED, 1.0, False),
-        (Phase.GATED, 9.0, True),
-        (Phase.REJOINED, 1.0, True),
-    ):
-        asked = _back()
-        here = PhaseState(since=asked.now - since, before=before)
-        assert bool(makes_room(replace(asked, state=replace(asked.state, in_phase=here)), ())) is again
 
 
 def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.Subtests) -> None:
@@ -254,84 +224,7 @@ def test_what_is_against_the_next_wave_is_against_making_room(subtests: pytest.S
             assert bool(makes_room(situation, ())) is room
 
 
-def test_a_member_that_is_missing_is_looked_for_every_second() -> None:
-    """However long the wave has recovered: the pauses grow only while nothing but copies is awaited."""
-    situation = _recovering_on(_back(since=_back().now - 3600.0, policy=policy()), ES2)
-    view = view_of(situation)
-    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != ES5))
-    for seen, pause, awaited in ((view, 15.0, set()), (without, 1.0, {ES5})):
-        decision = decide(situation.state, replace(situation.seen, cluster=seen), situation.now)
-        assert decision.watch is not None
-        assert decision.watch.until - situation.now == pytest.approx(pause)
-        assert decision.watch.services == awaited
-
-
-def test_a_safe_set_is_chosen_as_if_what_recovers_were_back() -> None:
-    """Else a planned set is split: of three copies two may be away together, of two copies one."""
-    world = World(allowed_down=3)
-    for number in range(1, 5):
-        world.add_node(f"es{number}")
-    world.add_index("logs", replicas=2, places=["es2", "es3", "es4"])
-    sets = {
-        "strategy": Strategy.SHARD_SAFE,
-        "zone_attribute": None,
-        "max_unavailable": 3,
-        "min_capacity": 0.1,
-    }
-    asked = question_about(world, overlapped(**sets), ES2)
-    state = with_node(asked.state, ES2, phase=NodePhase.REJOINED)
-    beside = (RecoveringWave(wave=asked.wave, since=0.0),)
-    back = situation_of(replace(asked, state=state), recovering=beside)
-    view = view_of(back)
-    copies = tuple(
-        copy._replace(state=CopyState.INITIALIZING) if copy.node == ES2 else copy for copy in view.copies
-    )
-    for situation in (back, _seeing(back, cluster=replace(view, copies=copies))):
-        wave = next_wave_of(situation)
-        assert wave is not None
-        assert {"es3", "es4"} <= set(wave.nodes), wave
-
-
 # When a wave is done ------------------------------------
-
-
-def test_a_wave_that_made_room_is_done_when_its_copies_are_back(subtests: pytest.Subtests) -> None:
-    """What is built anew elsewhere is awaited with the last that is remembered, which may be current."""
-    for missing, phase, finished in [
-        ((), Phase.GATED, True),
-        ((_copy(to=ES3),), Phase.REASSIGNED, True),
-        ((_copy(to=ES3),), Phase.GATED, False),
-        ((_copy(to=ES2),), Phase.REASSIGNED, False),
-        ((NOBODY_WORKS_ON,), Phase.REASSIGNED, False),  # it may be one of es2's
-    ]:
-        with subtests.test(missing=missing, phase=phase):
-            second = Wave(number=2, nodes=(ES3,))
-            situation = _beside(phase, wave=second, wave_since=_beside().now)
-            decision = finish_recovered(situation, missing)
-            assert (ES2 in [event.node for event in _events(decision, NodeRecovered)]) is finished
-            took = [event.seconds for event in _events(decision, WaveFinished) if event.number == 1]
-            assert took == ([situation.now] if finished else []), "since it began, at 0"
-    other = RecoveringWave(wave=Wave(number=2, nodes=(ES5,)), since=0.0)
-    two = _beside(recovering=(*_beside().state.recovering, other))
-    for target, finished in ((ES3, True), (ES2, False)):
-        for situation in (_beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,))), two):
-            decision = finish_recovered(situation, (_copy(to=target), _copy(to=ES5)))
-            assert (1 in [event.number for event in _events(decision, WaveFinished)]) is finished
-
-
-def test_what_has_ended_is_read_before_a_wave_is_done() -> None:
-    """It is many times larger than what runs, and needed only for the figures.
-
-    Hosts that were read are read again: where endpoints disagree, the next reading may need these instead.
-    """
-    beside = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES3,)))
-    unread = _seeing(beside, finished=NOT_READ)
-    decision = finish_recovered(unread, ())
-    assert unread.seen.hosts
-    assert decision == Decision(finished=True, hosts=frozenset(unread.seen.hosts))
-    assert Look.FINISHED in needed(unread.state, decision)[0]
-    assert Look.FINISHED not in needed(unread.state)[0]
-    assert finish_recovered(_seeing(beside, finished=Unknown(reason="no")), ())
 
 
 def test_a_node_that_keeps_returning_with_work_ends_the_run() -> None:
@@ -342,16 +235,6 @@ def test_a_node_that_keeps_returning_with_work_ends_the_run() -> None:
         again = replace(situation, state=with_node(situation.state, ES2, owed=owed, returns=returns))
         down = _events(finish_recovered(again, ()), StandingDown)
         assert [event.reason for event in down] == reasons
-
-
-def test_the_current_wave_is_done_before_those_that_made_room() -> None:
-    situation = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,)))
-    for missing, back in (
-        ((_copy(to=ES2),), True),
-        ((_copy(to=ES5),), False),
-        ((_copy(to=ES2), NOBODY_WORKS_ON), False),
-    ):
-        assert is_back_alone(situation, missing) is back
 
 
 def test_before_the_next_wave_when_those_beside_are_awaited(subtests: pytest.Subtests) -> None:
@@ -436,31 +319,6 @@ def test_a_lost_copy_without_a_place_is_the_next_waves(subtests: pytest.Subtests
     after = evolved(state_with(state, wave=WAVE), taken)
     assert missing_of_waves(after, view) == (), "nobody waits for what no node can hold"
     assert [copy.shard for copy in missing_of_waves(after, _all(view, TARGET))] == [away.shard]
-
-
-def test_what_came_back_before_its_wave_is_the_runs() -> None:
-    """An upgraded node had taken the copy that was missing; then a wave took one that has no place now."""
-    state, view, away = _lost()
-    shard = away.shard
-    index = view.metadata[shard.index_uuid]
-    excused = replace(state, not_waited={(shard.index_uuid, shard.number): 1})
-    for before in (_missing_before(state, shard), excused):
-        for started, unplaced in ((1, []), (2, [shard.number])):
-            one = IndexTaken(
-                index=shard.index,
-                index_uuid=shard.index_uuid,
-                replicas=index.replicas,
-                filters=index.filters,
-                started=((shard.number, started),),
-                open=index.open,
-            )
-            took = evolved(state_with(before, wave=WAVE), TakenDown(number=2, indices=(one,)))
-            found = recovery.not_waited_for(took, view)
-            assert [each.number for each in found] == unplaced, started
-            after = evolved(took, NotWaitedFor(shards=found, why="no place"))
-            assert recovery.not_waited_for(after, view) == (), "it is said once"
-            later = missing_of_waves(replace(after, taken={}), _all(view, TARGET))
-            assert [copy.shard.number for copy in later] == unplaced
 
 
 def test_of_two_counts_the_larger_is_awaited_of_the_same_index(subtests: pytest.Subtests) -> None:

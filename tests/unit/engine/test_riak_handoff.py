@@ -13,16 +13,12 @@ from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.hasten import (
     forced,
     given_up,
-    home,
     impossible,
-    missed,
-    shortfall,
-    timer_changes,
     unstarted,
 )
 from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
-from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key, timer_key
+from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
 from orchestrator.engine.situation import Decision, Situation
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceHandoff, Purpose, WriteSettings
@@ -181,7 +177,6 @@ def test_what_keeps_a_wave_from_being_over(subtests: pytest.Subtests) -> None:
 FORCE: Final = ForceHandoff()
 ACCEPTED: Final = (ActionSent(action=FORCE), ActionConfirmed(action=FORCE))
 REFUSED: Final = ActionFailed(action=FORCE, reason="sudo refuses it", in_doubt=False)
-FAILS: Final = (ActionSent(action=FORCE), REFUSED)
 HASTENED: Final = riak_policy(hasten_handoff=True)
 WAVE: Final = Wave(number=1, nodes=(TWO,), why="in order")
 STATE: Final = replace(
@@ -199,7 +194,6 @@ STARTED: Final = 64 * 2 / 16 * 10.0
 WITHOUT_FIVE: Final = _with(unstarted={**READ.unstarted, FIVE: SILENT})
 UNKNOWN: Final = f"the vnodes that {FIVE} has not started are unknown: {SILENT.reason}"
 SAID: Final = NotHastened(nodes=(TWO,), why=UNKNOWN)
-SHORT: Final = SettingsView(transient={timer_key(TWO): "1000"})
 
 
 def _after(state: RunState, *events: Event, at: float = 100.0) -> RunState:
@@ -260,50 +254,11 @@ def test_vnodes_that_are_left_to_start_keep_the_wave(subtests: pytest.Subtests) 
             assert unstarted(state, riak) == said
 
 
-def test_timers_of_restarted_nodes_get_shorter() -> None:
-    timers = {ONE: "10000", TWO: "10000", THREE: "500", FIVE: "soon"}
-    keys = {timer_key(name): value for name, value in timers.items()}
-    settings = SettingsView(transient={**keys, limit_key(TWO): "2"})
-    restarted = STATE
-    for name in (TWO, THREE, FIVE):
-        restarted = with_node(restarted, name, stopped_at=10.0)
-    changes = timer_changes(restarted, settings, HASTENED)
-    assert [(one.key, one.found, one.wanted) for one in changes] == [(timer_key(TWO), "10000", "1000")]
-    assert timer_changes(restarted, settings, riak_policy()) == ()
-
-
-def test_handback_is_over_when_the_wave_alone_holds_anything(subtests: pytest.Subtests) -> None:
-    def waiting(*holders: NodeName) -> Transfers:
-        return Transfers(waiting=tuple(PartitionCount(node=name, partitions=2) for name in holders))
-
-    two = waiting(TWO)
-    sends = ActiveTransfer(kind="hinted", vnode="riak_kv_vnode", index=0, source=FIVE, target=TWO)
-    for what, seen, over in [
-        ("the wave alone", _with(transfers={ONE: two, THREE: two}), True),
-        ("by /stats", _with(beyond={TWO: 3}), True),
-        ("another holds", _with(transfers={ONE: two, THREE: waiting(TWO, FIVE)}), False),
-        ("unread by one", _with(transfers={ONE: SILENT, THREE: two}), False),
-        ("one down", _with(transfers={ONE: Transfers(down=(FIVE,)), THREE: two}), False),
-        ("nobody asked", _with(transfers={}), False),
-        ("unread", _with(transfers=SILENT), False),
-        ("another by /stats", _with(beyond={TWO: 1, FIVE: 1}), False),
-        ("one sends", _with(transfers={ONE: Transfers(active=(sends,))}), False),
-    ]:
-        with subtests.test(what):
-            news = home(STATE, seen, 42.0)
-            assert (news and (news.number, news.seconds)) == ((1, 37.0) if over else None)
-            assert home(state_with(STATE, home=True), seen, 43.0) is None, "once a phase"
-
-
 def test_only_handoff_of_3_2_can_be_hastened() -> None:
     for version in ("3.2", "3.2.1", "3.2.0-rc1"):
         assert impossible(version) is None
     for version in ("3.0.16", "3.20.0", "2.9.10", "3.3", "4.0"):
         assert version in str(impossible(version))
-        older = replace(SEEN, version=version)
-        assert forced(STATE, older) is None
-        assert given_up(STATE, older, STATE.in_phase.since) is not None, "it is said at once"
-        assert missed(STATE, older, SHORT, 0.0) is not None
 
 
 def test_hastening_ends_once_every_vnode_has_started(subtests: pytest.Subtests) -> None:
@@ -313,7 +268,6 @@ def test_hastening_ends_once_every_vnode_has_started(subtests: pytest.Subtests) 
         _after(state_with(RING, baseline=None), ActionSent(action=FORCE)),
     )
     over = 161.0 + STARTED
-    empty = Unknown(reason="its vnode manager has not listed its vnodes yet", passes=True)
     for what, of, seen, at, said in [
         ("not yet", state, WITHOUT_FIVE, 100.0 + STARTED, False),
         ("over", state, WITHOUT_FIVE, over, True),
@@ -324,44 +278,6 @@ def test_hastening_ends_once_every_vnode_has_started(subtests: pytest.Subtests) 
     ]:
         with subtests.test(what):
             assert given_up(of, seen, at) == (SAID if said else None)
-    assert unstarted(RING, _unstarted(empty)) is not None, "a manager that never lists its vnodes"
-    event = given_up(RING, _with(unstarted={**READ.unstarted, FIVE: empty}), 141.0)
-    assert event is not None
-    assert unstarted(_after(RING, event), _unstarted(empty)) is None
-
-
-def test_what_was_not_hastened_is_told_when_the_wave_is_done(subtests: pytest.Subtests) -> None:
-    """Partitions may have changed their owner meanwhile, and do no more at its end."""
-    usual = replace(STATE, begun=replace(STATE.begun, policy=riak_policy()))
-    once = _after(STATE, *ACCEPTED)
-    slow = SettingsView(transient={timer_key(TWO): "10000"})
-    for what, state, seen, settings, at, why in [
-        ("all went well", STATE, SEEN, SHORT, 100.0, None),
-        ("unknown", STATE, WITHOUT_FIVE, SHORT, 100.0, UNKNOWN),
-        ("said before", _after(STATE, SAID), WITHOUT_FIVE, SHORT, 100.0, None),
-        ("not wanted", usual, WITHOUT_FIVE, SHORT, 100.0, None),
-        ("slow", STATE, SEEN, slow, 100.0, "its vnodes start at their usual pace, every 10000 ms"),
-        ("no timer", STATE, SEEN, SettingsView(), 100.0, "vnode_management_timer cannot be read"),
-        ("unread", STATE, SEEN, NOT_READ, 100.0, None),
-        ("refused", _after(STATE, *FAILS), SEEN, SHORT, 100.0, "it could not be forced: sudo refuses it"),
-        ("accepted", once, SEEN, SHORT, 100.0, None),
-        ("just accepted", _after(once, *FAILS), SEEN, SHORT, 110.0, None),
-        ("accepted long ago", _after(once, *FAILS), SEEN, SHORT, 140.0, "sudo refuses it"),
-        ("soon over", RING, SEEN, SHORT, 60.0, None),
-        ("never forced", RING, SEEN, SHORT, 75.0, "it was never forced in the 75 s until it was done"),
-        ("forced", _after(RING, *ACCEPTED), SEEN, SHORT, 200.0, None),
-    ]:
-        with subtests.test(what):
-            event = missed(state, seen, settings, at)
-            assert (event is None) is (why is None)
-            assert event is None or ((why or "") in event.why and event.nodes == (TWO,))
-    assert shortfall(STATE) == ""
-    other = NotHastened(nodes=(ONE,), why="it could not be forced: no answer")
-    told = _after(STATE, SAID, other, NotHastened(nodes=(THREE,), why=UNKNOWN))
-    assert shortfall(told) == (
-        f"handoff was not hastened after the restart of {TWO}, {THREE} ({UNKNOWN}); "
-        f"{ONE} (it could not be forced: no answer)"
-    )
 
 
 # Transfer limits ------------------------------------
@@ -453,21 +369,10 @@ def test_a_limit_is_restored_when_it_is_read_as_it_was_found(subtests: pytest.Su
         ("it stays down", _state(NodePhase.FAILED, (4, 8)), {ONE: 2}, (TWO,), {}, {TWO: None}),
     ]:
         with subtests.test(what):
-            decision, *found = _restoring(state, limits, *away)
+            _, *found = _restoring(state, limits, *away)
             assert found == [written, restored]
-    first, *_ = _restoring(owing, {TWO: 8})
-    assert first is not None
-    confirmed = evolved(owing, ActionConfirmed(action=first.actions[0]), at=AT)
-    assert _restoring(confirmed, {TWO: 4})[2] == {TWO: "4"}
-    assert _restoring(confirmed, {TWO: 8})[2] == {}, "not read back yet"
-    assert decision is not None
-    (gone,) = decision.events
-    assert isinstance(gone, SettingRestored)
-    assert "its node is down" in gone.note
     for phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING):
         state = _state(phase, (4, 8))
         alone, *_ = _restoring(state, {ONE: 2}, TWO)
         assert alone is not None
         assert (alone.watch is None, alone.events) == (False, ()), "it waits for the start"
-        beside = _owing(state, THREE, 2, 8)
-        assert _restoring(beside, {ONE: 2, THREE: 8}, TWO)[1] == {THREE: "2"}, "others do not"

@@ -299,40 +299,6 @@ def test_the_rules_and_what_may_be_done_about_each() -> None:
     ]
 
 
-def test_whose_life_has_to_be_told() -> None:
-    """Those of the wave; of a stranger other rules speak."""
-    assert "lives_are_told" in _refusing(viewing(NAMELESS, riak=None))
-    assert "lives_are_told" not in _refusing(replace(NAMELESS, wave=Wave(number=1, nodes=(ONE,))))
-    found = _refusing(_of((STRANGER,)))
-    assert found["all_members_up"] == [(STRANGER, "it is not a member of the cluster")]
-    assert "lives_are_told" not in found
-
-
-def test_all_members_up_names_a_node_that_is_down_once() -> None:
-    for how in (
-        Availability.DOWN,
-        Availability.DOWN_AS_MARKED,
-        Availability.UP_THOUGH_MARKED_DOWN,
-    ):
-        down = _of(cluster=_cluster(availability=how), ring_status=_status(unreachable=(TWO, FIVE)))
-        assert [subject for subject, _ in _refusing(down)["all_members_up"]] == [FIVE, TWO]
-    fewer = _cluster()
-    fewer = replace(fewer, members=fewer.members[:4])
-    said = (FIVE, "cluster status and member-status do not both list it")
-    assert said in _refusing(_of(cluster=fewer))["all_members_up"]
-
-
-def test_no_transfers_of_a_cluster_of_one_needs_no_second_node() -> None:
-    alone = {"members": _members()[:1], "transfers": {ONE: Transfers()}}
-    assert "no_transfers" not in _refusing(_of(**alone))
-    assert "no_transfers" in _refusing(_of(**{**alone, "members": WHY}))
-
-
-def test_a_member_that_keeps_its_share_is_not_named() -> None:
-    members = tuple(replace(each, pending_share=each.ring_share) for each in _members())
-    assert _refusing(_of(members=members)) == {}
-
-
 # The quorum ------------------------------------
 
 QUORUM: Final = "preference_lists_keep_quorum"

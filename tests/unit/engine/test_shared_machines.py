@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.machines import Machines
-from orchestrator.engine.node import turn
-from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.situation import Situation
-from orchestrator.model.action import RebootHost, action_name, action_target
-from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import PhaseEntered
-from orchestrator.model.observation import HostView, ServiceState
-from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import Hook, Hooks, Together, Wave
-from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.turn import REBOOT, RESTART, Doubt, Owed, Verb, Work
-from tests.states import state_with
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import Together
 from tests.unit.engine.asking import (
     ES1,
     ES2,
@@ -31,17 +21,11 @@ from tests.unit.engine.asking import (
     hosting,
     knowing,
     question,
-    seeing,
-    situation_of,
-    view_of,
-    viewing,
     ways,
     with_node,
 )
 
 RULE: Final = "selected_hosts_ready"
-PAIR: Final = (ES2, ES5)
-BOTH: Final = Wave(number=1, nodes=PAIR, machines=(PAIR,))
 
 # Who shares a machine ------------------------------------
 
@@ -142,92 +126,4 @@ def test_selected_hosts_ready_for_a_reboot_of_the_whole_machine(subtests: pytest
     assert way.startswith("`hosts.together: reboot` in the cluster file")
 
 
-def test_machine_of_an_unread_host_by_its_beginning_or_address() -> None:
-    asked = _rebooting()
-    seen = {name: host for name, host in asked.observation.hosts.items() if name != ES5}
-    asked, began = seeing(asked, hosts=seen), asked.state.baseline
-    assert began is not None
-    known = replace(began, machines=dict.fromkeys(PAIR, "m"), boots=dict.fromkeys(PAIR, "b"))
-    nodes = view_of(asked).nodes
-    at = view_of(asked).members[ES2].address
-    moved = tuple(replace(node, address=at) if node.name == ES5 else node for node in nodes)
-    for found in (knowing(asked, baseline=known), viewing(asked, nodes=moved)):
-        said = dict(findings(found, RULE))
-        assert said["host of es2"].startswith("es5 on the same machine would go down with it")
-    assert "host of es2" not in dict(findings(asked, RULE))
-
-
 # One reboot of a machine ------------------------------------
-
-GONE: Final = HostView(service=ServiceState.STOPPED, detail="dead", boot_id="b")
-ON_ITS_WAY: Final = replace(GONE, service=ServiceState.STOPPING)
-RUNS: Final = HostView(service=ServiceState.RUNNING, detail="running", boot_id="b")
-SILENT: Final = Unknown(reason="timed out")
-OWED: Final = frozenset({RESTART, REBOOT})
-DOWN: Final = NodeProgress(
-    name=ES2, phase=NodePhase.STOPPED, life=Incarnation(ephemeral_id="old"), boot="b", owed=OWED
-)
-NOW: Final = question().observation.at
-REBOOTED: Final = ["reboot es2", ""]
-STARTED: Final = [">starting start es2", ">starting start es5"]
-
-
-def _in(phase: NodePhase) -> NodeProgress:
-    return replace(DOWN, phase=phase)
-
-
-def _told(ago: float, *, accepted: bool = True) -> NodeProgress:
-    """Its host was told to reboot so long ago."""
-    doubt = Doubt(verb=Verb.REBOOT, since=NOW - ago, accepted=accepted)
-    return replace(DOWN, since=NOW, doubt=doubt, reboots=1)
-
-
-def _situation(
-    es2: NodeProgress, es5: NodeProgress, *hosts: Reading[HostView], member: bool = False
-) -> Situation:
-    """The wave of es2 and es5, which share a machine; es2 is a `member` again, in another life."""
-    asked = question(reboot=True, hooks=Hooks(while_stopped=(Hook(run="tune {node}"),)))
-    present = tuple(node for node in view_of(asked).nodes if member and node.name == ES2)
-    pair = (replace(es2, since=es2.since or NOW), replace(es5, name=ES5, since=es5.since or NOW))
-    seen = seeing(viewing(asked, nodes=present), hosts=dict(zip(PAIR, hosts, strict=True)))
-    return situation_of(seen, Phase.DOWN, wave=BOTH, nodes=asked.state.nodes.changed(*pair))
-
-
-def _did(situation: Situation) -> list[str]:
-    """What each node of the wave enters and sends."""
-    did = []
-    for node in situation.state.wave_nodes:
-        told = turn(situation, node)
-        steps = [f">{event.to}" for event in told.events if isinstance(event, PhaseEntered)]
-        did.append(" ".join([*steps, *(f"{action_name(one)} {action_target(one)}" for one in told.actions)]))
-    return did
-
-
-def test_a_machine_is_rebooted_once_with_all_of_its_nodes_down(subtests: pytest.Subtests) -> None:
-    hook = replace(DOWN, owed=frozenset({*OWED, Owed(work=Work.HOOK)}))
-    under_way, lost = [_told(60.0)] * 2, [_told(31.0, accepted=False)] * 2
-    other_boot = replace(RUNS, boot_id="c")
-    for what, situation, wanted in [
-        ("both are down", _situation(DOWN, DOWN, GONE, GONE), REBOOTED),
-        ("one host does not answer", _situation(DOWN, DOWN, SILENT, GONE), ["", ""]),
-        ("one goes down", _situation(DOWN, _in(NodePhase.STOPPING), GONE, ON_ITS_WAY), ["", ""]),
-        ("one needs a hook first", _situation(DOWN, hook, GONE, GONE), ["", "hook_while_stopped es5"]),
-        ("one came up by itself", _situation(DOWN, DOWN, RUNS, GONE), [">starting", STARTED[1]]),
-        (
-            "the master lists one",
-            _situation(DOWN, DOWN, SILENT, GONE, member=True),
-            [">starting", STARTED[1]],
-        ),
-        ("one never stopped", _situation(_in(NodePhase.PENDING), DOWN, SILENT, GONE), ["", STARTED[1]]),
-        ("one starts", _situation(_in(NodePhase.STARTING), DOWN, GONE, GONE), ["start es2", STARTED[1]]),
-        ("the reboot is under way", _situation(*under_way, SILENT, GONE), ["", ""]),
-        ("one is back in the other boot", _situation(*under_way, other_boot, SILENT), [">starting", ""]),
-        ("lost, and both are down half a minute later", _situation(*lost, GONE, GONE), REBOOTED),
-        ("lost, and one came up", _situation(*lost, RUNS, GONE), [">starting", STARTED[1]]),
-    ]:
-        with subtests.test(what):
-            assert _did(situation) == wanted
-    situation = _situation(DOWN, DOWN, GONE, GONE)
-    (reboot,) = turn(situation, situation.state.nodes[ES2]).actions
-    assert reboot == RebootHost(node=ES2, also=(ES5,))
-    assert _did(replace(situation, state=state_with(situation.state, lease_lost="to eve"))) == STARTED

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.engine import upgrade
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.progress import NodeProgress
-from orchestrator.engine.situation import RETRY_SECONDS, Situation
+from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import Failing
 from orchestrator.engine.upgrade import Install
 from orchestrator.model.action import RunInstall
@@ -19,13 +19,13 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.turn import VERSION, Installing, Owed, Work
-from orchestrator.model.upgrade import Deprecation, InstallState, InstallStep, InstallView, Upgrade
+from orchestrator.model.upgrade import Deprecation, InstallStep, InstallView, Upgrade
 from orchestrator.model.upgrade_event import Upgraded
 from orchestrator.simulation.facts import FIT, READY
 from tests.simulation.play import cluster
 from tests.simulation.upgrading import wanted
 from tests.states import state_with
-from tests.unit.engine.asking import ES1, ES2, ES3, findings, question, seeing, view_of, viewing, wanting
+from tests.unit.engine.asking import ES1, ES2, findings, question, seeing, view_of, viewing, wanting
 from tests.unit.engine.cells import NEW, OLD, node_in, now, situation
 
 ES, OS = "elasticsearch", "opensearch"
@@ -233,44 +233,8 @@ def failed(tries: int, *, ago: float, passes: bool = True, in_doubt: bool = Fals
     return Failing(last=why, since=now() - ago)
 
 
-def record(state: InstallState, ticket: str = TICKET) -> InstallView:
-    return InstallView(ticket=ticket, state=state, said="it says")
-
-
-UNREAD: Final = Unknown(reason="timed out")
-UNDER_WAY: Final = down(install=SENT, installs=1)
-TRIED: Final = down(installs=1)
-AGAIN: Final = failed(1, ago=RETRY_SECONDS)
 REJOIN: Final = at(down()).policy.deadlines.rejoin
 FLIP: Final = "install step 1 on es2: no 2"
-
-
-def test_when_an_install_step_is_sent_and_with_which_ticket(subtests: pytest.Subtests) -> None:
-    """Its host begins a ticket once: a new one could run beside the end of the first.
-
-    The first step asks what is installed; others, done in part, would count as all of them.
-    """
-    second = down(owed=frozenset({Owed(work=Work.INSTALL, number=1)}), installs=1)
-    doubt = failed(1, ago=10.0, passes=False, in_doubt=True)
-    waits = Install()
-    for what, found, wanted_ in [
-        ("the first", decided(down()), Install(actions=(action(),))),
-        ("the second", decided(second), Install(actions=(action(1, tries=2),))),
-        ("not seen: again with its ticket", decided(UNDER_WAY), Install(actions=(action(),))),
-        ("in doubt: again with its ticket", decided(UNDER_WAY, doubt), Install(actions=(action(),))),
-        ("over: a new ticket", decided(TRIED), Install(actions=(action(tries=2),))),
-        ("not read", decided(down(), shown=UNREAD), waits),
-        ("sent, and not read", decided(UNDER_WAY, shown=UNREAD), waits),
-        ("runs", decided(UNDER_WAY, shown=record(InstallState.RUNNING)), waits),
-        ("refused a moment ago", decided(TRIED, AGAIN, acted=now() - RETRY_SECONDS + 1), waits),
-        (
-            "refused a while ago",
-            decided(TRIED, AGAIN, acted=now() - RETRY_SECONDS),
-            Install(actions=(action(tries=2),)),
-        ),
-    ]:
-        with subtests.test(what):
-            assert found == wanted_
 
 
 def test_an_install_step_that_stays_refused_ends_the_run(subtests: pytest.Subtests) -> None:
@@ -285,33 +249,6 @@ def test_an_install_step_that_stays_refused_ends_the_run(subtests: pytest.Subtes
         with subtests.test(failing=failing):
             found = decided(node, *failing)
             assert (found.flip, found.overdue, found.actions == ()) == (flip, overdue, flip is not None)
-
-
-def test_the_end_of_its_own_ticket_ends_a_step() -> None:
-    for state in (InstallState.DONE, InstallState.FOUND, InstallState.FAILED, InstallState.LOST):
-        found = decided(UNDER_WAY, shown=record(state))
-        assert [(event.state, event.ticket) for event in found.events] == [(state, TICKET)]
-        assert (found.flip is not None) is (state in (InstallState.FAILED, InstallState.LOST))
-        assert decided(UNDER_WAY, shown=record(state, "run-0/es2/0/1")).events == ()
-
-
-def test_a_step_bars_a_start_while_it_may_run() -> None:
-    """Before a start, one without a record is lost."""
-    host = at(UNDER_WAY).seen.host(ES2)
-    assert isinstance(host, HostView)
-    ended = upgrade.given_up(host, UNDER_WAY)
-    assert ended is not None
-    assert ended.state is InstallState.LOST
-    running = replace(host, install=record(InstallState.RUNNING))
-    assert upgrade.given_up(running, UNDER_WAY) is upgrade.given_up(host, down()) is None
-    others = record(InstallState.RUNNING, "run-0/es2/0/1")
-    for node, shown, bars in (
-        (UNDER_WAY, UNREAD, True),
-        (down(), UNREAD, False),
-        (UNDER_WAY, None, False),
-        (down(), others, True),
-    ):
-        assert (upgrade.barring_start(at(node, shown=shown), node) is not None) is bars
 
 
 def back(
@@ -367,19 +304,3 @@ def test_nodes_that_run_it_with_its_plugins_are_left_out() -> None:
     others = sorted(node.name for node in view_of(found).nodes if node.name != ES2)
     listed = ", ".join(f"{name} 9.1.0" for name in others)
     assert upgrade.mixed(found) == f"the cluster is left with mixed versions: {listed}"
-
-
-def test_one_step_a_machine_also_of_a_host_not_read() -> None:
-    """What the beginning showed counts where a host does not answer now."""
-    found = at(down())
-    baseline, host = found.state.baseline, found.seen.host(ES2)
-    assert baseline is not None
-    assert isinstance(host, HostView)
-    state = state_with(found.state, baseline=replace(baseline, machines={ES2: "m", ES3: "m"}))
-    hosts = {ES2: replace(host, machine_id="m"), ES3: UNREAD}
-    found = replace(found, state=state, seen=replace(found.seen, hosts=hosts))
-    steps = (action(), replace(action(), node=ES3))
-    assert upgrade.one_a_machine(found, steps) == steps[:1]
-    running = NodeProgress(name=ES3, phase=NodePhase.STOPPED, since=0.0, install=SENT, installs=1)
-    beside = replace(found, state=state_with(state, nodes={**state.nodes, ES3: running}))
-    assert upgrade.install(beside, beside.state.nodes[ES2]) == Install()

@@ -20,10 +20,9 @@ from orchestrator.engine.waves import (
     node_wave,
     zone_wave,
 )
-from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, Role, ShardCopy, ShardId, Zone
+from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wave
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
@@ -116,56 +115,6 @@ def test_a_node_with_an_unknown_start_is_not_older() -> None:
 def _anything(_: Wave) -> tuple[Hold, ...]:
     """Rules that let every set pass."""
     return ()
-
-
-def test_an_absent_pending_node_goes_behind_those_present() -> None:
-    world = cluster(3)
-    state, view = begun(world, policy()), views.cluster(world)
-    without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es2"))
-    chosen = next_wave(state, without, _anything)
-    assert chosen is not None
-    assert chosen.nodes == ("es3",)
-    chosen = next_wave(state, replace(view, nodes=()), _anything)
-    assert chosen is not None
-    assert chosen.nodes == ("es2",)
-
-
-def _overlapping(
-    *nodes: Node, moving: str = "", master: str | None = None, how: CopyState = CopyState.INITIALIZING
-) -> str:
-    """The order in which `overlap_recovery` takes them, while copies recover on these nodes."""
-    shards = [ShardId(index=name, index_uuid=name, number=0) for name in moving.split()]
-    copies = tuple(
-        ShardCopy(shard=shard, primary=primary, state=state, node=NodeName(node))
-        for shard in shards
-        for primary, state, node in (
-            (True, CopyState.STARTED, shard.index.partition("+")[2]),
-            (False, how, shard.index.partition("+")[0]),
-        )
-    )
-    view = replace(_view(*nodes), master=NodeName(master) if master else None, copies=copies)
-    wanted = policy(overlap_recovery=True, zone_attribute="zone")
-    state = replace(begun(cluster(3), wanted), nodes=Nodes(NodeProgress(name=n.name) for n in nodes))
-    order = []
-    while (wave := next_wave(state, view, _anything)) is not None:
-        order += wave.nodes
-        done = replace(state.nodes[wave.nodes[0]], phase=NodePhase.RECOVERED)
-        state = replace(state, nodes=state.nodes.changed(done))
-    return " ".join(order)
-
-
-def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(subtests: pytest.Subtests) -> None:
-    for moving, master, order in [
-        ("", None, "es1 es4 es2 es5 es3 es6"),
-        ("", "es1", "es4 es2 es5 es3 es6 es1"),
-        # Within the zone by fewest shards shared with what recovers; the zones stay in their order.
-        ("es9+es1", None, "es4 es1 es2 es5 es3 es6"),
-        ("es9+es1 es8+es1 es7+es4", None, "es4 es1 es2 es5 es3 es6"),
-        ("es9+es1 es9+es4", None, "es1 es4 es2 es5 es3 es6"),
-    ]:
-        with subtests.test(moving=moving, master=master, order=order):
-            assert _overlapping(*SIX, moving=moving, master=master) == order
-            assert _overlapping(*SIX, moving=moving, master=master, how=CopyState.RELOCATING) == order
 
 
 ZONES = policy(strategy=Strategy.ZONE, max_unavailable=None, zone_attribute="zone")
@@ -289,12 +238,6 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
             assert (" ".join(wave.nodes), wave.why) == (nodes, why)
 
 
-def test_a_canary_passes_over_a_machine_that_it_has_no_room_for() -> None:
-    five = (*FOUR, _node("es5", D, M, zone="a"))
-    wave = _zone_wave(*five, ask=_refusing("es1"), most=2, machines=(("es3", "es4"),))
-    assert wave.nodes == ("es2", "es5"), "a machine goes whole, and with es2 it is one node too many"
-
-
 def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> None:
     for awareness, said in [
         (Awareness(), "all of zone a"),
@@ -368,24 +311,6 @@ def _of_six(wanted: Policy, half: NodeProgress) -> RunState:
     """A run of six nodes, of which one is like this."""
     nodes = Nodes(NodeProgress(name=node.name) for node in SIX)
     return replace(begun(cluster(3), wanted), nodes=nodes.changed(half))
-
-
-def test_a_node_that_was_left_half_installed_goes_first_once(subtests: pytest.Subtests) -> None:
-    """Else a second wave is stopped for the same cause; one that came back twice goes after its like."""
-    for strategy, zones, returns in product(Strategy, ("zone", None), (0, 1, 2)):
-        if strategy is Strategy.ZONE and zones is None:
-            continue
-        with subtests.test(strategy=strategy, zones=zones, returns=returns):
-            wanted = upgrading(strategy=strategy, zone_attribute=zones, max_unavailable=None)
-            state = _of_six(wanted, NodeProgress(name=NodeName("es5"), installs=1, returns=returns))
-            pairs = [Bound(name="two at once", counts=dict.fromkeys(state.nodes.names, 1), most=2)]
-            wave = next_wave(state, _view(*SIX), _anything, bounds=lambda pairs=pairs: pairs)
-            assert wave is not None
-            assert ("es5" in wave.nodes) is (returns <= 1)
-    undone = _of_six(ZONES, NodeProgress(name=NodeName("es4"), returns=1))
-    later = next_wave(undone, _view(*SIX), _anything)
-    assert later is not None
-    assert later.zone == "b", "a zone whose node came back undone goes later"
 
 
 def test_the_set_with_a_half_installed_node_is_the_first() -> None:

@@ -14,7 +14,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Manager
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
-from orchestrator.runs.drafting import not_found, with_cluster, with_reasons, with_services
+from orchestrator.runs.drafting import not_found, with_cluster, with_services
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
 
@@ -47,17 +47,6 @@ def test_the_service_of_most_nodes_is_that_of_all_hosts(subtests: pytest.Subtest
             assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
 
 
-@pytest.mark.parametrize(
-    ("product", "unit"), [("elasticsearch", "elasticsearch"), ("opensearch", "opensearch")]
-)
-def test_what_was_not_found_is_the_usual_one_and_said(product: str, unit: str) -> None:
-    for services in ({}, {"es1": Unknown(reason="no host")}):
-        hosts = with_services(EMPTY, named(services), product).hosts
-        assert hosts.service == Service(manager="systemd", unit=unit)
-        assert len(hosts.assumed) == 1
-        assert f"the service is systemd {unit}, the usual one, as" in hosts.assumed[0]
-
-
 def test_a_named_unit_is_for_nodes_without_a_found_one() -> None:
     gone = Unknown(reason="no host")
     hosts = with_services(EMPTY, named({"es1": gone, "es2": gone}), "elasticsearch", "data").hosts
@@ -73,13 +62,6 @@ def test_a_named_unit_is_for_nodes_without_a_found_one() -> None:
     )
     hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
     assert hosts.assumed == ("the service of es3 is that of the other nodes",)
-
-
-def test_a_name_that_reads_as_a_glob_is_no_key() -> None:
-    services = named({"a": systemd("es"), "b": systemd("es"), "c[1]": systemd("other")})
-    hosts = with_services(EMPTY, services, "elasticsearch").hosts
-    assert hosts.overrides == {}
-    assert hosts.remarks[-1] == "Another service, and a name that reads as a glob: c[1]."
 
 
 def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
@@ -138,11 +120,3 @@ def test_an_unknown_host_key_is_not_a_service_that_is_not_found() -> None:
     assert "-p 22 es1 >> ~/.ssh/known_hosts` and `ssh-keyscan -p 2222 es2 >>" in unknown_keys(
         [keys[0], other]
     )
-
-
-def test_nodes_with_one_reason_are_named_together() -> None:
-    reasons = {NodeName(f"es{number}"): f"why {number // 2}" for number in range(14)}
-    said = with_reasons("no endpoint of", reasons)
-    assert said[0] == "no endpoint of es0, es1: why 0"
-    assert len(said) == 6
-    assert said[-1] == "no endpoint of 4 more nodes, for reasons like these"

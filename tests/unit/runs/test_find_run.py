@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import LeaseTaken, Record, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.runs.find_run import RunPassed, Wanted, find_run, histories, is_missing, leave_request
+from orchestrator.runs.find_run import RunPassed, Wanted, find_run, leave_request
 from orchestrator.runtime import codec
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
@@ -84,27 +84,6 @@ def test_which_run_of_a_cluster_is_meant(subtests: pytest.Subtests, tmp_path: Pa
             store.close()
 
 
-def test_several_clusters_are_listed_and_one_can_be_named(store: StateStore, fill: Fill) -> None:
-    fill("prod", FAILED)
-    fill("test", None)
-    for wanted in (RESUME, RESTORE, SHOW):
-        with pytest.raises(UsageError, match=r"(?s)--cluster:.*xxx\d .*xxx\d ") as error:
-            find_run(store, wanted)
-        assert "20261121-0411-xxx1  prod  failed" in str(error.value)
-        assert "20261121-0412-xxx2  test  under way or killed" in str(error.value)
-    assert [found(store, RESUME, cluster) for cluster in ("prod", "test")] == [1, 2]
-    assert found(store, REQUEST) == 2
-    without = r"no unfinished run of cluster none in state file .*restore --cluster none"
-    with pytest.raises(UsageError, match=without):
-        find_run(store, RESUME, cluster="none")
-
-
-def test_to_look_at_the_latest_will_do(store: StateStore, fill: Fill) -> None:
-    fill("prod", DONE, DONE)
-    fill("test", DONE)
-    assert (found(store, SHOW), found(store, SHOW, "prod")) == (3, 2)
-
-
 def test_a_run_is_named_in_part(store: StateStore, fill: Fill) -> None:
     fill("prod", DONE, None)
     for typed in ("20261121-0411-xxx1", "20261121-0411", "xxx1"):
@@ -129,23 +108,6 @@ def test_a_request_is_left_only_for_a_run_under_way(store: StateStore, fill: Fil
     assert store.journal(ended.run).request() is Request.NONE
 
 
-def test_histories_come_oldest_first(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.DONE, Outcome.FAILED)
-    fill("test", None)
-    assert [records[0].run[-1] for _, records in histories(store)] == ["1", "2", "3"]
-    assert [records[0].run[-1] for _, records in histories(store, cluster="prod")] == ["1", "2"]
-    assert [records[0].run[-1] for _, records in histories(store, limit=1)] == ["3"]
-    assert [entry.run for entry, records in histories(store)] == [r[0].run for _, r in histories(store)]
-
-
-def test_a_resumed_run_is_under_way_again(store: StateStore, fill: Fill) -> None:
-    fill("prod", Outcome.PAUSED)
-    run = find_run(store, Wanted.RESUME).run
-    taken = LeaseTaken(epoch=1, holder="o", ordinal=store.next_ordinal())
-    store.journal(run).append((RunResumed(operator="o", host="h"), taken), 0.0)
-    assert find_run(store, Wanted.REQUEST).run == run
-
-
 @pytest.mark.parametrize("wanted", Wanted)
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_resumed_run_is_newer_than_one_done_in_between(
@@ -161,19 +123,6 @@ def test_a_resumed_run_is_newer_than_one_done_in_between(
     ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
     store.journal(run).append((ended,), 10.0)
     assert find_run(store, wanted).run == run
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_a_state_is_missing_until_something_was_written(tmp_path: Path, *, named: bool) -> None:
-    url = f"sqlite:///{tmp_path}/named.db" if named else None
-
-    def opened(access: Access) -> StateStore:
-        return open_store(url, {}, access=access, home=tmp_path, shared=tmp_path / "none" / "x" / "state.db")
-
-    assert is_missing(opened)
-    assert list(tmp_path.iterdir()) == []
-    opened(Access.WRITE).close()
-    assert not is_missing(opened)
 
 
 @pytest.mark.parametrize("left", [None, Outcome.NOT_RESTORED])

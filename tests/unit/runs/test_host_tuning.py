@@ -11,7 +11,6 @@ import pytest
 
 from orchestrator.errors import JournalError
 from orchestrator.hosts.port import Hosts
-from orchestrator.hosts.tuning.boot import is_part, is_shared
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.tuning import BOOT, HostTuning, Verdict
@@ -147,17 +146,6 @@ def test_a_cluster_that_installs_in_a_revert_keeps_the_script(
         assert tree.files() == before
         steps += every
     assert steps > 6
-
-
-def test_parts_are_removed_before_what_they_share(tree: HostTree, store: StateStore) -> None:
-    prod = Cluster.of(tree, store, "prod", "es1")
-    prod.apply()
-    seen: list[TuneHost] = []
-    prod.port.before = seen.append
-    assert prod.revert() == []
-    changes = [action.changes[0] for action in seen]
-    first = next(number for number, change in enumerate(changes) if is_shared(change))
-    assert [number for number, change in enumerate(changes) if is_part(change)] == [first - 1]
 
 
 def test_nothing_more_is_undone_once_the_ledger_fails(tree: HostTree, store: StateStore) -> None:

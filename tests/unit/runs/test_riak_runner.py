@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
-from orchestrator.model.reading import Unknown
 from orchestrator.runs.file_hosts import HostRunner
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput
-from tests.integration.sshd import QUICK
-from tests.ports import free_port
 
 RIAK1 = NodeName("riak@riak1")
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
@@ -72,15 +65,6 @@ def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None
     assert logged(tmp_path) == []
 
 
-def test_only_what_needs_roots_rights_goes_through_sudo(tmp_path: Path) -> None:
-    riak = script(tmp_path, "echo pong")
-    with running(tmp_path, sudo=Sudo.PASSWORDLESS) as run:
-        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
-        assert logged(tmp_path) == [f"-n {riak} ping"]
-        run.run(RIAK1, Command(argv=(riak, "x"), as_root=False))
-        assert logged(tmp_path) == [f"-n {riak} ping"]
-
-
 def test_a_password_goes_to_standard_input_alone(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     secret = {"sudo": Sudo.PASSWORD, "sudo_password": lambda: PASSWORD}
@@ -89,44 +73,3 @@ def test_a_password_goes_to_standard_input_alone(tmp_path: Path) -> None:
     assert (tmp_path / "given").read_text() == f"{PASSWORD}\n"
     assert len(logged(tmp_path)) == 1
     assert PASSWORD not in logged(tmp_path)[0]
-
-
-def test_a_command_that_does_not_end_is_ended_on_its_host(tmp_path: Path) -> None:
-    riak = script(tmp_path, f"echo begun; echo $$ >{tmp_path}/pid; exec sleep 60")
-    began = time.monotonic()
-    try:
-        with running(tmp_path) as run:
-            done = run.run(RIAK1, Command(argv=(riak, "start"), timeout=1.0))
-        assert isinstance(done, CommandOutput)
-        assert (done.exit, done.stdout) == (None, "begun\n")
-        assert time.monotonic() - began < 30
-        with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / "pid").read_text()), 0)
-    finally:
-        with contextlib.suppress(ProcessLookupError, OSError):
-            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
-
-
-def test_an_output_that_is_too_long_has_no_exit_code(tmp_path: Path) -> None:
-    riak = script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x")
-    with running(tmp_path) as run:
-        done = run.run(RIAK1, Command(argv=(riak, "admin", "transfers")))
-    assert isinstance(done, CommandOutput)
-    assert done.exit is None
-
-
-def test_an_unreachable_machine_is_unknown_with_the_command(tmp_path: Path) -> None:
-    closed = {
-        "connect": Connect.SSH,
-        "address": "127.0.0.1",
-        "port": free_port(),
-        "known_hosts": (str(tmp_path / "known_hosts"),),
-        "use_agent": False,
-        "ssh_config": (),
-        "limits": QUICK,
-    }
-    (tmp_path / "known_hosts").touch()
-    with running(tmp_path, **closed) as run:
-        done = run.run(RIAK1, Command(argv=("/usr/sbin/riak", "ping")))
-    assert isinstance(done, Unknown)
-    assert done.reason.startswith("/usr/sbin/riak ping: ")

@@ -8,14 +8,12 @@ import pytest
 
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
-from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.errors import ExitCode, UsageError
-from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import Awareness, Kind, Policy, Selection, Strategy
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.runs.selection import predicate_names, require_zones, start_of
+from orchestrator.runs.selection import require_zones, start_of
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
 from tests.simulation.ringed import FIVE, down, riak_policy, ringed
@@ -77,16 +75,6 @@ def test_zones_that_nobody_names_are_refused_with_what_to_set(
     require_zones(_view(), settings, replace(wanted, strategy=Strategy.NODE), "prod.yml")
 
 
-def test_one_node_with_a_zone_is_enough() -> None:
-    view = _view()
-    nodes = (view.nodes[0], *(replace(node, attributes={}) for node in view.nodes[1:]))
-    wanted = _started(AWARE, policy(strategy=Strategy.ZONE)).policy
-    bare = replace(view, nodes=tuple(replace(node, attributes={}) for node in view.nodes))
-    with pytest.raises(UsageError):
-        require_zones(bare, AWARE, wanted, "prod.yml")
-    require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")
-
-
 def test_the_zones_of_riak_are_locations_or_are_refused() -> None:
     wanted = policy(kind=Kind.RIAK, strategy=Strategy.ZONE, zone_attribute=LOCATION)
     view = _view()
@@ -123,22 +111,9 @@ def test_without_locations_sets_are_kept_apart_by_lists(strategy: Strategy) -> N
         assert started.policy.zone_attribute == attribute
 
 
-def test_a_location_that_is_not_there_is_refused() -> None:
-    wanted = riak_policy(strategy=Strategy.SHARD_SAFE, selection=Selection(zone="d"))
-    view = views.cluster(ringed())
-    with pytest.raises(UsageError, match=r"no node has a zone \(node attribute 'location'\)"):
-        start_of(view, SettingsView(), wanted, operator="ann", host="b", cluster_file="ring.yml")
-
-
 def test_a_zone_that_is_not_there_is_refused_with_those_that_are() -> None:
     wanted = policy(selection=Selection(zone="d"))
     with pytest.raises(UsageError, match=r"no node is in zone d; the zones are a, b, c \(node attribute"):
         _started(AWARE, wanted)
     with pytest.raises(UsageError, match=r"no node is in zone d; no node has a zone \(no node attribute"):
         _started(SettingsView(), wanted)
-
-
-def test_a_predicate_of_merging_can_be_disabled() -> None:
-    names = predicate_names(Kind.ELASTICSEARCH)
-    assert {rule.name for rule in (*kind_of(Kind.ELASTICSEARCH).predicates, *OWN_RULES)} == set(names.known)
-    assert "lease_is_held" in names.always_on

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.model.action import ActionResult, Done, HostAction, Refused, StartNode, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionConfirmed, ActionFailed
+from orchestrator.model.event import ActionConfirmed
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Seconds
 from orchestrator.runs.simulated import Simulation
@@ -54,16 +54,6 @@ def test_hosts_of_a_wave_are_worked_on_at_once(verb: type[StopNode | StartNode])
     actions = tuple(verb(node=name) for name in NAMES)
     outcomes = executor.perform(actions)
     assert outcomes == tuple(ActionConfirmed(action=action, output=action.node) for action in actions)
-
-
-def test_one_that_is_refused_is_no_matter_of_the_others() -> None:
-    simulation = Simulation(cluster(6))
-    simulation.world.nodes[NAMES[1]].unreachable_until = simulation.world.agenda.now + 3600.0
-    outcomes = Executor(simulation.cluster, simulation.hosts, workers=1).perform(
-        [StopNode(node=name) for name in NAMES[:3]]
-    )
-    assert [type(outcome) for outcome in outcomes] == [ActionConfirmed, ActionFailed, ActionConfirmed]
-    assert [outcome.action for outcome in outcomes] == [StopNode(node=name) for name in NAMES[:3]]
 
 
 class NotingHosts(MeetingHosts):

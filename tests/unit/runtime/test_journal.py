@@ -15,7 +15,6 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     Event,
     GoodReading,
-    Hold,
     LeaseTaken,
     RunFinished,
     RunResumed,
@@ -53,18 +52,6 @@ def test_a_step_is_committed_and_read_back(store: StateStore, entry: Entry) -> N
     assert store.replay(RUN, after=2) == tuple(second)
 
 
-def test_nothing_to_append_is_nothing(store: StateStore, entry: Entry) -> None:
-    journal = store.create_run(entry())
-    assert journal.append((), 1.0) == ()
-    assert journal.last == 0
-
-
-def test_a_later_process_goes_on_where_the_first_ended(store: StateStore, entry: Entry) -> None:
-    store.create_run(entry()).append(STEP, 1.0)
-    assert [r.sequence for r in store.journal(RUN).append(STEP, 2.0)] == [3, 4]
-    assert [r.sequence for r in store.journal(RUN, after=4).append(STEP, 3.0)] == [5, 6]
-
-
 def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: Entry) -> None:
     """A process that was stopped for a while wakes up after another has resumed its run."""
     first = store.create_run(entry())
@@ -76,20 +63,6 @@ def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: En
     with pytest.raises(JournalError, match="another process"):
         first.append(STEP, 4.0)
     assert [record.at for record in store.replay(RUN)] == [1.0, 1.0, 2.0, 2.0]
-
-
-def test_a_run_that_was_replayed_too_early_is_not_written_to(store: StateStore, entry: Entry) -> None:
-    store.create_run(entry()).append(STEP, 1.0)
-    with pytest.raises(JournalError, match="another process"):
-        store.journal(RUN, after=1).append(STEP, 2.0)
-
-
-def test_an_event_that_cannot_be_written_takes_its_step_with_it(store: StateStore, entry: Entry) -> None:
-    journal = store.create_run(entry())
-    with pytest.raises(JournalError):
-        journal.append((*STEP, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=float("nan"))), 1.0)
-    assert store.replay(RUN) == ()
-    assert [record.sequence for record in journal.append(STEP, 2.0)] == [1, 2]
 
 
 def test_a_missing_event_is_damage(store: StateStore, entry: Entry, tmp_path: Path) -> None:
@@ -145,18 +118,6 @@ def test_a_run_that_never_began_is_none(store: StateStore, entry: Entry) -> None
     assert [line.run for line in store.unfinished(cluster="prod")] == ["run-1"]
 
 
-def test_a_run_id_is_used_once(store: StateStore, entry: Entry) -> None:
-    store.create_run(entry())
-    with pytest.raises(JournalError, match=r"a run .* already"):
-        store.create_run(entry())
-
-
-def test_events_belong_to_a_run(store: StateStore) -> None:
-    with pytest.raises(JournalError):
-        store.journal("nobody").append(STEP, 1.0)
-    assert store.replay("nobody") == ()
-
-
 def test_the_strongest_request_counts_until_the_run_is_resumed(store: StateStore, entry: Entry) -> None:
     journal = store.create_run(entry())
     assert journal.request() is Request.NONE
@@ -165,16 +126,6 @@ def test_the_strongest_request_counts_until_the_run_is_resumed(store: StateStore
     assert journal.asked() == (Request.STOP, "ben@bastion2")
     journal.append((RunResumed(operator="o", host="h"),), 3.0)
     assert journal.request() is Request.NONE
-
-
-def test_a_request_outlives_an_unreadable_database(url: str, entry: Entry, tmp_path: Path) -> None:
-    store = open_store(url, {}, access=Access.WRITE)
-    journal = store.create_run(entry())
-    store.leave_request(RUN, Request.STOP, by="ben", at=1.0)
-    assert journal.request() is Request.STOP
-    store.close()
-    (tmp_path / "state.db").write_bytes(b"overwritten by something else" * 100)
-    assert journal.request() is Request.STOP
 
 
 def test_a_request_wakes_the_run(store: StateStore, entry: Entry) -> None:
@@ -186,12 +137,6 @@ def test_a_request_wakes_the_run(store: StateStore, entry: Entry) -> None:
     assert woken.wait(10)
     assert watch.asked() == (Request.PAUSE, "ben")
     watch.stop()
-
-
-def test_a_run_that_another_has_put_back_is_closed(store: StateStore, entry: Entry) -> None:
-    store.create_run(entry()).append(STEP, 1.0)
-    store.close_run(RUN, Outcome.RESTORED, 5.0)
-    assert store.unfinished() == ()
 
 
 def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry: Entry) -> None:
@@ -223,12 +168,6 @@ def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry:
     assert len(store.replay(RUN)) == 2 * steps
     assert all(count % 2 == 0 for count in seen), "a reader saw half a step"
     assert len(set(seen)) >= 3, "the readers saw nothing of the run going on"
-
-
-def test_a_long_step_is_one_transaction(store: StateStore, entry: Entry) -> None:
-    hold = Hold(predicate="p", subject="s", evidence="x" * 10_000)
-    records = store.create_run(entry()).append((hold,) * 500, 1.0)
-    assert store.replay(RUN) == tuple(records)
 
 
 class Server:

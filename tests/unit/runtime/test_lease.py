@@ -7,21 +7,19 @@ import pytest
 
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode, LeaseError
-from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
+from orchestrator.model.action import Done, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
 from orchestrator.model.reading import Garbled, Unknown
 from orchestrator.model.turn import HooksOf
-from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import (
     Claim,
     LeaseGarbled,
     LeaseUnreachable,
     Place,
-    Terms,
     Watcher,
     WatchInterrupted,
 )
@@ -93,16 +91,6 @@ def dead(record: LeaseRecord = THEIRS) -> Bench:
 
 def held(lease: Lease) -> bool:
     return lease.view().held
-
-
-def test_a_free_lease_is_taken_as_epoch_one() -> None:
-    bench = Bench(FakeLeasePort())
-    taken = bench.lease.acquire(bench.watcher)
-    assert (taken.record.epoch, taken.takeover, taken.previous) == (1, False, None)
-    assert bench.port.read() == taken.record
-    assert taken.record.started == "2027-01-15T08:00:00+00:00"
-    assert held(bench.lease)
-    assert bench.clock.waits == []
 
 
 def test_a_process_that_runs_here_is_named_at_once() -> None:
@@ -198,35 +186,6 @@ def test_another_runs_leftovers_go_before_our_own() -> None:
     assert (taken.record.epoch, taken.takeover, taken.previous) == (8, True, THEIRS)
 
 
-def test_a_run_takes_its_lease_from_its_dead_process_at_once() -> None:
-    bench = Bench(FakeLeasePort({4: replace(THEIRS, run="r2")}))
-    bench.gone.add(THEIRS.process)
-    taken = bench.lease.acquire(bench.watcher)
-    assert (taken.record.epoch, taken.takeover) == (5, False)
-    assert taken.previous == replace(THEIRS, run="r2")
-    assert bench.clock.waits == []
-
-
-def test_a_lease_given_back_while_watched_is_free() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
-    bench.clock.during_wait = lambda _seconds: bench.port.records.clear()
-    taken = bench.lease.acquire(bench.watcher)
-    assert (taken.record.epoch, taken.takeover, taken.previous) == (1, False, None)
-
-
-def test_an_interruption_ends_the_watch_and_changes_nothing() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
-
-    def interrupt(_seconds: float) -> None:
-        bench.interrupt = len(bench.clock.waits) > 3
-
-    bench.clock.during_wait = interrupt
-    with pytest.raises(WatchInterrupted) as error:
-        bench.lease.acquire(bench.watcher)
-    assert error.value.exit_code is ExitCode.INTERRUPTED
-    assert bench.port.records == {4: THEIRS}
-
-
 @pytest.mark.parametrize("answers_lost", [0, 1])
 def test_a_request_during_the_creation_releases_the_lease(answers_lost: int) -> None:
     first, second = FakeLeasePort(), FakeLeasePort(answers_lost=answers_lost)
@@ -258,23 +217,6 @@ def test_a_request_during_a_takeover_leaves_the_pending_changes() -> None:
     assert not held(bench.lease)
 
 
-def test_who_is_second_at_the_takeover_is_told_who_was_first() -> None:
-    port = FakeLeasePort({4: THEIRS})
-    bench = Bench(port)
-    bench.gone.add(THEIRS.process)
-    create = port.create
-
-    class Contended(FakeLeasePort):
-        def create(self, record: LeaseRecord) -> object:  # type: ignore[override]  # another is just before
-            create(replace(THEIRS, epoch=5, run="r9", owner="carl@bastion3"))
-            return create(record)
-
-    lease = Lease([Place(name="contended", port=Contended(port.records))], US, bench.clock)
-    with pytest.raises(LeaseError, match="run r9 of carl@bastion3"):
-        lease.acquire(bench.watcher)
-    assert port.records[5].run == "r9"
-
-
 def test_a_lost_answer_to_the_creation_is_looked_up() -> None:
     bench = Bench(FakeLeasePort(answers_lost=1))
     taken = bench.lease.acquire(bench.watcher)
@@ -289,24 +231,6 @@ def test_a_lease_out_of_reach_is_given_up_after_its_patience() -> None:
         bench.lease.acquire(bench.watcher)
     assert error.value.exit_code is ExitCode.HELD
     assert 60 <= sum(bench.clock.waits) <= 70
-
-
-def test_a_lease_that_is_not_refreshed_names_no_other_run() -> None:
-    bench = holding()
-    port = bench.port
-    port.offline = "no route"
-    bench.clock.time += 61
-    assert not bench.lease.beat()
-    view = bench.lease.view()
-    assert not view.held
-    assert view.holder.startswith("this run could not refresh it in ")
-    assert "61 s (no route), and has read no other run's lease there" in view.holder
-
-
-def test_missing_rights_are_not_somebody_else() -> None:
-    bench = Bench(FakeLeasePort(forbidden="403, manage_index_templates is missing"))
-    with pytest.raises(LeaseUnreachable, match="manage_index_templates is missing"):
-        bench.lease.acquire(bench.watcher)
 
 
 def test_the_first_place_is_given_back_when_the_second_refuses() -> None:
@@ -333,14 +257,6 @@ def test_changes_taken_over_first_outlast_a_later_refusal() -> None:
     assert taken.previous.debts == THEIRS.debts
 
 
-def test_the_first_place_has_beats_while_the_second_is_watched() -> None:
-    bench = Bench(FakeLeasePort(), FakeLeasePort({4: THEIRS}))
-    taken = bench.lease.acquire(bench.watcher)
-    assert taken.record.epoch == 5
-    assert bench.port.records[1].heartbeat >= 5
-    assert held(bench.lease)
-
-
 def test_a_higher_epoch_is_a_loss_for_good() -> None:
     bench = holding()
     bench.port.create(THEIRS)
@@ -351,14 +267,6 @@ def test_a_higher_epoch_is_a_loss_for_good() -> None:
     assert not bench.lease.beat()
     assert isinstance(bench.lease.publish(IN_DEBT), Refused)
     assert not held(bench.lease)
-
-
-def test_a_vanished_record_is_a_loss() -> None:
-    bench = holding()
-    bench.port.records.clear()
-    assert not bench.lease.beat()
-    assert "gone" in bench.lease.view().holder
-    assert bench.port.records == {}
 
 
 def test_a_foreign_record_of_our_epoch_is_left_alone() -> None:
@@ -415,68 +323,10 @@ def test_a_state_is_published_only_when_its_record_differs() -> None:
         assert (bench.port.records[1].heartbeat, bench.port.records[1].debts) == (count, (DEBT,))
 
 
-def test_the_next_beat_publishes_what_could_not_be() -> None:
-    bench = holding()
-    bench.port.offline = "timed out"
-    assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
-    bench.port.offline = None
-    bench.lease.beat()
-    assert bench.port.records[1].debts == (DEBT,)
-
-
-def test_publishing_is_as_bad_as_its_worst_place() -> None:
-    second = FakeLeasePort()
-    bench = holding(second)
-    second.offline = "timed out"
-    assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
-    assert bench.port.records[1].debts == (DEBT,)
-    bench.clock.time += 70
-    bench.lease.beat()
-    assert not held(bench.lease)
-
-
-def test_release_takes_only_our_own() -> None:
-    bench = holding()
-    bench.port.create(THEIRS)
-    assert bench.lease.release() == ()
-    assert bench.port.records[4] == THEIRS
-    assert not held(bench.lease)
-
-
 def test_release_says_what_it_could_not_do() -> None:
     bench = holding()
     bench.port.offline = "no route"
     assert "no route" in bench.lease.release()[0]
-
-
-def test_after_release_nothing_stands() -> None:
-    bench = Bench(FakeLeasePort(), FakeLeasePort({4: THEIRS}))
-    bench.gone.add(THEIRS.process)
-    bench.lease.acquire(bench.watcher)
-    assert bench.lease.release() == ()
-    assert bench.port.records == {}
-
-
-def test_the_thread_keeps_it_and_leaving_ends_that() -> None:
-    port = FakeLeasePort()
-    beaten = threading.Event()
-
-    def count(record: LeaseRecord) -> None:
-        if record.heartbeat >= 3:
-            beaten.set()
-
-    port.on_write = count
-    clock = SystemClock()
-    lease = Lease([Place(name="fake", port=port)], US, clock, Terms(heartbeat=0.01))
-    lease.acquire()
-    lease.start()
-    assert beaten.wait(10)
-    lease.leave()
-    stood = port.records[1].heartbeat
-    assert not threading.Event().wait(0.1)
-    assert port.records[1].heartbeat == stood
-    assert lease.release() == ()
-    clock.close()
 
 
 def test_a_written_record_waits_for_no_heartbeat_that_hangs() -> None:
@@ -536,19 +386,6 @@ def test_a_failed_refresh_or_missing_record_is_no_successor() -> None:
     gone = bench.lease.confirm()
     assert isinstance(gone, LeaseView)
     assert (gone.held, gone.successor) == (False, None)
-
-
-def test_a_process_without_its_record_sees_a_later_holder() -> None:
-    bench = holding()
-    bench.port.records.clear()
-    assert not bench.lease.beat()
-    assert bench.lease.view().successor is None
-    bench.port.records[1] = THEIRS
-    bench.clock.time += 61
-    seen = bench.lease.confirm()
-    assert isinstance(seen, LeaseView)
-    assert seen.successor is not None
-    assert seen.successor.run == THEIRS.run
 
 
 def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, insert, select
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from orchestrator.errors import JournalError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, GoodReading, RunStarted
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.event import ActionSent, GoodReading
 from orchestrator.model.tuning import (
     BlockChange,
     Change,
@@ -57,11 +53,6 @@ def subjects(owed: Mapping[str, tuple[OwedChange, ...]]) -> dict[str, list[str]]
     return {machine: [one.subject for one in of_it] for machine, of_it in owed.items()}
 
 
-def test_nothing_was_changed_and_nothing_is_owed(ledger: Ledger) -> None:
-    ledger.record(tuning(), 1.0)
-    assert ledger.owed() == {}
-
-
 def test_what_is_owed_is_undone_in_the_reverse_of_its_order(ledger: Ledger) -> None:
     made = FileChange(path=RULE, found=None, wanted="w …\n", reload=Reload.NOBODY)
     numad = ServiceChange(
@@ -99,13 +90,6 @@ def test_the_ledger_has_the_original_value_and_each_of_ours(ledger: Ledger) -> N
     assert (owed.tunable, owed.at) == ("thp again", 2.0)
 
 
-def test_a_value_of_ours_that_is_the_one_found_needs_no_undoing(ledger: Ledger) -> None:
-    ledger.record(tuning(value("always", "never")), 1.0)
-    ledger.record(tuning(value("never", "always")), 2.0)
-    (owed,) = ledger.owed()["es1"]
-    assert owed.undoing == (value("never", "always"),)
-
-
 def test_once_undone_it_counts_anew(ledger: Ledger) -> None:
     other = value("60", "1", "/proc/sys/vm/swappiness")
     ledger.record(tuning(value("always", "never"), other), 1.0)
@@ -117,15 +101,6 @@ def test_once_undone_it_counts_anew(ledger: Ledger) -> None:
     for one in ledger.owed()["es1"]:
         ledger.undone(one, operator="ben", at=4.0)
     assert ledger.owed() == {}
-
-
-def test_clusters_and_hosts_are_kept_apart(ledger: Ledger, store: StateStore) -> None:
-    ledger.record(tuning(value("always", "never")), 1.0)
-    ledger.record(tuning(value("madvise", "never"), node=ES2), 2.0)
-    assert store.ledger("staging").owed() == {}
-    (one,) = ledger.owed()["es1"]
-    ledger.undone(one, operator="ben", at=3.0)
-    assert list(ledger.owed()) == ["es2"]
 
 
 def test_the_nodes_of_one_machine_share_what_is_owed(ledger: Ledger) -> None:
@@ -146,25 +121,6 @@ def test_a_restart_writes_its_tuning_with_the_journal(store: StateStore, entry: 
     (owed,) = store.ledger("prod").owed()["es1"]
     assert (owed.run, owed.operator, owed.at, owed.tunable) == (RUN, "anna", 7.0, "thp")
     assert owed.undoing == (value("never", "always"),)
-
-
-def test_a_restart_writes_down_where_its_hosts_were(store: StateStore, entry: Entry) -> None:
-    """Undone when the cluster is down, nobody else can tell."""
-    journal = store.create_run(entry())
-    began = RunStarted(
-        cluster="prod",
-        cluster_uuid="",
-        version="9.1.0",
-        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="prod"),
-        nodes=(ES1,),
-        operator="anna",
-        host="bastion1",
-        addresses={ES1: "10.0.0.1"},
-    )
-    journal.append((began,), 6.0)
-    tune = TuneHost(node=ES1, tunable="thp", changes=(value("always", "never"),))
-    journal.append((ActionSent(action=tune),), 7.0)
-    assert store.ledger("prod").addresses() == {ES1: "10.0.0.1"}
 
 
 def test_event_and_ledger_stand_or_fall_together(store: StateStore, entry: Entry) -> None:
@@ -227,46 +183,9 @@ def test_an_earlier_database_gets_its_ledger_when_written(
         _without_table(tmp_path / "state.db")
 
 
-def test_a_database_of_a_later_version_gets_none(store: StateStore, url: str, tmp_path: Path) -> None:
-    store.close()
-    _without_table(tmp_path / "state.db")
-    with sqlite3.connect(tmp_path / "state.db") as database:
-        database.execute("update meta set schema = schema + 1")
-    database.close()
-    with pytest.raises(JournalError, match="later version"):
-        open_store(url, {}, access=Access.WRITE)
-    with sqlite3.connect(tmp_path / "state.db") as database:
-        found = {name for (name,) in database.execute("select name from sqlite_master")}
-    database.close()
-    assert "tunings" not in found
-
-
 def test_a_row_that_cannot_be_read_is_named(ledger: Ledger, store: StateStore) -> None:
     ledger.record(tuning(value("always", "never")), 1.0)
     with store._engine.begin() as connection:
         connection.execute(tables.tunings.update().values(change='{"change": "spell"}'))
     with pytest.raises(JournalError, match=r"row 1 of the ledger of tuning: .*'spell'"):
         ledger.owed()
-
-
-def test_every_row_is_kept(ledger: Ledger, store: StateStore) -> None:
-    ledger.record(tuning(value("always", "never")), 1.0)
-    ledger.undone(ledger.owed()["es1"][0], operator="ben", at=2.0)
-    with store._engine.connect() as connection:
-        rows = connection.execute(select(tables.tunings.c.act, tables.tunings.c.operator)).all()
-    assert [tuple(row) for row in rows] == [("change", "anna"), ("undone", "ben")]
-
-
-def test_the_ledger_is_a_table_of_postgresql_too() -> None:
-    """No server is asked: the table and what is written to it are as PostgreSQL takes them."""
-    dialect = postgresql.dialect()
-    made = str(CreateTable(tables.tunings).compile(dialect=dialect))
-    assert "id SERIAL NOT NULL" in made
-    written = str(insert(tables.tunings).values(cluster="prod").compile(dialect=dialect))
-    assert written.startswith("INSERT INTO tunings (cluster) VALUES")
-
-
-def test_a_database_that_fails_says_so() -> None:
-    broken = Ledger(create_engine("sqlite://"), "prod")
-    with pytest.raises(JournalError, match="writing the ledger of tuning failed"):
-        broken.record(tuning(value("always", "never")), 1.0)

@@ -72,14 +72,6 @@ def test_the_right_to_reboot_is_read_for_a_run_that_reboots(*, reboot: bool) -> 
     assert set(seen.hosts.values()) == {(True, reboot)}
 
 
-def test_a_reading_of_hosts_that_raises_is_not_lost() -> None:
-    def broken(_nodes: object, *, rights: bool, **_: object) -> Any:
-        raise ZeroDivisionError(rights)
-
-    with pytest.raises(ZeroDivisionError):
-        look(lambda _look: ClusterReadings(), broken, order=Order.AT_ONCE)
-
-
 class Hurrying:
     """A clock on which five seconds pass between any two looks."""
 
@@ -150,24 +142,6 @@ def test_during_a_reading_it_is_known_who_has_not_answered(hangs: str) -> None:
     assert heard[-1][NodeName("es1")].since == first, "a silence counts from the first missed reading"
 
 
-@pytest.mark.parametrize(
-    ("order", "first", "second"),
-    [(Order.CLUSTER_FIRST, "cluster", "hosts"), (Order.HOSTS_FIRST, "hosts", "cluster")],
-)
-def test_in_turn_there_is_no_second_thread(order: Order, first: str, second: str) -> None:
-    seen: list[tuple[str, int]] = []
-
-    def noting(what: str, found: Any) -> Callable[..., Any]:
-        def read(*_: object, **__: object) -> Any:
-            seen.append((what, threading.get_ident()))
-            return found
-
-        return read
-
-    look(noting("cluster", ClusterReadings()), noting("hosts", {}), order=order)
-    assert seen == [(first, threading.get_ident()), (second, threading.get_ident())]
-
-
 def test_an_older_cluster_state_is_unknown_for_two_minutes() -> None:
     """Endpoints may disagree; one that stays behind belongs to a cluster that was built anew."""
     simulation = Simulation(cluster(3))
@@ -193,17 +167,3 @@ def test_an_older_cluster_state_is_unknown_for_two_minutes() -> None:
     simulation.world.agenda.advance(2.0)
     assert read(6).state_version == 6
     assert read(1, "another cluster").state_version == 1
-
-
-def test_settings_that_came_with_an_older_state_are_unknown() -> None:
-    """Else somebody's change of a setting is undone by what an endpoint knew before it."""
-    simulation = Simulation(cluster(3))
-    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
-    newer = views.readings(simulation.world)
-    assert not isinstance(newer.cluster, Unknown)
-    older = replace(newer, cluster=replace(newer.cluster, state_version=newer.cluster.state_version - 1))
-    answers = iter([newer, older, newer])
-    ports: Any = (Port(lambda _look: next(answers)), Port(lambda *_, **__: {}))
-    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock, order=Order.CLUSTER_FIRST)
-    seen = [lookout.observe(state) for _ in range(3)]
-    assert [one is not None and isinstance(one.settings, Unknown) for one in seen] == [False, True, False]

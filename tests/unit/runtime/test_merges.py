@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.dialects import postgresql
 
-from orchestrator.errors import JournalError
-from orchestrator.merging.due import PastMerges
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, GoodReading, LeaseTaken, RunStarted
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
@@ -65,31 +63,15 @@ def told(store: StateStore, *indices: str) -> tuple[set[str], dict[str, str | No
     }
 
 
-def test_a_cluster_without_runs_tells_nothing(store: StateStore) -> None:
-    assert store.merges("prod-uuid", ("i1",)) == PastMerges()
-
-
 def test_a_merge_whose_end_nobody_saw_is_unfinished(store: StateStore, write: Write) -> None:
     write(begun("i1"), begun("i2"), merged("i2"))
     assert told(store, "i1", "i2", "i3") == ({"i1"}, {"i2": "a"})
-
-
-def test_a_later_run_that_saw_the_end_settles_it(store: StateStore, write: Write) -> None:
-    write(begun("i1"))
-    write(merged("i1", "b"))
-    assert told(store, "i1") == (set(), {"i1": "b"})
 
 
 def test_a_merge_that_began_again_is_unfinished_again(store: StateStore, write: Write) -> None:
     write(begun("i1"), merged("i1", "a"))
     write(begun("i1"), merged("i1", "b"), begun("i1"))
     assert told(store, "i1") == ({"i1"}, {"i1": "b"})
-
-
-def test_other_indices_and_other_clusters_tell_nothing(store: StateStore, write: Write) -> None:
-    write(begun("i1"), merged("i2"))
-    write(begun("i3"), uuid="staging-uuid")
-    assert told(store, "i3", "i4") == (set(), {})
 
 
 def test_only_events_of_merges_are_read(store: StateStore, write: Write) -> None:
@@ -101,16 +83,6 @@ def test_only_events_of_merges_are_read(store: StateStore, write: Write) -> None
     with store._engine.connect() as connection:
         assert len(connection.execute(merges_query("prod-uuid")).all()) == 1
     assert told(store, "i1") == ({"i1"}, {})
-
-
-def test_a_damaged_row_is_named(store: StateStore, write: Write) -> None:
-    write(begun("i1"))
-    with store._engine.begin() as connection:
-        connection.execute(
-            tables.events.insert().values(run="run-1", sequence=3, at=9.0, event='{"event":"index_merged",')
-        )
-    with pytest.raises(JournalError, match="run run-1, event 3"):
-        store.merges("prod-uuid", ("i1",))
 
 
 def test_postgresql_takes_the_query_too() -> None:

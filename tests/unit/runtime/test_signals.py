@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.model.phase import Request
-from orchestrator.runtime.signals import SAME_ACT_SECONDS, last_words, strongest
+from orchestrator.runtime.signals import SAME_ACT_SECONDS, last_words
 
 Start = Callable[..., Any]
 
@@ -79,15 +78,6 @@ def test_two_signals_of_one_act_are_one(start: Start) -> None:
     still_there(child, 1.0)
 
 
-def test_readers_that_are_gone_do_not_keep_it(start: Start) -> None:
-    child = start("signalled", "network")
-    ready(child)
-    child.stdout.close()
-    child.stderr.close()
-    send_twice(child, signal.SIGTERM, signal.SIGTERM)
-    assert child.wait(10) == 8
-
-
 def test_words_that_fail_do_not_keep_it(start: Start) -> None:
     child = start("signalled", "broken")
     ready(child)
@@ -97,21 +87,6 @@ def test_words_that_fail_do_not_keep_it(start: Start) -> None:
     assert "left at once (division by zero); see `orchestrate status`" in errors
 
 
-def test_nohup_is_respected(start: Start) -> None:
-    child = start("nohup", "")
-    ready(child)
-    child.send_signal(signal.SIGHUP)
-    still_there(child, 0.3)
-    child.send_signal(signal.SIGTERM)
-    assert child.stdout.readline() == "INTERRUPT SIGTERM True\n"
-
-
-def test_the_handlers_are_put_back(start: Start) -> None:
-    child = start("once", "")
-    output, errors = child.communicate(timeout=30)
-    assert (output, child.returncode) == ("the same\n", 0), errors
-
-
 def test_the_words_say_what_repairs() -> None:
     text = "\n".join(last_words("r1", ["a = b, found c"]))
     assert "NOT RESTORED: a = b, found c" in text
@@ -119,9 +94,3 @@ def test_the_words_say_what_repairs() -> None:
     assert "orchestrate resume r1" in text
     assert "nothing that it has changed" in last_words("r1", [])[1]
     assert "nothing was changed" in last_words(None, [])[0]
-
-
-def test_the_strongest_request_counts() -> None:
-    asked = strongest(lambda: (Request.PAUSE, "ben"), lambda: (Request.INTERRUPT, "SIGINT"))
-    assert asked() == (Request.INTERRUPT, "SIGINT")
-    assert strongest(lambda: (Request.STOP, "ben"), lambda: (Request.NONE, ""))() == (Request.STOP, "ben")
