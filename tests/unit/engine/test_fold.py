@@ -223,9 +223,6 @@ def test_a_stop_in_doubt_is_lost_once_it_is_taken_as_not_done(subtests: pytest.S
             assert node.doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
 
 
-# Absences, standstills, lives ------------------------------------
-
-
 # A new process ------------------------------------
 
 
@@ -270,9 +267,6 @@ def test_a_failed_node_waits_for_a_person() -> None:
         entered = {command: _after(state, event).nodes[ES1].phase for command, event in commands.items()}
         steps = {new: command for command, new in entered.items() if new is not old}
         assert NODE_STEPS_BY_COMMAND[old] == steps
-
-
-# Waves ------------------------------------
 
 
 def _gave_way() -> RunState:

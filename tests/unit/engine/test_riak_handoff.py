@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from orchestrator.engine.changes import restore_settings
 from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.hasten import (
     forced,
@@ -19,9 +18,8 @@ from orchestrator.engine.kinds.riak.hasten import (
 from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
 from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
-from orchestrator.engine.situation import Decision, Situation
 from orchestrator.engine.state import Failing, RunState
-from orchestrator.model.action import ForceHandoff, Purpose, WriteSettings
+from orchestrator.model.action import ForceHandoff, Purpose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionConfirmed,
@@ -30,10 +28,9 @@ from orchestrator.model.event import (
     BaselineRecorded,
     Event,
     SettingChanged,
-    SettingRestored,
 )
 from orchestrator.model.handoff_event import NotHastened
-from orchestrator.model.observation import ClusterView, Level, Look, Observation, SettingsView
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Kind, Wave
 from orchestrator.model.reading import NOT_READ, Unknown
@@ -48,7 +45,7 @@ from orchestrator.model.riak import (
     ServiceWait,
     Transfers,
 )
-from orchestrator.simulation import machines, views
+from orchestrator.simulation import views
 from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed
 from tests.states import state_with
 from tests.unit.engine.asking import begun, evolved, with_node
@@ -337,42 +334,3 @@ def test_limit_changes_raise_and_note_what_was_found(subtests: pytest.Subtests) 
     assert limit_changes(_state(), _settings({ONE: 2}), riak_policy(transfer_limit=None)) == ()
     again = _owing(_state(rejoined, (4, 8)), TWO, 4, 8)
     assert again.unrestored.settings[Level.TRANSIENT, limit_key(TWO)].found == "4", "the first note stands"
-
-
-def _restoring(
-    state: RunState, limits: Mapping[NodeName, int], *away: NodeName
-) -> tuple[Decision | None, dict[NodeName | None, Any], dict[NodeName | None, Any]]:
-    """The decision, the limits that it writes, and those that it counts as restored."""
-    world = ringed()
-    for name in away:
-        machines.die(world, world.nodes[name])
-    read = views.readings(world).cluster
-    seen = Observation(at=AT + 9, cluster=read, settings=_settings(limits))
-    situation = Situation(state=state, policy=LIMITED, kind=RIAK, seen=seen, now=AT + 9)
-    decision = restore_settings(situation, Purpose.PUT_BACK)
-    writes = [one for one in (decision.actions if decision else ()) if isinstance(one, WriteSettings)]
-    events = [one for one in (decision.events if decision else ()) if isinstance(one, SettingRestored)]
-    written = {holder(change.key): change.wanted for write in writes for change in write.changes}
-    return decision, written, {holder(one.key): one.value for one in events}
-
-
-def test_a_limit_is_restored_when_it_is_read_as_it_was_found(subtests: pytest.Subtests) -> None:
-    """What others set meanwhile is left. The limit of a node that stays down is gone with it."""
-    owing = _state(NodePhase.PENDING, (4, 8))
-    wrote = state_with(owing, confirmed=(WriteSettings(changes=(), purpose=Purpose.PUT_BACK),))
-    assert _restoring(_state(), {TWO: 2})[0] is None
-    for what, state, limits, away, written, restored in [
-        ("still raised", owing, {TWO: 8}, (), {TWO: "4"}, {}),
-        ("set by others", wrote, {TWO: 6}, (), {}, {TWO: "6"}),
-        ("back with its files' limit", _state(NodePhase.RECOVERED, (4, 8)), {TWO: 2}, (), {TWO: "4"}, {}),
-        ("it does not tell its limit", owing, {ONE: 2}, (), {TWO: "4"}, {}),
-        ("it stays down", _state(NodePhase.FAILED, (4, 8)), {ONE: 2}, (TWO,), {}, {TWO: None}),
-    ]:
-        with subtests.test(what):
-            _, *found = _restoring(state, limits, *away)
-            assert found == [written, restored]
-    for phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING):
-        state = _state(phase, (4, 8))
-        alone, *_ = _restoring(state, {ONE: 2}, TWO)
-        assert alone is not None
-        assert (alone.watch is None, alone.events) == (False, ()), "it waits for the start"

@@ -1,13 +1,17 @@
+"""A run's lease: taken, refused, kept, lost and given back, over the contract of its places."""
+
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode, LeaseError
-from orchestrator.model.action import Done, Refused, SettingChange
+from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
@@ -93,42 +97,96 @@ def held(lease: Lease) -> bool:
     return lease.view().held
 
 
-def test_a_process_that_runs_here_is_named_at_once() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
+# Taken ------------------------------------
+
+OURS = replace(THEIRS, run="r2")
+BEATEN = replace(THEIRS, heartbeat=18)
+Prepare = Callable[[Bench], Any]
+
+
+def _gone(bench: Bench) -> None:
+    bench.gone.add(THEIRS.process)
+
+
+def _alive(bench: Bench) -> None:
     bench.alive.add(THEIRS.process)
-    with pytest.raises(
-        LeaseError, match=r"run r1 of anna@bastion1, since 2026-11-21T04:13:00.*stop r1"
-    ) as error:
-        bench.lease.acquire(bench.watcher)
-    assert error.value.exit_code is ExitCode.LEASED
-    assert bench.clock.waits == []
-    assert bench.port.records == {4: THEIRS}
 
 
-def test_a_heartbeat_seen_while_watching_means_alive() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
+def _meanwhile(what: Prepare, after: float = 10.0) -> Prepare:
+    """This happens while the lease is watched."""
 
-    def beat(_seconds: float) -> None:
-        if bench.clock.time > 1_800_000_010:
-            bench.port.records[4] = replace(THEIRS, heartbeat=18)
+    def prepare(bench: Bench) -> None:
+        began = bench.clock.time
+        bench.clock.during_wait = lambda _: what(bench) if bench.clock.time > began + after else None
 
-    bench.clock.during_wait = beat
-    with pytest.raises(LeaseError, match="refreshed a moment ago"):
-        bench.lease.acquire(bench.watcher)
-    assert bench.port.records == {4: replace(THEIRS, heartbeat=18)}
-    assert sum(bench.clock.waits) < 20
+    return prepare
+
+
+def _says(**fields: Any) -> Prepare:
+    def prepare(bench: Bench) -> None:
+        for name, value in fields.items():
+            setattr(bench.port, name, value)
+
+    return prepare
 
 
 @pytest.mark.proves("lease-expiry")
-def test_a_lease_without_a_beat_is_taken_after_90_seconds() -> None:
-    bench = Bench(FakeLeasePort({4: THEIRS}))
-    taken = bench.lease.acquire(bench.watcher)
-    assert sum(bench.clock.waits) == pytest.approx(90)
-    assert (taken.record.epoch, taken.takeover, taken.previous) == (5, True, THEIRS)
-    assert bench.port.read() == taken.record
-    assert bench.shown[0] == ("anna@bastion1", 90)
-    assert [left for _, left in bench.shown] == sorted((left for _, left in bench.shown), reverse=True)
-    assert held(bench.lease)
+def test_how_a_lease_is_taken(subtests: pytest.Subtests) -> None:
+    """After 90 seconds without a beat, and at once from a process that is provably gone."""
+    for what, stands, prepare, taken, waited in [
+        ("free", None, None, (1, False, None), 0.0),
+        ("the answer is lost", None, _says(answers_lost=1), (1, False, None), None),
+        ("without a beat", THEIRS, None, (5, True, THEIRS), 90.0),
+        ("of a dead process", THEIRS, _gone, (5, True, THEIRS), 0.0),
+        ("of its own dead process", OURS, _gone, (5, False, OURS), 0.0),
+        (
+            "given back meanwhile",
+            THEIRS,
+            _meanwhile(lambda b: b.port.records.clear()),
+            (1, False, None),
+            None,
+        ),
+    ]:
+        with subtests.test(what):
+            bench = Bench(FakeLeasePort({} if stands is None else {4: stands}))
+            if prepare is not None:
+                prepare(bench)
+            found = bench.lease.acquire(bench.watcher)
+            assert (found.record.epoch, found.takeover, found.previous) == taken
+            assert bench.port.read() == found.record
+            assert held(bench.lease)
+            assert waited is None or sum(bench.clock.waits) == pytest.approx(waited)
+            assert [left for _, left in bench.shown] == sorted(
+                (left for _, left in bench.shown), reverse=True
+            )
+            assert bench.shown[:1] == ([("anna@bastion1", 90)] if waited == 90.0 else bench.shown[:1])
+
+
+def test_how_a_lease_is_refused(subtests: pytest.Subtests) -> None:
+    """And nothing of what stands there is changed. A record that is garbled is not waited for."""
+    since = r"run r1 of anna@bastion1, since 2026-11-21T04:13:00.*stop r1"
+    beat = _meanwhile(lambda bench: bench.port.records.update({4: BEATEN}))
+    garbled = Garbled(reason="template 4 holds none", remedy="remove template 4")
+    forbidden = "403, manage_index_templates is missing"
+    for what, prepare, error, words, code, waited in [
+        ("it runs here", _alive, LeaseError, since, ExitCode.LEASED, (0, 0)),
+        ("a beat is seen", beat, LeaseError, "refreshed a moment ago", ExitCode.LEASED, (10, 20)),
+        ("interrupted", _meanwhile(lambda bench: setattr(bench, "interrupt", True)), WatchInterrupted, "nothing",
+         ExitCode.INTERRUPTED, (10, 90)),
+        ("offline", _says(offline="no route"), LeaseUnreachable, "no route", ExitCode.HELD, (60, 70)),
+        ("forbidden", _says(forbidden=forbidden), LeaseUnreachable, forbidden, ExitCode.HELD, (0, 90)),
+        ("garbled", _says(garbled=garbled), LeaseGarbled, r"template 4 holds none.*remove template 4",
+         ExitCode.HELD, (0, 0)),
+    ]:  # fmt: skip
+        with subtests.test(what):
+            bench = Bench(FakeLeasePort({4: THEIRS}))
+            prepare(bench)
+            with pytest.raises(error, match=words) as refused:
+                bench.lease.acquire(bench.watcher)
+            assert refused.value.exit_code is code
+            assert bench.port.records in ({4: THEIRS}, {4: BEATEN})
+            assert waited[0] <= sum(bench.clock.waits) <= waited[1]
+            assert not held(bench.lease)
 
 
 def test_a_slow_first_look_does_not_shorten_the_watch() -> None:
@@ -217,22 +275,6 @@ def test_a_request_during_a_takeover_leaves_the_pending_changes() -> None:
     assert not held(bench.lease)
 
 
-def test_a_lost_answer_to_the_creation_is_looked_up() -> None:
-    bench = Bench(FakeLeasePort(answers_lost=1))
-    taken = bench.lease.acquire(bench.watcher)
-    assert taken.record.epoch == 1
-    assert bench.port.writes == 1
-    assert held(bench.lease)
-
-
-def test_a_lease_out_of_reach_is_given_up_after_its_patience() -> None:
-    bench = Bench(FakeLeasePort(offline="no route"))
-    with pytest.raises(LeaseUnreachable, match="no route") as error:
-        bench.lease.acquire(bench.watcher)
-    assert error.value.exit_code is ExitCode.HELD
-    assert 60 <= sum(bench.clock.waits) <= 70
-
-
 def test_the_first_place_is_given_back_when_the_second_refuses() -> None:
     second = FakeLeasePort({4: THEIRS})
     bench = Bench(FakeLeasePort(), second)
@@ -243,58 +285,60 @@ def test_the_first_place_is_given_back_when_the_second_refuses() -> None:
     assert not held(bench.lease)
 
 
-def test_changes_taken_over_first_outlast_a_later_refusal() -> None:
-    """A second try of the same process finds its own record, with what the first had taken over."""
-    second = FakeLeasePort(offline="no master")
-    bench = Bench(FakeLeasePort({4: THEIRS}), second)
-    bench.gone.add(THEIRS.process)
-    with pytest.raises(LeaseUnreachable):
-        bench.lease.acquire(bench.watcher)
-    again = Lease([Place(name="place 1", port=bench.port)], US, bench.clock)
-    taken = again.acquire(bench.watcher)
-    assert taken.record.epoch == 5
-    assert taken.previous is not None
-    assert taken.previous.debts == THEIRS.debts
+# Kept and lost ------------------------------------
 
 
-def test_a_higher_epoch_is_a_loss_for_good() -> None:
-    bench = holding()
-    bench.port.create(THEIRS)
-    assert not bench.lease.beat()
-    assert not held(bench.lease)
-    assert "anna@bastion1" in bench.lease.view().holder
-    bench.port.records.pop(4)
-    assert not bench.lease.beat()
-    assert isinstance(bench.lease.publish(IN_DEBT), Refused)
-    assert not held(bench.lease)
-
-
-def test_a_foreign_record_of_our_epoch_is_left_alone() -> None:
-    """Suspended for long: taken over, given back, and taken anew from the first epoch on."""
-    bench = holding()
-    port = bench.port
-    port.records[1] = replace(THEIRS, epoch=1)
-    bench.clock.time += 1000
-    assert not bench.lease.beat()
-    assert not held(bench.lease)
-    assert bench.lease.release() == ()
-    assert port.records == {1: replace(THEIRS, epoch=1)}
-
-
-def test_without_a_refresh_it_is_held_for_60_seconds() -> None:
+def test_how_a_lease_is_lost(subtests: pytest.Subtests) -> None:
+    """For good, but without a refresh: of that it holds for 60 seconds, and again once one succeeds."""
+    first = replace(THEIRS, epoch=1)
+    for what, records, words in [
+        ("a higher epoch", {4: THEIRS}, "anna@bastion1"),
+        ("it is gone", {}, "gone"),
+        ("a foreign record of our epoch", {1: first}, "anna@bastion1"),
+    ]:
+        with subtests.test(what):
+            bench = holding()
+            ours = dict(bench.port.records)
+            bench.port.records.clear()
+            bench.port.records.update(records)
+            assert not bench.lease.beat()
+            assert not held(bench.lease)
+            assert words in bench.lease.view().holder
+            assert bench.port.records == records, "what stands there is left alone"
+            bench.port.records.update(ours)
+            assert not bench.lease.beat()
+            assert isinstance(bench.lease.publish(IN_DEBT), Refused)
+            bench.port.records.update(records)
+            assert bench.lease.release() == ()
+            assert {**bench.port.records, **records} == bench.port.records
     bench = holding()
     bench.port.offline = "connection refused"
-    bench.clock.time += 59
-    assert not bench.lease.beat()
-    assert held(bench.lease)
-    bench.clock.time += 2
-    assert not held(bench.lease)
-    assert "connection refused" in bench.lease.view().holder
-    assert bench.lease.view().refreshed == pytest.approx(61)
+    for passed, holds in ((59.0, True), (2.0, False)):
+        bench.clock.time += passed
+        assert not bench.lease.beat()
+        assert held(bench.lease) is holds
+    said = bench.lease.view()
+    assert said.holder.startswith("this run could not refresh it in ")
+    assert "61 s (connection refused), and has read no other run's lease there" in said.holder
+    assert said.refreshed == pytest.approx(61)
     bench.port.offline = None
     assert bench.lease.beat()
     assert held(bench.lease)
     assert bench.lease.view().refreshed == 0
+
+
+def test_what_could_not_be_published_is_with_the_next_beat() -> None:
+    """It is as bad as the worst place."""
+    second = FakeLeasePort()
+    bench = holding(second)
+    second.offline = "timed out"
+    assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
+    assert bench.port.records[1].debts == (DEBT,)
+    second.offline = None
+    assert bench.lease.beat()
+    assert second.records[1].debts == (DEBT,)
+    second.offline = "no route"
+    assert "no route" in bench.lease.release()[0]
 
 
 def test_a_refresh_counts_from_before_it_was_sent() -> None:
@@ -321,12 +365,6 @@ def test_a_state_is_published_only_when_its_record_differs() -> None:
     for count in (2, 3):
         assert bench.lease.beat()
         assert (bench.port.records[1].heartbeat, bench.port.records[1].debts) == (count, (DEBT,))
-
-
-def test_release_says_what_it_could_not_do() -> None:
-    bench = holding()
-    bench.port.offline = "no route"
-    assert "no route" in bench.lease.release()[0]
 
 
 def test_a_written_record_waits_for_no_heartbeat_that_hangs() -> None:
@@ -373,21 +411,6 @@ def test_a_successor_is_named_and_its_record_left_alone() -> None:
     assert second.records[4] == theirs
 
 
-def test_a_failed_refresh_or_missing_record_is_no_successor() -> None:
-    bench = holding()
-    bench.clock.time += 61
-    bench.port.offline = "no route"
-    unread = bench.lease.confirm()
-    assert isinstance(unread, Unknown)
-    assert "could not be read: no route" in unread.reason
-    assert bench.lease.view().successor is None
-    bench.port.offline = None
-    bench.port.records.clear()
-    gone = bench.lease.confirm()
-    assert isinstance(gone, LeaseView)
-    assert (gone.held, gone.successor) == (False, None)
-
-
 def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
     """Every process takes all its places: a state that cannot be read must not bar restores for ever."""
     second = FakeLeasePort()
@@ -397,11 +420,3 @@ def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
     assert isinstance(bench.lease.confirm(), LeaseView)
     bench.port.offline, second.offline = None, "no master"
     assert isinstance(bench.lease.confirm(), Unknown)
-
-
-def test_a_record_that_is_garbled_is_not_waited_for() -> None:
-    bench = Bench(FakeLeasePort(garbled=Garbled(reason="template 4 holds none", remedy="remove template 4")))
-    with pytest.raises(LeaseGarbled, match=r"template 4 holds none.*remove template 4") as error:
-        bench.lease.acquire(bench.watcher)
-    assert error.value.exit_code is ExitCode.HELD
-    assert bench.clock.waits == []
