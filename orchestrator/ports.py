@@ -107,7 +107,7 @@ class ClusterPort(Protocol):
         ...
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Send nothing to these nodes from now on: they go down or are down."""
+        """Send nothing to these nodes where anything else answers: they go down or are down."""
         ...
 
     def close(self) -> None:

@@ -59,7 +59,10 @@ from orchestrator.untrusted import UntrustedValue, shortened
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
 DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
 
-_ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports. At least two: each is down once."
+_ENDPOINTS: Final = (
+    "HTTP addresses of some nodes, with their ports. At least two: each is down once. "
+    "For Elasticsearch, one load balancer suffices."
+)
 _PRODUCT: Final = (
     "Product of the nodes, for a proxy that removes the header `X-Elastic-Product`, which Elasticsearch sends"
     " since 7.14. Only with `version`."

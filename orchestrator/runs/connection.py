@@ -44,6 +44,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateMissing, StateStore
 from orchestrator.runtime.taking import Terms
+from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.view.progress import Seen
 
 RunJournal = SqlJournal | UnwrittenJournal
@@ -155,6 +156,10 @@ class ClusterPorts(Protocol):
 
     def dead_endpoints(self) -> Sequence[str]:
         """What is wrong with each endpoint that does not answer, if there are several."""
+        ...
+
+    def only_through(self) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here; None if there are others."""
         ...
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:

@@ -59,6 +59,7 @@ from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import open_store
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
@@ -242,6 +243,10 @@ class FilePorts:
         """What is wrong with each endpoint that does not answer, if there are several. Asks each of them."""
         several = len(self.file.spec.endpoints) > 1
         return [wrong for wrong in self.cluster.endpoints().values() if wrong] if several else []
+
+    def only_through(self) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here; None if there are others."""
+        return self.cluster.only_through() if isinstance(self.cluster, ElasticsearchCluster) else None
 
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
         """The hosts of these nodes and of all nodes of earlier calls."""

@@ -77,7 +77,9 @@ class Preparation:
         if self.not_due:
             seen = Observation(at=self.connection.process.now, cluster=self.view)
             return self._with_merges(empty_plan(self.started, seen, self.access))
-        return self._with_merges(self.plan_of(self.observe()))
+        plan = self.plan_of(self.observe())
+        _warn_of_blind_waves(self.connection, plan)
+        return self._with_merges(plan)
 
     def plan_of(self, seen: Observation) -> Plan:
         """The plan of a restart alone, made from this observation."""
@@ -263,6 +265,14 @@ def _warn_of_endpoints(connection: Connection) -> None:
     """Warn of endpoints that do not answer: a run has fewer left while nodes are down."""
     for wrong in connection.ports.dead_endpoints():
         connection.process.warn(f"{wrong}; the other endpoints are used")
+
+
+def _warn_of_blind_waves(connection: Connection, plan: Plan) -> None:
+    """Warn of waves during which nothing of the cluster can be read."""
+    through = connection.ports.only_through() if plan.waves else None
+    blind = [str(wave.number) for wave in plan.waves if through and through.nodes.issubset(wave.nodes)]
+    if blind:
+        connection.process.warn(f"blind in wave {', '.join(blind)}: {through}")
 
 
 def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:

@@ -296,6 +296,9 @@ class SimulatedPorts:
         """A simulation has no endpoints."""
         return ()
 
+    def only_through(self) -> None:
+        """A simulation has no endpoints."""
+
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
         """There is no file that could name others."""
         del nodes

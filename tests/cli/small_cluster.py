@@ -32,6 +32,7 @@ class SmallCluster(ScriptedServer):
         started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
         plugins: what every node has loaded.
         zones: of the nodes, by name.
+        addresses: that nodes publish instead of the server's own, by name.
         silent: so many more times the last node does not answer when it is asked about itself.
     """
 
@@ -46,6 +47,7 @@ class SmallCluster(ScriptedServer):
         self.legacy: dict[str, Any] = {}
         self.lives: dict[str, int] = {}
         self.zones: dict[str, str] = {}
+        self.addresses: dict[str, str] = {}
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
         health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
@@ -147,7 +149,7 @@ class SmallCluster(ScriptedServer):
                 "roles": self._roles(name),
                 "jvm": {"start_time_in_millis": self.started},
                 "plugins": [{"name": plugin} for plugin in self.plugins],
-                "http": {"publish_address": f"127.0.0.1:{self.port}"},
+                "http": {"publish_address": self.addresses.get(name, f"127.0.0.1:{self.port}")},
             }
             for node, name in self._there().items()
         }

@@ -30,6 +30,7 @@ from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.scripted_http import ScriptedServer, cut, reply
 from tests.fakes.template_cluster import TemplateClient, TemplateCluster
+from tests.ports import free_port
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of, riak_nodes
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
@@ -315,6 +316,19 @@ def test_a_dead_endpoint_among_several_is_warned_of(console: Console, cluster: S
         assert said.err.count("the other endpoints are used") == 1
         said = console.run(*words, "--cluster", cluster.write_file(console.folder))
         assert "endpoints" not in said.err
+
+
+def test_waves_in_which_nothing_can_be_read_are_named(console: Console, cluster: SmallCluster) -> None:
+    """The only endpoint is a node's own address, and the addresses of the others are private."""
+    cluster.addresses = dict.fromkeys(("es2", "es3"), f"127.0.0.1:{free_port()}")
+    why = f"nothing of the cluster can be read while es1 is down: {cluster.url} leads to no other node"
+    said = validate(console, cluster)
+    assert (said.code, f"warning: blind in every wave with es1: {why}" in said.err) == (ExitCode.DONE, True)
+    said = console.run("plan", "--cluster", cluster.write_file(console.folder))
+    assert said.err.count(why) == 1
+    assert f"warning: blind in wave 3: {why}" in said.err
+    cluster.addresses = {}
+    assert "blind" not in validate(console, cluster).err
 
 
 def test_a_transport_port_among_the_endpoints_is_named(console: Console, cluster: SmallCluster) -> None:

@@ -8,7 +8,7 @@ have done anything. This module does not wait for the *cluster* to become ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, p
 from orchestrator.stores.elasticsearch.connection import Connection, Server
 from orchestrator.stores.elasticsearch.credentials import Credentials, Renewal
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_of
-from orchestrator.stores.elasticsearch.endpoints import EndpointBook
+from orchestrator.stores.elasticsearch.endpoints import EndpointBook, OnlyThrough, is_own
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import reading
 from orchestrator.stores.elasticsearch.kept_state import OwnUpdates
@@ -35,6 +35,10 @@ from orchestrator.stores.elasticsearch.transport import Traffic
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
+_CONNECTIONS_TRIED: Final = 3
+"""To an endpoint that is no node's own address, to see if it leads to several nodes."""
+_OTHERS_TRIED: Final = 3
+"""Nodes whose published addresses are tried: if these do not answer, the network forbids all of them."""
 
 
 class _TryElsewhere(Exception):  # noqa: N818  (an instruction to the retry below, never seen outside)
@@ -98,21 +102,58 @@ class ElasticsearchClient:
             connection.close()
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Send nothing to these nodes from now on.
+        """Send nothing to these nodes from now on where anything else answers.
 
-        The node behind each endpoint is read now, while it still answers. So are the addresses of the other
-        nodes, if they are unknown.
+        The node behind each endpoint is read now, while it still answers: it may be another one than before.
+        So are the addresses of the other nodes, if they are unknown.
         """
-        if nodes:
-            with self._lock:
-                unknown = [each for each in self._book.unidentified() if each not in self._book.failed]
-                peers_known = self._members is not None
-            for endpoint in unknown:
-                self._identify(endpoint)
-            if not peers_known:
-                self._learn_members()
+        with self._lock:
+            more = not self._book.avoided.issuperset(nodes)
+            asked = [each for each in self._book.configured if each not in self._book.failed] if more else []
+            listed = self._members is not None
+        for endpoint in asked:
+            self._identify(endpoint)
+        if more and not listed:
+            self._learn_members()
         with self._lock:
             self._book.avoid(nodes)
+
+    def only_through(self) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here; None if there are others.
+
+        What is not a node's own address is connected to several times: a load balancer may change the node.
+        """
+        through: set[NodeName] = set()
+        urls: list[str] = []
+        for endpoint in self._book.configured:
+            names = self._behind(endpoint)
+            if len(names) > 1:
+                return None
+            through |= names
+            urls += [endpoint.url] if names else []
+        with self._lock:
+            others = (self._members or {}).keys() - through
+            found = self._book.discovered(through)[:_OTHERS_TRIED]
+        tried = [self._connection(endpoint).probe() for endpoint in found]
+        if not others or any(isinstance(each, Server) and each.name not in through for each in tried):
+            return None
+        wrong = next(
+            (each.reason for each in tried if isinstance(each, Fault)), "their addresses are unknown"
+        )
+        return OnlyThrough(nodes=frozenset(through), urls=tuple(urls), wrong=wrong)
+
+    def _behind(self, endpoint: Endpoint) -> frozenset[NodeName]:
+        """The nodes that an endpoint leads to, as far as a few connections show; empty if none answers."""
+        seen: set[NodeName] = set()
+        for _ in range(_CONNECTIONS_TRIED):
+            if self._identify(endpoint) is not None:
+                break
+            with self._lock:
+                name, own = self._servers[endpoint].name, self._book.node_of(endpoint)
+                seen |= {name} | (self._book.sharing(name) if endpoint in self._book.names else set())
+            if own is not None or len(seen) > 1:
+                break
+        return frozenset(seen)
 
     def learn(self, members: Mapping[NodeName, Member]) -> None:
         """Take note of the versions and addresses of nodes that are new or were restarted."""
@@ -127,7 +168,8 @@ class ElasticsearchClient:
             for endpoint, server in self._servers.items():
                 if server.node_id in names:
                     self._servers[endpoint] = replace(server, name=names[server.node_id])
-                    self._book.names[endpoint] = names[server.node_id]
+                    if endpoint in self._book.names:
+                        self._book.names[endpoint] = names[server.node_id]
 
     def only(self, present: Collection[NodeName]) -> None:
         """Forget nodes that left the cluster, except nodes that are down for a restart and will return."""
@@ -213,9 +255,7 @@ class ElasticsearchClient:
 
     def once(self, request: Request) -> Answer | Fault:
         """Send a request to one endpoint, once: for a long poll, which the caller repeats."""
-        with self._lock:
-            endpoints = self._book.usable()
-        return self._attempt(request, endpoints[0]) if endpoints else self._nowhere()
+        return self._attempt(request, self._usable()[0])
 
     def _sent(
         self, request: Request, *, retry_lost: bool, wrong: dict[str, str] | None = None
@@ -224,15 +264,10 @@ class ElasticsearchClient:
         began = self.clock.now()
         tried: list[Endpoint] = []
 
-        def next_endpoint() -> Endpoint | None:
+        def attempt() -> Answer | Fault:
             # An endpoint is tried again only after all others.
             endpoints = self._usable()
-            return next((each for each in endpoints if each not in tried), next(iter(endpoints), None))
-
-        def attempt() -> Answer | Fault:
-            endpoint = next_endpoint()
-            if endpoint is None:
-                return self._nowhere()
+            endpoint = next((each for each in endpoints if each not in tried), endpoints[0])
             tried.append(endpoint)
             outcome = self._attempt(request, endpoint)
             if isinstance(outcome, Fault) and wrong is not None:
@@ -274,7 +309,7 @@ class ElasticsearchClient:
 
     def _usable(self) -> tuple[Endpoint, ...]:
         with self._lock:
-            return self._book.usable() or self._book.unidentified()
+            return self._book.usable()
 
     def _attempt(self, request: Request, endpoint: Endpoint) -> Answer | Fault:
         """One request to one endpoint, which is probed before its first request."""
@@ -284,20 +319,15 @@ class ElasticsearchClient:
             fault = self._identify(endpoint)
             if fault is not None:
                 return fault
-        with self._lock:
-            avoided = self._book.node_of(endpoint) in self._book.avoided
-        if avoided:
-            # An endpoint whose node was unknown answers: read the addresses of the other nodes from it.
-            connection = self._connection(endpoint)
-            self._learn_from(connection.exchange(calls.members()), connection.exchange)
-            reason = f"{endpoint.url} is a node that goes down"
-            return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
         outcome = self._connection(endpoint).exchange(request)
         with self._lock:
             if isinstance(outcome, Fault) and (outcome.status is None or outcome.refusal is not None):
                 self._went_wrong(endpoint, outcome)
             else:
                 self._book.succeeded(endpoint)
+            own = self._book.node_of(endpoint) is not None
+        if isinstance(outcome, Fault) and outcome.passes and not own:
+            self._connection(endpoint).reconnect()  # a load balancer may lead to another node then
         return outcome if isinstance(outcome, Fault) else self._with_names(outcome)
 
     def _went_wrong(self, endpoint: Endpoint, fault: Fault) -> None:
@@ -305,15 +335,16 @@ class ElasticsearchClient:
             self._book.went_wrong(endpoint)
 
     def _identify(self, endpoint: Endpoint) -> Fault | None:
-        """Read product and node of an endpoint. Returns its problem, or None."""
+        """Read product and node of an endpoint, on a new connection. Returns its problem, or None."""
         server = self._connection(endpoint).probe()
+        own = isinstance(server, Server) and is_own(endpoint, server.address)
         with self._lock:
             if isinstance(server, Fault):
                 self._went_wrong(endpoint, server)
                 return server
             server = replace(server, name=self._names.get(server.node_id, server.name))
             self._servers[endpoint] = server
-            self._book.names[endpoint] = server.name
+            self._book.answered(endpoint, server.name, own=own)
             if server.address is not None:
                 self._book.learn({server.name: server.address})
         return None
@@ -322,15 +353,8 @@ class ElasticsearchClient:
         """Read the version and address of each node; what is wrong if that fails."""
         return self._learn_from(self._sent(calls.members(), retry_lost=True))
 
-    def _learn_from(
-        self, outcome: Answer | Fault, send: Callable[[Request], Answer | Fault] | None = None
-    ) -> Fault | None:
-        """Take note of all nodes; what is wrong if they are not listed.
-
-        Args:
-            outcome: the answer that lists them.
-            send: sends a further read; by default to any endpoint.
-        """
+    def _learn_from(self, outcome: Answer | Fault) -> Fault | None:
+        """Take note of all nodes; what is wrong if they are not listed."""
         if isinstance(outcome, Fault):
             return outcome
         old = reading("nodes", lambda: ids_without_name(outcome.body))
@@ -339,7 +363,7 @@ class ElasticsearchClient:
         with self._lock:
             unnamed = old - self._names.keys()
         if unnamed:
-            more = (send or self.read)(calls.own_names())
+            more = self.read(calls.own_names())
             if isinstance(more, Fault):
                 return more
             names = reading("names of nodes", lambda: parse_names(more.body))
@@ -371,8 +395,3 @@ class ElasticsearchClient:
                     credentials=self._credentials,
                 )
             return self._connections[endpoint]
-
-    def _nowhere(self) -> Fault:
-        names = ", ".join(sorted(self._book.avoided))
-        reason = f"every endpoint that is known is a node that goes down ({names}): list more `endpoints`"
-        return Fault(reason=reason, nothing_done=True)

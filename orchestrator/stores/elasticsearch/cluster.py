@@ -18,6 +18,7 @@ from orchestrator.stores.elasticsearch.act import perform, requests_for
 from orchestrator.stores.elasticsearch.bulk import BulkReader
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import NEWEST
+from orchestrator.stores.elasticsearch.endpoints import OnlyThrough
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.observe import Observer
 from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
@@ -83,8 +84,12 @@ class ElasticsearchCluster:
         """The problem of each endpoint; None if it answers."""
         return self._client.endpoints()
 
+    def only_through(self) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here; None if there are others."""
+        return self._client.only_through()
+
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Send nothing to these nodes from now on: they go down or are down."""
+        """Send nothing to these nodes where anything else answers: they go down or are down."""
         self._restarted |= frozenset(nodes)
         self._client.avoid(nodes)
 

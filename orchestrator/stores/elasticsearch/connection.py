@@ -35,6 +35,7 @@ from orchestrator.stores.elasticsearch.transport import (
     PlainTransport,
     Traffic,
     bounded_node,
+    close_idle,
     serializers,
 )
 from orchestrator.untrusted import visible
@@ -113,8 +114,14 @@ class Connection:
         outcome = self._exchange(request)
         return self._shown(outcome) if isinstance(outcome, Fault) else outcome[0]
 
+    def reconnect(self) -> None:
+        """Close the connections that are not in use: the next request makes a new one."""
+        for node in self._client.transport.node_pool.all():
+            close_idle(node)
+
     def probe(self) -> Server | Fault:
-        """Read the product and version of this endpoint."""
+        """Read the product and version of this endpoint, on a new connection."""
+        self.reconnect()
         outcome = self._probed()
         return self._shown(outcome) if isinstance(outcome, Fault) else outcome
 

@@ -1,7 +1,8 @@
-"""Which node answers behind which endpoint, and which endpoints may be used now. Pure book-keeping."""
+"""Which endpoint is which node, and in which order endpoints are used."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -13,15 +14,15 @@ from orchestrator.stores.elasticsearch.access import Endpoint, published_places
 class EndpointBook:
     """What is known of the endpoints.
 
-    An endpoint is known to be a node by that node's own word (`_nodes/_local`), or by the published address
-    that the cluster lists for it. An endpoint behind which several nodes answer in turn (a load balancer) is
-    taken for the one that answered first: list the nodes themselves.
+    An endpoint is a node only if it has that node's own address: the node that answers there publishes it,
+    and no other node does. Anything else (a load balancer, a tunnel, an address that all nodes publish) may
+    lead to any node, and to another one at the next connection. It is never avoided.
 
     Attributes:
         configured: as the user lists them, in that order.
-        names: the node behind an endpoint.
+        names: the node that answered at an endpoint with the address that it publishes.
         published: a node's places, as the cluster lists them.
-        avoided: nodes that nothing may be sent to.
+        avoided: nodes that go down or are down.
         failed: endpoints that took no connection the last time, oldest first: tried last.
     """
 
@@ -38,32 +39,51 @@ class EndpointBook:
             if places:
                 self.published[name] = places
 
+    def answered(self, endpoint: Endpoint, name: NodeName, *, own: bool) -> None:
+        """A node answered on a new connection, at its own address (`is_own`) or not."""
+        if own:
+            self.names[endpoint] = name
+        else:
+            self.names.pop(endpoint, None)
+
     def node_of(self, endpoint: Endpoint) -> NodeName | None:
-        """The node of an endpoint, None if unknown."""
-        if endpoint in self.names:
-            return self.names[endpoint]
-        return next(
-            (name for name, places in self.published.items() if endpoint.place in places),
-            None,
-        )
+        """The node whose own address an endpoint has; None if there is none."""
+        name = self.names.get(endpoint)
+        return None if name is None or self.sharing(name) else name
+
+    def sharing(self, name: NodeName) -> frozenset[NodeName]:
+        """Other nodes that publish the same address as this one."""
+        places = frozenset(self.published.get(name, ()))
+        others = ((other, each) for other, each in self.published.items() if other != name)
+        return frozenset(other for other, each in others if not places.isdisjoint(each))
 
     def usable(self) -> tuple[Endpoint, ...]:
-        """Endpoints that a request may go to, the best first.
+        """Endpoints in the order in which a request tries them.
 
-        While nodes are avoided, only endpoints of other, known nodes are used. If no configured endpoint is
-        left, other nodes are used at their published addresses, with the same scheme.
+        While nodes are avoided, other nodes are also used at their published addresses, with the same scheme.
+        The endpoints of avoided nodes come after them: where nothing else answers, one may be up again.
         """
+        down = tuple(each for each in self.configured if self.node_of(each) in self.avoided)
+        first = self._healthy_first(tuple(each for each in self.configured if each not in down))
         if not self.avoided:
-            return self._healthy_first(self.configured)
-        allowed = [each for each in self.configured if self._allowed(each)]
-        return self._healthy_first(tuple(allowed)) or self._healthy_first(self._discovered())
+            return first
+        found = self._healthy_first(self.discovered(self.avoided))
+        untried = tuple(each for each in found if each not in self.failed)
+        return (*first, *untried, *self._healthy_first(down), *found[len(untried) :])
 
-    def unidentified(self) -> tuple[Endpoint, ...]:
-        """Configured endpoints whose node is unknown."""
-        return tuple(each for each in self.configured if self.node_of(each) is None)
+    def discovered(self, without: Collection[NodeName]) -> tuple[Endpoint, ...]:
+        """The published addresses of all nodes but these that are not configured."""
+        scheme = self.configured[0].scheme
+        found = (
+            Endpoint(scheme=scheme, host=host, port=port)
+            for name, places in sorted(self.published.items())
+            if name not in without
+            for host, port in places[:1]
+        )
+        return tuple(each for each in found if each not in self.configured)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Replace the set of nodes that get no requests."""
+        """Replace the set of nodes that get requests last."""
         self.avoided = frozenset(nodes)
 
     def succeeded(self, endpoint: Endpoint) -> None:
@@ -75,19 +95,41 @@ class EndpointBook:
         self.failed.pop(endpoint, None)
         self.failed[endpoint] = None
 
-    def _allowed(self, endpoint: Endpoint) -> bool:
-        name = self.node_of(endpoint)
-        return name is not None and name not in self.avoided
-
-    def _discovered(self) -> tuple[Endpoint, ...]:
-        scheme = self.configured[0].scheme
-        return tuple(
-            Endpoint(scheme=scheme, host=host, port=port)
-            for name, places in sorted(self.published.items())
-            if name not in self.avoided
-            for host, port in places[:1]
-        )
-
     def _healthy_first(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
         order = {endpoint: place for place, endpoint in enumerate(self.failed, start=1)}
         return tuple(sorted(endpoints, key=lambda each: order.get(each, 0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlyThrough:
+    """The nodes through which alone a cluster can be reached from here.
+
+    Attributes:
+        urls: the endpoints that lead to them.
+        wrong: why another node cannot be reached at the address that it publishes.
+    """
+
+    nodes: frozenset[NodeName]
+    urls: tuple[str, ...]
+    wrong: str
+
+    def __str__(self) -> str:
+        """What it means for a wave with all of these nodes, why, and what to do."""
+        return (
+            f"nothing of the cluster can be read while {', '.join(sorted(self.nodes))} "
+            f"{'are' if len(self.nodes) > 1 else 'is'} down: {', '.join(self.urls)} "
+            f"{'lead' if len(self.urls) > 1 else 'leads'} to no other node, and no other node can be reached "
+            f"directly ({self.wrong}). Add the URL of another node to `endpoints`"
+        )
+
+
+def is_own(endpoint: Endpoint, address: str | None) -> bool:
+    """Whether a node with this `http.publish_address` is at an endpoint, by every address of its host."""
+    own = published_places(address or "")
+    if endpoint.place in own or not own:
+        return bool(own)
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all((str(place[0]), endpoint.port) in own for *_, place in found)

@@ -226,20 +226,31 @@ def listed_snapshots(body: Any) -> Any:
 
 
 def parse_merge_pools(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
-    """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet."""
+    """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet.
+
+    A node without a proper pool in the answer is unread.
+    """
 
     def parse() -> Activity:
         merges: set[NodeName] = set()
+        unread: set[NodeName] = set()
         for node_id, node in mapping(within(body, "nodes"), "nodes").items():
             name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
-            pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
-            pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
             where = f"nodes.{node_id}: the pool of force-merges"
-            if count(within(pool, "active"), where) + count(within(pool, "queue"), where):
+            try:
+                pools = mapping(within(node, "thread_pool"), f"nodes.{node_id}.thread_pool")
+                pool = next((pools[name] for name in MERGE_POOLS if name in pools), None)
+                busy = count(within(pool, "active"), where) + count(within(pool, "queue"), where)
+            except Malformed:
+                unread.add(name)
+                continue
+            if busy:
                 merges.add(name)
         if not mapping(within(body, "nodes"), "nodes"):
             raise Malformed("no node is listed")
-        return Activity(snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset())
+        return Activity(
+            snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(), unread=frozenset(unread)
+        )
 
     return reading("force-merges", parse)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,7 +97,8 @@ def parse_disks(
 ) -> Reading[Mapping[NodeName, Disk]]:
     """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
-    A node that did not answer is left out; the disks of the others are still read.
+    A node that did not answer, has no disk (2.x: `node.client`; 5.1 to 7.x: `node.local_storage: false`) or
+    sent no proper sizes is left out: its disk alone is unknown.
 
     Args:
         body: the answer.
@@ -117,7 +119,8 @@ def _stored(body: Any) -> dict[NodeName, int]:
         size = within(value, "indices", "store", "size_in_bytes")
         if size is not None:
             name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
-            found[name] = number(size, f"nodes.{node_id}.indices.store.size_in_bytes")
+            with suppress(Malformed):
+                found[name] = number(size, f"nodes.{node_id}.indices.store.size_in_bytes")
     return found
 
 
@@ -153,19 +156,19 @@ def _disks(body: Any, settings: SettingsView, *, roles_listed: bool) -> dict[Nod
         for name in ("low", "high")
     )
     enabled = settings.effective(f"{_PREFIX}threshold_enabled") != "false"
-    return {
-        name: disk
-        for node_id, value in mapping(within(body, "nodes"), "nodes").items()
-        for name, disk in [
-            _disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled, roles_listed=roles_listed)
-        ]
-    }
+    found: dict[NodeName, Disk] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        name = NodeName(text(within(value, "name"), f"nodes.{node_id}.name"))
+        with suppress(Malformed):
+            found[name] = _disk(
+                value, f"nodes.{node_id}", low=low, high=high, enabled=enabled, roles_listed=roles_listed
+            )
+    return found
 
 
 def _disk(
     value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool, roles_listed: bool
-) -> tuple[NodeName, Disk]:
-    name = NodeName(text(within(value, "name"), f"{where}.name"))
+) -> Disk:
     paths = [
         (
             number(within(path, "total_in_bytes"), f"{where}: total_in_bytes"),
@@ -177,7 +180,7 @@ def _disk(
         raise Malformed(f"{where} has no data path")
     roles = parse_roles(within(value, "roles"), f"{where}.roles") if roles_listed else attributed_roles(value)
     measured = enabled and bool(roles & _MEASURED)
-    return name, Disk(
+    return Disk(
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),
         over_high=measured and any(high.passed(total=total, available=free) for total, free in paths),

@@ -8,14 +8,17 @@ own extension point, undoes both here. Our own probe finds out the product first
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
 import urllib3
 from elastic_transport import (
     ApiResponseMeta,
+    BaseNode,
     ConnectionTimeout,
     HttpHeaders,
     NodeConfig,
@@ -175,6 +178,22 @@ def bounded_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
             return NodeApiResponse(meta, answered.body)
 
     return BoundedNode
+
+
+def close_idle(node: BaseNode) -> None:
+    """Close the connections of a node that are not in use: a load balancer leads each to one server."""
+    pool = node.pool.pool if isinstance(node, Urllib3HttpNode) else None
+    if pool is None:
+        return
+    idle: list[Any] = []
+    with suppress(queue.Empty):
+        while True:
+            idle.append(pool.get(block=False))
+    for each in idle:
+        if each is not None:
+            each.close()
+        with suppress(queue.Full):  # another thread has made a connection meanwhile
+            pool.put(each, block=False)
 
 
 def serializers(secrets: Redactor) -> dict[str, Serializer]:

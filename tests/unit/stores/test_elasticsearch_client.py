@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,9 +16,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.watch import MasterElected
-from orchestrator.stores.elasticsearch.access import Access, Limits
+from orchestrator.stores.elasticsearch.access import Access, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.endpoints import is_own
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.request import Request, get
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, hang, node, raw, reply
@@ -337,31 +338,47 @@ def test_archived_settings_refuse_the_probe(server: ScriptedServer, port: Elasti
 # Nodes that go down ----------------------------------------------------------------------------------------
 
 
+def be_members(server: ScriptedServer, *names: str, at: Mapping[str, str] = {}) -> ScriptedServer:
+    """Let the server be these nodes, one after the other on new connections; `at` has addresses of some."""
+    every = [node(name, address=at.get(name)) for name in dict.fromkeys((*names, *at))]
+    listed = {
+        "cluster_name": "c",
+        "nodes": {key: own for each in every for key, own in each["nodes"].items()},
+    }
+    server.on(PROBE, *[reply(node(name, address=at.get(name))) for name in names])
+    server.on(MEMBERS, reply(listed))
+    server.on(SETTINGS, ACKNOWLEDGED)
+    server.on(HEALTH, reply({"from": names[0]}))
+    return server
+
+
 def test_avoid_sends_nothing_to_a_node_that_goes_down(client: Open) -> None:
+    """While another one answers. A node that has come back may be the only one that does."""
     with ScriptedServer() as first, ScriptedServer() as second:
+        at = {"es1": f"127.0.0.1:{first.port}", "es2": f"127.0.0.1:{second.port}"}
         for name, server in (("es1", first), ("es2", second)):
-            be(server, name).on(HEALTH, reply({"from": name}))
+            be_members(server, name, at=at)
         sender = client(first.url, second.url)
         assert sender.read(READ) == by("es1")
         sender.avoid([NodeName("es1")])
-        count = len(first.asked)
         assert sender.read(READ) == by("es2")
         sender.avoid([NodeName("es2")])
         assert sender.read(READ) == by("es1")
         sender.avoid([NodeName("es1"), NodeName("es2")])
-        outcome = fault(sender.write(WRITE))
-        assert outcome.nothing_done
-        assert "es1, es2" in outcome.reason
-        assert len(first.asked) == count + 1
+        assert sender.read(READ) == by("es1")
+        sender.avoid([NodeName("es1")])
+        count = len(first.asked)
+        for status in (200, 503):
+            second.on(HEALTH, reply({"from": "es2"}, status=status))
+            assert isinstance(sender.read(READ), Answer) is (status == 200)
+        assert len(first.asked) == count
 
 
 def test_other_nodes_are_found_by_published_addresses(client: Open) -> None:
     with ScriptedServer() as listed, ScriptedServer() as unlisted:
-        be(unlisted, "es2").on(HEALTH, reply({"from": "es2"}))
-        own = node("es1", address=f"127.0.0.1:{listed.port}")
-        listed.on(PROBE, reply(own))
-        both = own["nodes"] | node("es2", address=f"127.0.0.1:{unlisted.port}")["nodes"]
-        listed.on(MEMBERS, reply({**own, "nodes": both}))
+        at = {"es1": f"127.0.0.1:{listed.port}", "es2": f"127.0.0.1:{unlisted.port}"}
+        be_members(listed, "es1", at=at)
+        be_members(unlisted, "es2", at=at)
         sender = client(listed.url)
         sender.avoid([NodeName("es1")])
         count = len(listed.asked)
@@ -369,20 +386,106 @@ def test_other_nodes_are_found_by_published_addresses(client: Open) -> None:
         assert len(listed.asked) == count
 
 
-def test_after_a_crash_the_only_endpoint_may_be_the_node_in_hand(client: Open) -> None:
-    """Nobody knows which node it is while it is down; once it is up it names the others."""
-    port = free_port()
-    with ScriptedServer() as other:
-        be(other, "es2").on(HEALTH, reply({"from": "es2"}))
-        sender = client(f"http://127.0.0.1:{port}")
+def test_the_only_endpoint_may_be_the_node_that_comes_back(client: Open) -> None:
+    """Its own address, and no other node can be reached: the run is blind until the node is up."""
+    port, others = free_port(), [f"127.0.0.1:{free_port()}" for _ in range(20)]
+    at = {"es1": f"127.0.0.1:{port}"} | {f"es{number}": each for number, each in enumerate(others, start=2)}
+    with ScriptedServer(at=port) as only:
+        sender = client(be_members(only, "es1", at=at).url)
+        assert sender.read(READ) == by("es1")
         sender.avoid([NodeName("es1")])
-        assert "takes no connections" in fault(sender.read(READ)).reason
-        with ScriptedServer(at=port) as only:
-            both = node("es1")
-            both["nodes"] |= node("es2", address=f"127.0.0.1:{other.port}")["nodes"]
-            be(only).on(MEMBERS, reply(both))
-            assert sender.read(READ) == by("es2")
-            assert HEALTH not in only.paths()
+    assert "takes no connections" in fault(sender.read(READ)).reason
+    with ScriptedServer(at=port) as only:
+        be_members(only, "es1", at=at)
+        assert sender.read(READ) == by("es1")
+        assert sender.write(WRITE) == Answer(status=200, body={"acknowledged": True})
+
+
+def test_only_a_node_s_own_address_is_avoided(
+    server: ScriptedServer, client: Open, subtests: pytest.Subtests
+) -> None:
+    """A balancer was taken for the node that answered first, and the run was blind until its end."""
+    here = f"127.0.0.1:{server.port}"
+    away = {f"es{number}": f"127.0.0.1:{free_port()}" for number in (1, 2, 3)}
+    for what, names, at in [
+        ("a load balancer", ("es1", "es2", "es3"), away),
+        ("a tunnel to one node", ("es1",), away),
+        ("nodes that all publish one address", ("es1",), dict.fromkeys(away, here)),
+        ("nodes that publish no address", ("es1", "es2"), {}),
+        ("an address that moved from es1 to es2", ("es1", "es2"), {**away, "es1": here}),
+    ]:
+        sender = client(be_members(server, *names, at=at).url)
+        assert sender.read(READ) == by("es1")
+        for down in ("es1", "es2", "es3"):
+            with subtests.test(what, down=down):
+                sender.avoid([NodeName(down)])
+                count = len(server.asked)
+                assert sender.read(READ) == by("es1")
+                assert sender.write(WRITE) == Answer(status=200, body={"acknowledged": True})
+                assert len(server.asked) == count + 2, "no other way is tried first"
+
+
+def test_is_own_looks_at_every_address_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"es1": ["10.0.0.1"], "es": ["10.0.0.1", "10.0.0.2"], "dual": ["10.0.0.1", "fd00::1"]}
+
+    def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        if host not in hosts:
+            raise OSError
+        return [(0, 0, 0, "", (each, port)) for each in hosts[host]]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    found = {
+        (url, address): is_own(parse_endpoint(f"https://{url}"), address)
+        for url in ("es1:9200", "es:9200", "dual:9200", "10.0.0.1:9200", "es1:9201", "nowhere:9200")
+        for address in ("10.0.0.1:9200", "es1/10.0.0.1:9200", None)
+    }
+    assert {key for key, own in found.items() if own} == {
+        (url, address)
+        for url in ("es1:9200", "10.0.0.1:9200")
+        for address in ("10.0.0.1:9200", "es1/10.0.0.1:9200")
+    }
+
+
+def test_a_node_without_a_master_does_not_pin_a_balancer(server: ScriptedServer, client: Open) -> None:
+    """The connection stays with the node that it was led to; the next one may lead to another node."""
+    wires: list[Wire] = []
+
+    def answer(asked: Asked, wire: Wire) -> None:
+        wires.append(wire)
+        error("master_not_discovered_exception", 503)(asked, wire)
+
+    server.on(HEALTH, answer)
+    sender = client(server.url)
+    for _ in range(3):
+        assert fault(sender.read(READ)).status == 503
+    assert len({id(each.connection) for each in wires}) == 3
+
+
+def test_only_through_names_the_nodes_whose_waves_are_blind(
+    server: ScriptedServer, client: Open, subtests: pytest.Subtests
+) -> None:
+    here, closed_at = f"127.0.0.1:{server.port}", f"127.0.0.1:{free_port()}"
+    private = dict.fromkeys(("es1", "es2", "es3"), closed_at)
+    with ScriptedServer() as second:
+        beside = f"127.0.0.1:{second.port}"
+        be_members(second, "es2")
+        for what, names, at, through in [
+            ("its own address alone", ("es1",), {"es1": here, "es2": closed_at}, "es1"),
+            ("another node's address answers", ("es1",), {"es1": here, "es2": beside}, None),
+            ("a tunnel to one node", ("es1",), private, "es1"),
+            ("a load balancer", ("es1", "es1", "es2"), private, None),
+            ("one address for all", ("es1",), {"es1": here, "es2": here}, None),
+            ("a cluster of one node", ("es1",), {"es1": here}, None),
+            ("nodes without an address", ("es1",), {"es1": here, "es2": ""}, "es1"),
+        ]:
+            with subtests.test(what):
+                sender = client(be_members(server, *names, at=at).url)
+                assert not isinstance(sender.dialect(), Fault)
+                found = sender.only_through()
+                assert (found and sorted(found.nodes)) == (through and [through])
+                if found:
+                    assert f"while es1 is down: {server.url} leads to no other node" in str(found)
+                    assert "Add the URL of another node to `endpoints`" in str(found)
 
 
 def test_a_busy_master_does_not_hold_readings_for_ever(
