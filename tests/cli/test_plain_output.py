@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pytest
-
 from orchestrator.cli.context import Context, _reporter
 from orchestrator.cli.options import Output
 from orchestrator.cli.work.tune_show import show_rows
@@ -16,14 +14,7 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.view.live import LiveReporter
 from orchestrator.view.progress import NOTHING_SEEN
 from orchestrator.view.reporters import LineReporter
-
-
-class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        """Always."""
-        return True
+from tests.cli.console import Terminal
 
 
 def _context(output: Output) -> Context:
@@ -37,11 +28,12 @@ def _context(output: Output) -> Context:
     )
 
 
-@pytest.mark.parametrize(("output", "kind"), [(Output.TEXT, LiveReporter), (Output.PLAIN, LineReporter)])
-def test_a_run_on_a_terminal(output: Output, kind: type) -> None:
+def test_a_run_on_a_terminal() -> None:
     watched = Watched(seen=lambda: NOTHING_SEEN, past=(), kind=Kind.ELASTICSEARCH)
-    with _reporter(_context(output), watched) as reporter:
-        assert isinstance(reporter, kind)
+    for output, kind in ((Output.TEXT, LiveReporter), (Output.PLAIN, LineReporter)):
+        with _reporter(_context(output), watched) as reporter:
+            assert isinstance(reporter, kind)
+    assert [output.for_people for output in Output] == [True, True, False]
 
 
 def test_a_table_on_a_terminal_has_no_drawn_lines() -> None:
@@ -52,7 +44,3 @@ def test_a_table_on_a_terminal_has_no_drawn_lines() -> None:
         said[output] = context.out.getvalue()  # type: ignore[attr-defined]  # a Terminal
     assert "\x1b" in said[Output.TEXT]
     assert said[Output.PLAIN] == "host  verdict\nes1   DRIFT\n"
-
-
-def test_plain_text_is_for_people() -> None:
-    assert [output.for_people for output in Output] == [True, True, False]

@@ -140,13 +140,6 @@ def test_status_shows_that_another_run_restored_the_changes(store: StateStore, c
     assert "not restored: nothing; another run has restored what it changed" in said.out
 
 
-def test_no_summary_of_a_command_is_cut_in_the_help(console: Console) -> None:
-    said = replace(console, environment={"COLUMNS": "80"}).run("--help")
-    usage, *lines = said.out.strip().splitlines()
-    assert usage.startswith("Usage: ")
-    assert [line for line in lines if line.endswith("...")] == []
-
-
 def _advised(lines: str) -> list[list[str]]:
     """The commands of this program in an output, as a shell reads them."""
     found = re.findall(r"(orchestrate [a-z]+ [^`\n]*)", lines)
