@@ -48,7 +48,6 @@ def configured(console: Console) -> Console:
 def test_a_tab_offers_what_there_is(configured: Console, subtests: pytest.Subtests) -> None:
     here = f"--state {configured.url}"
     nowhere = replace(configured, environment={"ORCHESTRATE_STATE": ""})
-    nothing = ("other.yml", "./binary.yml", "./no.yml", "./")
     both, prod, lab = f"{RUN} {LATER}", "es1 es2", "es1 es2 es3"
     for line, offered in [
         ("res", "restart restore resume"),
