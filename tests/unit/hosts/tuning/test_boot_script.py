@@ -159,21 +159,23 @@ LEFT_OUT = {
 """Lines that a person wrote, or of a disk that is not mounted, and what the script says of each."""
 
 
-def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(
-    subtests: pytest.Subtests, tree: HostTree, shell: list[str]
-) -> None:
+def test_a_line_that_cannot_be_set_is_named_and_left_out_alone(tree: HostTree, shell: list[str]) -> None:
+    """Each is in a part of its own, with a parameter of its own that is set all the same."""
     before = read(tree, SCHEDULER)
     cut_off = {"at_least vm.max_map_count 1": "its last line is cut off: at_least vm.max_map_count 1"}
-    for line, said in (LEFT_OUT | cut_off).items():
-        with subtests.test(line=line):
-            tree.sysctls({"vm.swappiness": 60, "vm.max_map_count": 5})
-            lines = (*BOTH, line) if line in cut_off else (line, *BOTH, "")
-            tree.write(PART, boot_files.HEADER + "\n".join(lines))
-            done = run(tree, shell)
-            assert done.returncode == 1
-            assert said in done.stdout
-            assert (read(tree, SWAPPINESS), read(tree, f"{VM}max_map_count")) == ("1", "5")
-            assert read(tree, SCHEDULER) == before
+    said = LEFT_OUT | cut_off
+    tree.remove(PART)
+    tree.sysctl("vm.max_map_count", 5)
+    for number, line in enumerate(said):
+        tree.sysctl(f"vm.own{number}", 60)
+        own = (BOTH[0], f"parameter vm.own{number} 1")
+        lines = (*own, line) if line in cut_off else (line, *own, "")
+        tree.write(boot_files.part_path(f"p{number}+es1"), boot_files.HEADER + "\n".join(lines))
+    done = run(tree, shell)
+    assert done.returncode == 1
+    assert [text for text in said.values() if text not in done.stdout] == []
+    assert {read(tree, f"{VM}own{number}") for number in range(len(said))} == {"1"}
+    assert (read(tree, f"{VM}max_map_count"), read(tree, SCHEDULER)) == ("5", before)
 
 
 NAMES = (
@@ -183,23 +185,25 @@ NAMES = (
 
 
 def test_data_paths_with_any_name_are_found(tree: HostTree, shell: list[str]) -> None:
-    before = str(tree.read(SCHEDULER))
-    found: dict[str, object] = {}
-    for name in NAMES:
+    for number, name in enumerate(NAMES):
         path = f"/data/{name}"
         tree.folder(path)
-        tree.write(SCHEDULER, before)
-        tree.write(PART, boot_files.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"}))
-        found[name] = (run(tree, shell).returncode, read(tree, SCHEDULER))
-    assert {name: one for name, one in found.items() if one != (0, "none")} == {}
+        text = boot_files.part_text("elasticsearch", BOTH, {path: "/data"}, {path: "ssd"})
+        tree.write(boot_files.part_path(f"p{number}+es1"), text)
+    done = run(tree, shell)
+    assert (done.returncode, "NOT set" in done.stdout, read(tree, SCHEDULER)) == (0, False, "none")
+
+
+VALUES = ("?", "*", "$(touch ran)", "1;touch ran", "\u00b2", "1 2", "-n", "%s", "9" * 3000)
 
 
 def test_a_value_is_written_as_it_is_and_read_back(tree: HostTree, shell: list[str]) -> None:
     """No profile has these values: somebody edited the part."""
-    for value in ("?", "*", "$(touch ran)", "1;touch ran", "\u00b2", "1 2", "-n", "%s", "9" * 3000):
-        tree.write(PART, f"{boot_files.HEADER}parameter vm.swappiness '{value}'\n")
-        run(tree, shell)
-        assert read(tree, SWAPPINESS) == value
+    own = {f"vm.own{number}": value for number, value in enumerate(VALUES)}
+    tree.sysctls(dict.fromkeys(own, 60))
+    write_part(tree, [f"parameter {name} '{value}'" for name, value in own.items()])
+    run(tree, shell)
+    assert {name: read(tree, f"/proc/sys/{name.replace('.', '/')}") for name in own} == own
     tree.remove(SWAPPINESS)
     tree.at(SWAPPINESS).symlink_to("/proc/sys/kernel/ostype")
     write_part(tree, ["parameter vm.swappiness 1", "parameter vm.zone_reclaim_mode 0"])
@@ -222,17 +226,18 @@ def test_a_killed_boot_script_is_completed_by_the_next(tree: HostTree) -> None:
 
 
 def test_a_piece_of_a_part_sets_only_its_whole_lines(tree: HostTree) -> None:
-    """A kill while it was written leaves one: `vm.swappiness 1` of 10 would be another value."""
-    write_part(tree, ["parameter vm.zone_reclaim_mode 0", "parameter vm.swappiness 10"])
-    whole = str(tree.read(PART))
-    first = whole.index("parameter")
-    end = whole.index("\n", first)
-    for length in sorted({*range(first, len(whole), 9), end, end + 1, len(whole) - 2, len(whole) - 1}):
-        tree.sysctls({"vm.zone_reclaim_mode": 1, "vm.swappiness": 60})
-        tree.write(PART, whole[:length])
-        run(tree)
-        reclaim = "0" if length > end else "1"
-        assert (read(tree, f"{VM}zone_reclaim_mode"), read(tree, SWAPPINESS)) == (reclaim, "60"), length
+    """A kill while it was written leaves one: `vm.b 1` of 10 would be another value."""
+    whole = boot_files.part_text("elasticsearch", ["parameter vm.a@ 0", "parameter vm.b@ 10"], {}, {})
+    first, end = whole.index("parameter"), whole.index("\n", whole.index("parameter"))
+    lengths = sorted({*range(first, len(whole), 9), end, end + 1, len(whole) - 2, len(whole) - 1})
+    letters = dict(zip("cdefghijklmnopqrstuvwxyz", lengths, strict=False))
+    assert len(letters) == len(lengths)
+    for letter, length in letters.items():
+        tree.sysctls({f"vm.a{letter}": 1, f"vm.b{letter}": 60})
+        tree.write(boot_files.part_path(f"p{letter}+es1"), whole.replace("@", letter)[:length])
+    run(tree)
+    found = {letter: (read(tree, f"{VM}a{letter}"), read(tree, f"{VM}b{letter}")) for letter in letters}
+    assert found == {letter: ("0" if length > end else "1", "60") for letter, length in letters.items()}
 
 
 # Beside tuned.
