@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli import program
+from orchestrator.config.lookup import URLS
 
 SCRIPT = Path(sys.executable).with_name("orchestrate")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -143,3 +145,10 @@ class Console:
             timeout=LIMIT_SECONDS,
         )
         return Said(command=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def pattern(message: str, console: Console) -> str:
+    """What fits a line on standard error: … stands for any text, STATE and URLS for what they name."""
+    for word, text in (("STATE", str(console.state)), ("URLS", URLS)):
+        message = message.replace(word, text)
+    return ".*".join(map(re.escape, f"orchestrate: {message}\n".split("…")))

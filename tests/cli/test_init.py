@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 import socket
 import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
@@ -24,9 +26,10 @@ from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading
-from tests.cli.console import Console, Said
+from tests.cli.console import Console, Said, pattern
 from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, Certificates, SecuredCluster
 from tests.cli.small_cluster import SmallCluster
+from tests.fakes.cases import cases
 from tests.fakes.scripted_http import Answerer, reply
 from tests.ports import free_port
 
@@ -290,102 +293,24 @@ def test_a_node_with_an_unpinned_certificate_is_no_endpoint(
     assert f"No endpoint of es3: {refused} `tls.fingerprint`" in comments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What a case may use."""
-
-    secured: SecuredCluster
-    small: SmallCluster
-    strangers: Certificates
-
-    def no_master(self) -> str:
-        self.small.without_a_master()
-        return "{small}"
-
-    def named(self, name: str) -> str:
-        state = self.small._state() | {"cluster_name": name}
-        for path in list(self.small.answers):
-            if path.startswith("/_cluster/state"):
-                self.small.on(path, reply(state))
-        return "{small}"
-
-    def always(self, answer: Answerer) -> str:
-        for path in list(self.small.answers):
-            self.small.on(path, answer)
-        return "{small}"
-
-    def of_version(self, version: str) -> str:
-        self.small.versions = dict.fromkeys(self.small.versions, version)
-        return "{small}"
+def always(server: SmallCluster, answer: Answerer, path: str = "") -> None:
+    for each in list(server.answers):
+        if each.startswith(path):
+            server.on(each, answer)
 
 
-BAD: list[tuple[str | Callable[[Stage], str], str]] = [
-    ("", "Missing option '--endpoint'"),
-    ("http://es1:9200", "The endpoint is an option: --endpoint URL"),
-    ("{small} {small}", "--endpoint is given twice"),
-    ("--endpoint https://es1", "--endpoint: must name the port"),
-    ("--endpoint https://u:hunter2@es1:9200", "--endpoint: must not hold a user or a password"),
-    ("--endpoint http://127.0.0.1:{closed}", "takes no connections: Connection refused"),
-    (
-        "{trusted}",
-        "refused a request without credentials (401): missing authentication credentials. Give --",
+STATE = "/_cluster/state"
+OTHERWISE: dict[str, Callable[[SmallCluster], object]] = {
+    "no_master": SmallCluster.without_a_master,
+    "named": lambda small: always(
+        small, reply(small._state() | {"cluster_name": "my prod"}), "/_cluster/state"
     ),
-    (lambda stage: stage.always(REFUSED), "or --api-key REFERENCE"),
-    (
-        "{trusted} --username other --password env:ES_PASSWORD",
-        "refused user other (401; secret from env:ES_PASSWORD)",
-    ),
-    (
-        "{tls} {login}",
-        "Give the authority with --ca FILE, or compare the fingerprint with that of the node",
-    ),
-    ("{tls} --ca {stranger} {login}", "is not signed by an authority that we trust"),
-    (f"{{tls}} --fingerprint {'ab' * 32} {{login}}", "is not the one of --fingerprint"),
-    ("{tls} --fingerprint ab", "--fingerprint: must be 64 hexadecimal"),
-    ("{tls} --ca nowhere.pem", "--ca: {folder}/nowhere.pem cannot be read: No such file"),
-    (
-        "{trusted} --username ops --password hunter2",
-        "--password: a secret is never written here; write a reference to it",
-    ),
-    (
-        "{trusted} --username ops --password env:UNSET",
-        "orchestrate: --password: secret env:UNSET: the environment variable UNSET is not set",
-    ),
-    ("{small} --username ops", "needs --password REFERENCE"),
-    ("{small} --password env:ES_PASSWORD", "--password needs --username"),
-    ("{small} --api-key env:ES_PASSWORD --username ops", "--api-key and --username exclude each other"),
-    (
-        "{small} --api-key env:ES_PASSWORD --password env:ES_PASSWORD",
-        "--api-key and --password exclude each other",
-    ),
-    (f"{{small}} --ca ca.pem --fingerprint {'ab' * 32}", "--ca and --fingerprint exclude each other"),
-    ("{small} --cluster prod --out prod.yml", "--cluster and --out exclude each other"),
-    ("{small} --cluster a/b", "'a/b' cannot be the name of a cluster file"),
-    (lambda stage: stage.named("my prod"), "'my prod' cannot be the name of a cluster file"),
-    (
-        "{small} --out there.yml/new.yml",
-        "there.yml/new.yml: cannot be written: {folder}/there.yml is no directory",
-    ),
-    ("{small} --out there.yml", "there.yml: exists; nothing is overwritten"),
-    (
-        "{small} --cluster taken",
-        "clusters/taken.yml: exists; nothing is overwritten: choose another name",
-    ),
-    ("{small}", "clusters/lab.yml: exists; nothing"),
-    (
-        "{small} --out /proc/orchestrate-no-such/new.yml --no-ssh",
-        "/proc/orchestrate-no-such/new.yml: cannot be written: No such file",
-    ),
-    ("{small} --ssh-user a\xa0b", "--ssh-user: 'a\\xa0b' cannot be the name of an account"),
-    (Stage.no_master, "the cluster cannot be read: there is no elected master"),
-    ("{small} --kind riak", "no cluster file is written for Riak. Copy configs/clusters/riak-example.yml"),
-    (lambda stage: stage.always(reply(b"<html>", headers={})), "did not answer with JSON"),
-    (
-        lambda stage: stage.always(reply({"couchdb": "Welcome"}, headers={})),
-        "answers, but is neither Elasticsearch nor OpenSearch",
-    ),
-    (lambda stage: stage.of_version("10.0.0"), "Elasticsearch 10.0.0"),
-]
+    "refused": lambda small: always(small, REFUSED),
+    "no_json": lambda small: always(small, reply(b"<html>", headers={})),
+    "couch": lambda small: always(small, reply({"couchdb": "Welcome"}, headers={})),
+    "new": lambda small: small.versions.update(dict.fromkeys(small.versions, "10.0.0")),
+}
+"""How the small cluster answers in a case of `tests/data/cli/init_refused.txt`, by the word behind `by`."""
 
 
 def test_bad_input_is_one_message_and_nothing_is_written(
@@ -397,23 +322,23 @@ def test_bad_input_is_one_message_and_nothing_is_written(
     for path in kept:
         path.write_text("kept\n")
     before = files_of(console)
-    for given, says in BAD:
-        with subtests.test(says=says), SmallCluster() as small:
-            stage = Stage(secured=secured, small=small, strangers=strangers)
-            line = given if isinstance(given, str) else given(stage)
-            words = line.format(
-                small=f"--endpoint {small.url}",
-                tls=f"--endpoint {secured.url}",
-                trusted=" ".join(trusting(secured)),
-                login=" ".join(LOGIN),
-                stranger=strangers.ca,
-                closed=free_port(),
-            ).split(" ")
-            said = init(console, *filter(None, words))
-            lines = [line for line in said.err.splitlines() if not line.startswith(("warning: ", "found: "))]
+    for case, (says,) in cases("cli/init_refused.txt"):
+        line, _, otherwise = case.removesuffix("\n").partition("\nby ")
+        with subtests.test(line=line, says=says), SmallCluster() as small:
+            if otherwise:
+                OTHERWISE[otherwise](small)
+            places = {
+                "small": f"--endpoint {small.url}",
+                "tls": f"--endpoint {secured.url}",
+                "trusted": " ".join(trusting(secured)),
+                "login": " ".join(LOGIN),
+                "stranger": strangers.ca,
+                "closed": free_port(),
+            }
+            said = init(console, *shlex.split(line.format(**places)))
+            lines = [one for one in said.err.splitlines() if not one.startswith(("warning: ", "found: "))]
             assert (said.code, said.out, len(lines)) == (ExitCode.USAGE, "", 1), said
-            assert lines[0].startswith("orchestrate: ")
-            assert says.format(folder=console.folder) in lines[0]
+            assert re.fullmatch(pattern(says.format(folder=console.folder), console), f"{lines[0]}\n"), lines
             assert files_of(console) == before
             assert {path.read_text() for path in kept} == {"kept\n"}
 

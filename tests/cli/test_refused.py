@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.config.lookup import URLS
 from orchestrator.errors import ExitCode
-from tests.cli.console import Console
+from tests.cli.console import Console, pattern
 from tests.cli.loaded_cluster import LoadedCluster, Posts
 from tests.fakes.cases import cases
 
@@ -44,12 +43,6 @@ def make(folder: Path, cluster: LoadedCluster, row: str) -> None:
         path.write_text(json.dumps(cluster.document(**yaml.safe_load(text))))
     else:
         path.write_bytes(text.encode("latin-1").decode("unicode_escape").encode("latin-1"))
-
-
-def pattern(message: str, console: Console) -> str:
-    for word, text in (("STATE", str(console.state)), ("URLS", URLS)):
-        message = message.replace(word, text)
-    return ".*".join(map(re.escape, f"orchestrate: {message}\n".split("…")))
 
 
 @pytest.mark.parametrize("when", ["refused", "refused_after_reading"])

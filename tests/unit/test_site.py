@@ -115,12 +115,9 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert foreign == []
 
 
-def test_search_needs_no_server(site: Path) -> None:
+def test_search_and_diagrams_need_no_server_and_no_script(site: Path) -> None:
     assert "every_shard_keeps_started_copies" in (site / "search/search_index.js").read_text()
     assert "iframe-worker.js" in (site / "index.html").read_text()
-
-
-def test_each_diagram_is_drawn_without_a_script(site: Path) -> None:
     drawn = [page for page in _pages(site) if '<div class="diagram">' in page.read_text()]
     assert {page.stem for page in drawn} == {"architecture"}
     assert not [page for page in _pages(site) if 'class="mermaid"' in page.read_text()]
