@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.runs import planning
+from orchestrator.runtime.clock import SystemClock
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 
@@ -46,12 +47,14 @@ def test_a_member_that_has_just_joined_is_waited_for(
     """For a time. The version is one whose cluster state has no roles."""
     with SmallCluster(version="2.19.0") as server:
         file = server.write_file(console.folder)
+        wait = SystemClock.wait
+        monkeypatch.setattr(SystemClock, "wait", lambda self, seconds: wait(self, seconds / 10))
         server.silent = 2
         said = console.run("plan", "--cluster", file)
         assert (said.code, "es3" in said.out) == (ExitCode.DONE, True)
         waiting = f"waiting up to 30 s for the first reading: {UNREPORTED}"
         assert said.err.count(waiting) == 1, said.err
-        monkeypatch.setattr(planning, "_REPORT_SECONDS", 1.0)
+        monkeypatch.setattr(planning, "_REPORT_SECONDS", 0.3)
         server.silent = 1_000_000
         said = console.run("plan", "--cluster", file)
         assert (said.code, f"cannot be read: {UNREPORTED}\n" in said.err) == (ExitCode.USAGE, True)

@@ -21,6 +21,7 @@ from orchestrator.errors import JournalError, LeaseError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GoodReading, Hold
 from orchestrator.model.tuning import ValueChange
+from orchestrator.runtime import signals as signals_module
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
@@ -109,6 +110,12 @@ def signalled(stuck: str, *arguments: str) -> None:
             say(f"{signals.asked()[0].name} {signals.asked()[1]} {time.monotonic() - began < 30}")
             clock.wait(60)
     say("left in order")
+
+
+def hasty(stuck: str, *arguments: str) -> None:
+    """The same, and signals a tenth of a second apart are no longer one act."""
+    vars(signals_module)["SAME_ACT_SECONDS"] = 0.1
+    signalled(stuck, *arguments)
 
 
 def accept() -> None:
