@@ -7,11 +7,11 @@ and a snapshot, `hosts.json` hosts that it tuned, locks, records of install step
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,31 +19,23 @@ import pytest
 import typer.main
 from sqlalchemy import insert
 
-from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.program import app, run
-from orchestrator.cli.work.tune_apply import apply
-from orchestrator.cli.work.tune_revert import revert
 from orchestrator.errors import ExitCode
 from orchestrator.hosts import exclusion, installing
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.model.action import Moment
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.upgrade import InstallState, InstallView
-from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime import codec, tables
-from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import open_store
 from orchestrator.stores.riak.lease_files import Folder, Kept, Listing, parse_listing
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.loaded_cluster import LoadedCluster, Posts
+from tests.cli.operating import Operating
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
@@ -110,11 +102,10 @@ CODECS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] =
 }
 
 
-@pytest.mark.parametrize("kind", CODECS)
-def test_codec_loses_no_name_or_value(kind: str) -> None:
-    decode, encode = CODECS[kind]
-    for old in kept("shapes")[kind]:
-        assert lost(json.loads(json.dumps(encode(decode(old)))), old) == [], old
+def test_codec_loses_no_name_or_value() -> None:
+    for kind, (decode, encode) in CODECS.items():
+        for old in kept("shapes")[kind]:
+            assert lost(json.loads(json.dumps(encode(decode(old)))), old) == [], old
 
 
 @pytest.mark.parametrize("name", kept("plans")["plans"])
@@ -168,37 +159,16 @@ def test_tune_revert_restores_its_hosts_byte_for_byte(kind: str, tmp_path: Path)
     _put(tree, old["left"])
     left = tree.files()
     assert left != before
-    state = f"sqlite:///{tmp_path}/state.db"
-    store = open_store(state, {}, access=Access.WRITE)
+    ben = Operating(tree, tmp_path / "ben", old["node"], cluster="lab", output=Output.JSON)
     rows = json.loads(json.dumps(old["ledger"]).replace("ROOT", str(tree.path)))
-    with store._engine.begin() as connection:
-        connection.execute(insert(tables.tunings), rows)
-    ledger, node = store.ledger("lab"), NodeName(old["node"])
-    out = io.StringIO()
-    context = Context(
-        environment={}, home=tmp_path, clock=SystemClock(), output=Output.JSON, out=out, err=io.StringIO()
-    )
-    port = Hosts({node: tree.settings(node, cluster="lab")})
-    where = TunedHosts(
-        clock=context.clock,
-        cluster="lab",
-        port=port,
-        nodes=(node,),
-        addresses={node: "10.0.0.1"},
-        machines={},
-    )
-    try:
-        code = revert(where, ledger, ledger.owed(), context, operator="ben", yes=True)
-        assert code is ExitCode.DONE, out.getvalue()
-        assert ledger.owed() == {}
-        assert tree.files() == before
-        out.truncate(out.seek(0))
-        profile = context.files.tuning_profile("riak" if node.startswith("riak@") else "elasticsearch")
-        assert apply(where, profile, lambda: ledger, context, operator="ben", yes=True) is ExitCode.DONE
-        assert _lost_names(_by_event(out.getvalue()), COMMANDS["tune apply"]) == {}
-    finally:
-        port.close()
-        store.close()
+    with closing(ben):
+        with ben.store._engine.begin() as connection:
+            connection.execute(insert(tables.tunings), rows)
+        ben.restores(before)
+        profile = ben.around.files.tuning_profile("riak" if ben.node.startswith("riak@") else "elasticsearch")
+        code, said = ben.apply(profile)
+        assert code is ExitCode.DONE
+        assert _lost_names(_by_event(said), COMMANDS["tune apply"]) == {}
 
 
 INSTALLED: Final = {
