@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.hosts.diagnosis import counters, recorded
 from orchestrator.hosts.diagnosis.numad_log import read_numad_log
-from orchestrator.hosts.tunables.choices import parse
 from orchestrator.model.reading import Unknown
 
 ZONED = {"dma": 0, "dma32": 1000, "normal": 9000, "movable": 0}
@@ -116,18 +115,6 @@ def test_idle_time_may_go_back_a_little_and_no_other_may() -> None:
     assert isinstance(counters.cpu_use(before, _stat("99 0 120 1030 50 0 0 0")), Unknown)
     assert isinstance(counters.cpu_use(before, before), Unknown)
     assert isinstance(counters.switches(_stat("1 1 1 1 1", 10), _stat("2 2 2 2 2", 9), 5.0), Unknown)
-
-
-def test_the_word_in_force_is_the_one_in_brackets(subtests: pytest.Subtests) -> None:
-    for text, chosen in [
-        ("noop deadline [cfq]", "cfq"),
-        ("[none] mq-deadline kyber bfq", "none"),
-        ("none", "none"),
-        ("always madvise [never]", "never"),
-        ("", ""),
-    ]:
-        with subtests.test(text=text, chosen=chosen):
-            assert (parse(text).current or "") == chosen
 
 
 def test_columns_of_sar_go_by_name_in_any_language_and_version() -> None:

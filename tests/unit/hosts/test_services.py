@@ -326,6 +326,15 @@ def test_what_sudo_allows(subtests: pytest.Subtests) -> None:
             assert sudo.allows(mode, code, output, never_asks=never_asks) is allowed
 
 
+OF_SUDO_RS = (
+    "sudo-rs: interactive authentication is required",
+    "sudo-rs: I'm sorry deploy. I'm afraid I can't do that",
+    "\nsudo: Authentication failed, try again.\n\nsudo-rs: Maximum 3 incorrect authentication attempts",
+    "sudo: maximum 3 incorrect authentication attempts",
+)
+"""As sudo-rs 0.2.5 says them: no status behind it reads as stopped, and no verb as in doubt."""
+
+
 def test_refusals_of_sudo(subtests: pytest.Subtests) -> None:
     for output, refused in {
         "sudo: a password is required": True,
@@ -334,9 +343,17 @@ def test_refusals_of_sudo(subtests: pytest.Subtests) -> None:
         "deploy is not in the sudoers file.  This incident will be reported.": True,
         "sudo: unable to resolve host es1: Name or service not known": False,
         "Failed to stop es.service: Unit es.service not loaded.": False,
+        **dict.fromkeys(OF_SUDO_RS, True),
     }.items():
         with subtests.test(output):
             assert (sudo.refusal(output) is not None) is refused
+    behind = host(COMMAND, **{verb: f"sudo -n a {verb}" for verb in ("stop", "start", "status")})
+    for output in OF_SUDO_RS:
+        status = services.read_state(behind, Section(exit=1, text=output))
+        assert isinstance(status, Unknown)
+        assert "refused by sudo" in status.reason
+        line = services.command(behind, Verb.STOP)
+        assert isinstance(outcomes.result_of(behind, Verb.STOP, line, 1, output), Refused)
 
 
 def test_settings_refuse_what_cannot_work() -> None:

@@ -99,34 +99,29 @@ CASES: list[tuple[HostFacts, Change, Standing]] = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "undoing", "stands"), CASES)
-def test_ours_is_undone_and_what_is_not_is_left(facts: HostFacts, undoing: Change, stands: Standing) -> None:
-    assert standing(facts, (undoing,)) == stands
-
-
-def test_any_value_of_ours_counts() -> None:
+def test_ours_is_undone_and_what_is_not_is_left(subtests: pytest.Subtests) -> None:
+    for number, (facts, undoing, stands) in enumerate(CASES):
+        with subtests.test(number=number, undoing=undoing):
+            assert standing(facts, (undoing,)) == stands
     earlier = ValueChange(path=THP, found="madvise", wanted="always")
     facts = files(thp="always [madvise] never")
-    assert standing(facts, (VALUE, earlier)) == Ours(change=earlier)
-
-
-def test_where_we_wrote_what_was_found_nothing_is_to_be_undone() -> None:
+    assert standing(facts, (VALUE, earlier)) == Ours(change=earlier), "any value of ours counts"
     assert standing(facts_of({}), ()) == BACK
 
 
-@pytest.mark.parametrize(
-    ("facts", "undoing"),
-    [
-        (facts_of({THP: DENIED}), VALUE),
-        (facts_of({RULE: DENIED}), MADE),
-        (facts_of({SHARED: DENIED}), BLOCK),
+def test_what_cannot_be_read_is_neither_ours_nor_back() -> None:
+    no_text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
+    for facts, undoing in (
+        *(
+            (facts_of({path: DENIED}), change)
+            for path, change in ((THP, VALUE), (RULE, MADE), (SHARED, BLOCK))
+        ),
         (facts_of({RULE: "caf\ufffd"}), MADE),
         (facts_of({}), NUMAD),
         (facts_of({}), TUNED),
-    ],
-)
-def test_what_cannot_be_read_is_neither_ours_nor_back(facts: HostFacts, undoing: Change) -> None:
-    assert isinstance(standing(facts, (undoing,)), Unknown)
+        (files(shared=no_text), BLOCK),
+    ):
+        assert isinstance(standing(facts, (undoing,)), Unknown), undoing
 
 
 def test_what_is_read_for_it() -> None:
@@ -137,27 +132,18 @@ def test_what_is_read_for_it() -> None:
 WRITTEN = with_block("a\n", "vm.swappiness", "vm.swappiness = 1")
 
 
-@pytest.mark.parametrize(
-    "edited",
-    [
+def test_lines_whose_marks_were_edited_are_still_owed() -> None:
+    """They are there: to say that all is as it was found would leave them there for good."""
+    for edited in (
         WRITTEN.replace("\n", "\r\n"),
         WRITTEN.replace("# END orchestrate vm.swappiness\n", ""),
         WRITTEN.replace("# BEGIN orchestrate vm.swappiness\n", ""),
         WRITTEN.replace("# END", "  # END"),
         WRITTEN + WRITTEN,
-    ],
-    ids=["line ends", "no end", "no begin", "blanks", "twice"],
-)
-def test_lines_whose_marks_were_edited_are_still_owed(edited: str) -> None:
-    """They are there: to say that all is as it was found would leave them there for good."""
-    stands = standing(files(shared=edited), (BLOCK,))
-    assert isinstance(stands, Unknown)
-    assert "take its lines away by hand" in stands.reason
-
-
-def test_lines_that_are_no_longer_text_match_no_others() -> None:
-    text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
-    assert isinstance(standing(files(shared=text), (BLOCK,)), Unknown)
+    ):
+        stands = standing(files(shared=edited), (BLOCK,))
+        assert isinstance(stands, Unknown), edited
+        assert "take its lines away by hand" in stands.reason
 
 
 SYSRQ = "kernel.sysrq = 0\n"
@@ -177,15 +163,10 @@ def test_a_block_is_rewritten_in_place_and_others_are_left() -> None:
     assert written == OURS.replace("= 1", "= 9") + SYSRQ + OURS.replace("swappiness", "other")
 
 
-@pytest.mark.parametrize(
-    "text", [SYSRQ, "", "# BEGIN orchestrate vm.swappiness\nx\n", OURS.replace("vm", "um")]
-)
-def test_where_there_is_no_whole_block_there_is_none(text: str) -> None:
-    assert block_in(text, "vm.swappiness") is None
-    assert with_block(text, "vm.swappiness", None) == text
-
-
-def test_a_begin_without_an_end_removes_no_other_line() -> None:
+def test_where_there_is_no_whole_block_there_is_none() -> None:
+    for text in (SYSRQ, "", "# BEGIN orchestrate vm.swappiness\nx\n", OURS.replace("vm", "um")):
+        assert block_in(text, "vm.swappiness") is None
+        assert with_block(text, "vm.swappiness", None) == text
     text = "# BEGIN orchestrate vm.swappiness\nprecious\n" + OURS
     assert with_block(text, "vm.swappiness", None) == "# BEGIN orchestrate vm.swappiness\nprecious\n"
 

@@ -15,10 +15,8 @@ from tests.lab.errors import LabError
 from tests.lab.java import candidates, find_java, read_home
 from tests.lab.launch import java_command
 from tests.lab.layout import (
-    PORTS,
     LabNode,
     Ports,
-    free_ports,
     node_settings,
     settings_text,
 )
@@ -38,6 +36,8 @@ def test_the_release_file(tmp_path: Path, subtests: pytest.Subtests) -> None:
         with subtests.test(version=version):
             home = read_home(java_home(tmp_path / f"java-{version}", version))
             assert (home and home.feature) == feature
+    (tmp_path / "java-21" / "bin" / "java").unlink()
+    assert read_home(tmp_path / "java-21") is None, "without its program"
 
 
 def test_the_first_java_that_suits_is_taken(tmp_path: Path) -> None:
@@ -66,27 +66,12 @@ def test_no_suitable_java_names_those_found(tmp_path: Path) -> None:
         find_java(NINE, places=[])
 
 
-def test_a_folder_without_an_executable_is_no_java(tmp_path: Path) -> None:
-    home = java_home(tmp_path / "java", "21.0.1")
-    (home / "bin" / "java").unlink()
-    assert read_home(home) is None
-
-
 def archive(cache: Path, *names: str) -> None:
     folder = cache / "archives"
     folder.mkdir(parents=True)
     with zipfile.ZipFile(folder / f"{NINE.name}.zip", "w") as content:
         for name in names:
             content.writestr(name, "x")
-
-
-def test_an_archive_is_unpacked_once(tmp_path: Path) -> None:
-    archive(tmp_path, f"{NINE.name}/lib/server.jar")
-    said: list[str] = []
-    home = install(NINE, cache=tmp_path, progress=said.append)
-    assert (home / "lib" / "server.jar").is_file()
-    assert install(NINE, cache=tmp_path, progress=said.append) == home
-    assert said == [f"unpacking {NINE.name}.zip"]
 
 
 def test_two_processes_at_once_unpack_once(tmp_path: Path) -> None:
@@ -105,6 +90,7 @@ def test_two_processes_at_once_unpack_once(tmp_path: Path) -> None:
     said = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert "".join(said).count("unpacking") == 1
+    assert (install(NINE, cache=tmp_path, progress=print) / "lib" / "server.jar").is_file()
 
 
 def test_a_torn_archive_is_named_and_leaves_no_home(tmp_path: Path) -> None:
@@ -137,13 +123,6 @@ def test_the_lab_folder_is_in_every_command_line(subtests: pytest.Subtests) -> N
 def test_a_version_that_the_lab_lacks_is_refused() -> None:
     with pytest.raises(LabError, match=r"1\.2\.3.*elasticsearch-9\.1\.0"):
         find_distribution("1.2.3")
-
-
-def test_ports_are_distinct_and_below_the_outgoing_range() -> None:
-    pairs = free_ports(3)
-    every = [port for pair in pairs for port in (pair.http, pair.transport)]
-    assert len(set(every)) == 6
-    assert all(port in PORTS for port in every)
 
 
 def test_node_settings_speak_the_products_language() -> None:

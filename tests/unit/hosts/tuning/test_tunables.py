@@ -174,6 +174,7 @@ def test_choices_of_a_file_of_the_kernel(subtests: pytest.Subtests) -> None:
         ("noop deadline [cfq] \n", "cfq", "noop deadline cfq", True),
         ("none\n", "none", "none", False),
         ("[none]", "none", "none", True),
+        ("[none] mq-deadline kyber bfq", "none", "none mq-deadline kyber bfq", True),
         ("1\n", "1", "1", False),
         ("a b\n", None, "a b", False),
         ("\n", None, "", False),

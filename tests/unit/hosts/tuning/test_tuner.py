@@ -70,22 +70,6 @@ def test_whether_root_needs_sudo_is_found_before_the_change(tree: HostTree) -> N
     assert tree.calls("sudo") == (f"sudo -n tee {tree.path}{SWAPPINESS}",)
 
 
-def test_a_host_is_read_changed_and_right_then(tree: HostTree) -> None:
-    hosts = Hosts({ES1: host(tree, "es1")})
-    found = hosts.tuning([ES1], PROFILE)[ES1]
-    assert verdicts(found) == {
-        "transparent_hugepage.enabled": Verdict.DRIFT,
-        "vm.swappiness": Verdict.DRIFT,
-    }
-    assert isinstance(found, HostTuning)
-    for state in found.drifted:
-        action = TuneHost(node=ES1, tunable=state.tunable, changes=state.changes)
-        assert isinstance(hosts.perform(action), Done)
-        assert all(change.path in hosts.describe(action) for change in state.changes)
-    after = hosts.tuning([ES1], PROFILE)[ES1]
-    assert set(verdicts(after).values()) == {Verdict.OK}
-
-
 def test_a_state_that_cannot_be_read_is_no_defect(tree: HostTree) -> None:
     tree.write(
         "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf",

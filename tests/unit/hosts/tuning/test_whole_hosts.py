@@ -220,11 +220,6 @@ def test_what_is_written_where() -> None:
 
 # The same tunables on hosts that are made of files, read by the script that reads real ones.
 
-ON_TREES = profile(
-    *(one for one in EVERYTHING.settings if one.tunable in {"numad", "io_scheduler", "vm.swappiness"}),
-    *(one for one in EVERYTHING.settings if one.tunable.startswith("transparent_hugepage")),
-    setting("limits.nofile", "100000"),
-)
 PAGES = profile(setting("transparent_hugepage.enabled", "never"))
 OPEN_FILES = replace(profile(setting("limits.nofile", "100000")), persist=False)
 OF_PROCESS = """\
@@ -238,17 +233,6 @@ Max realtime timeout      unlimited            unlimited            us
 def read(tree: HostTree, wanted: TuningProfile) -> HostTuning:
     facts = tree.known_facts(registry.reads(wanted))
     return registry.compare(facts, wanted, Place(part="es1", root=str(tree.path)))
-
-
-@pytest.mark.parametrize("kind", host_kinds.KINDS)
-def test_every_tunable_is_told_and_none_is_unknown(kind: str, tmp_path: Path) -> None:
-    found = read(host_kinds.KINDS[kind](tmp_path / "host"), ON_TREES)
-    by_name = {state.tunable: state for state in found.states}
-    assert set(by_name) == {BOOT, *(one.tunable for one in ON_TREES.settings)}
-    assert found.unread == (), [state.detail for state in found.unread]
-    pages = by_name["transparent_hugepage.enabled"]
-    assert (pages.verdict, pages.running) == (Verdict.DRIFT, "always")
-    assert by_name["vm.swappiness"].verdict is Verdict.DRIFT
 
 
 @pytest.mark.parametrize("name", ["throughput-performance", "virtual-guest"])
