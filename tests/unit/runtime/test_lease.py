@@ -166,13 +166,13 @@ def test_how_a_lease_is_refused(subtests: pytest.Subtests) -> None:
     """And nothing of what stands there is changed. A record that is garbled is not waited for."""
     since = r"run r1 of anna@bastion1, since 2026-11-21T04:13:00.*stop r1"
     beat = _meanwhile(lambda bench: bench.port.records.update({4: BEATEN}))
+    interrupt = _meanwhile(lambda bench: setattr(bench, "interrupt", True))
     garbled = Garbled(reason="template 4 holds none", remedy="remove template 4")
     forbidden = "403, manage_index_templates is missing"
     for what, prepare, error, words, code, waited in [
         ("it runs here", _alive, LeaseError, since, ExitCode.LEASED, (0, 0)),
         ("a beat is seen", beat, LeaseError, "refreshed a moment ago", ExitCode.LEASED, (10, 20)),
-        ("interrupted", _meanwhile(lambda bench: setattr(bench, "interrupt", True)), WatchInterrupted, "nothing",
-         ExitCode.INTERRUPTED, (10, 90)),
+        ("interrupted", interrupt, WatchInterrupted, "nothing", ExitCode.INTERRUPTED, (10, 90)),
         ("offline", _says(offline="no route"), LeaseUnreachable, "no route", ExitCode.HELD, (60, 70)),
         ("forbidden", _says(forbidden=forbidden), LeaseUnreachable, forbidden, ExitCode.HELD, (0, 90)),
         ("garbled", _says(garbled=garbled), LeaseGarbled, r"template 4 holds none.*remove template 4",
