@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.hosts.settings import Sudo
+from orchestrator.hosts.sudo import READ_FIRST
 from orchestrator.hosts.tuning.boot_files import shell_text
 
 MADE: Final = 0
@@ -35,12 +36,8 @@ AS_ROOT: Final = {
     # Under a rule with NOPASSWD, sudo reads no password, and `tee` would write the password into the file: so
     # each command is tried without it first. `-v` finds a wrong password with one attempt. Further attempts
     # could lock the account, and sudo would read the lines of the file as passwords.
-    Sudo.PASSWORD: r"""
-case $(command -v printf) in
-    printf) IFS= read -r password; barred= ;;
-    *) password=; barred="sudo: a password is required, which this shell would show to every user" ;;
-esac
-checked=
+    Sudo.PASSWORD: f"\n{READ_FIRST}\n"
+    r"""checked=
 # Runs a command with $text as its standard input; what it complained of is left in $said, and the first that
 # failed in $failed.
 as_root() {

@@ -12,6 +12,7 @@ from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
 from orchestrator.hosts.connection import Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.hosts.survey import LOCK, REBOOT, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
@@ -113,11 +114,21 @@ def check_hosts(
         redact: removes secrets from the hosts' output.
         lease_directory: the folder on each host for the record of a run's lease; None if there is none.
     """
+    learned = Learned()
     check = partial(
-        check_host, connections=connections, reboot=reboot, redact=redact, lease_directory=lease_directory
+        check_host,
+        connections=connections,
+        reboot=reboot,
+        redact=redact,
+        lease_directory=lease_directory,
+        learned=learned,
     )
     work = {one.node: partial(check, one) for one in settings}
-    done = in_parallel(work, timeout=CHECK_LIMIT_SECONDS)
+    # A wrong password costs one attempt, and not one at each host: the account may be the same.
+    first = [one.node for one in settings if one.sudo is Sudo.PASSWORD][:1]
+    done = {node: work[node]() for node in first}
+    rest = {node: do for node, do in work.items() if node not in first}
+    done |= in_parallel(rest, timeout=CHECK_LIMIT_SECONDS)
     late = f"no answer within {CHECK_LIMIT_SECONDS:.0f} s: is its name server or its network gone?"
     return {
         node: done.get(node) or (HostCheck(node=node, point=Point.RESOLVE, grade=Grade.BAD, message=late),)
@@ -132,8 +143,10 @@ def check_host(
     reboot: bool,
     redact: Redactor,
     lease_directory: str | None = None,
+    learned: Learned | None = None,
 ) -> tuple[HostCheck, ...]:
     """Check one host point by point. The points after the first failure to reach the host are not checked."""
+    learned = learned or Learned()
 
     def found(point: Point, message: str, *, good: bool) -> HostCheck:
         grade = Grade.GOOD if good else Grade.BAD
@@ -146,16 +159,16 @@ def check_host(
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
         return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
-    outcome = connection.run(
-        survey_script(settings, rights=True, reboot=reboot, folder=lease_directory),
-        timeout=settings.limits.command,
-        stdin=survey_stdin(settings, rights=True, reboot=reboot),
-    )
+    settings = learned.as_known(settings)
+    stdin = survey_stdin(settings, rights=True)
+    script = survey_script(settings, rights=True, reboot=reboot, folder=lease_directory)
+    outcome = connection.run(script, timeout=settings.limits.command, stdin=stdin)
     if isinstance(outcome, Unreachable):
         return _cut_off(settings, points, _FAILS_AT[outcome.trouble], redact(outcome.reason))
     if isinstance(outcome, Lost):
         return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
+    learned.learn_password(settings, stdin, "\n".join(right.said for right in survey.rights))
     here = settings.connect is Connect.LOCAL
     checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
     if isinstance(survey.view, Unknown) or survey.barred:
@@ -249,7 +262,9 @@ def missing_right(settings: HostSettings, right: Right, *others: Right) -> str:
             " has `flock`, and give the account a folder for its lock (docs/how-to/least-rights.md)"
         )
     if settings.sudo is not Sudo.OFF and sudo.is_missing(right.said):
-        return f"{commands} cannot be run as root{said}: {sudo.advice(right.said)}"
+        return f"{commands} cannot be run as root{said}: {sudo.advice(settings, right.said)}"
+    if sudo.withheld(settings):
+        return f"sudo does not let the account run {commands}{said}: {sudo.advice(settings, right.said)}"
     match settings.sudo:
         case Sudo.OFF:
             return (

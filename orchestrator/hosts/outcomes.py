@@ -44,7 +44,7 @@ def result_of(
     """
     refusal = sudo.refused(line, output) if exit_code != 0 else None
     if refusal is not None:
-        return Refused(reason=f"sudo refused: {refusal}; {sudo.advice(refusal)}")
+        return Refused(reason=f"sudo refused: {refusal}; {sudo.advice(settings, refusal)}")
     said = None if verb is None else _by_text(settings, verb, exit_code, output)
     if said is not None:
         return said

@@ -99,10 +99,17 @@ class Hosts:
         self._marks: dict[NodeName, str | None] = {}
         self._away: set[NodeName] = set()
         self._asks_nothing: set[tuple[NodeName, str]] = set()
+        self._sent: dict[NodeName, str | None] = {}
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
         self._learned, self._last_words = Learned(), LastWords(self._redact)
-        self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root, owed=owed)
+        self._tuner = Tuner(
+            self._connection,
+            self._redact,
+            as_root=self._as_root,
+            owed=owed,
+            learn=self._learned.learn_password,
+        )
 
     def observe(
         self, nodes: Collection[NodeName], *, rights: bool, reboot: bool = False
@@ -111,8 +118,16 @@ class Hosts:
 
         With `reboot`, the right to reboot the host is among the rights.
         """
-        work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in nodes}
-        return read_hosts(work, self._redact, timeout=self._bound(nodes))
+        first = [node for node in nodes if rights and self._sends_password(node)]
+        first = [] if self._learned.has_taken_password else first[:1]
+        read: dict[NodeName, Reading[HostView]] = {}
+        for some in (first, [node for node in nodes if node not in first]):
+            work = {node: partial(self._observe_safely, node, rights=rights, reboot=reboot) for node in some}
+            read |= read_hosts(work, self._redact, timeout=self._bound(some))
+        return read
+
+    def _sends_password(self, node: NodeName) -> bool:
+        return node in self._settings and self._settings[node].sudo is Sudo.PASSWORD
 
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
@@ -148,7 +163,10 @@ class Hosts:
         password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
         # Also ended on its host: after a lost connection the command would otherwise run there forever.
         bounded = script.untranslated(script.limited(f"exec {behind}{line}", timeout))
-        return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
+        ended = connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
+        if isinstance(ended, CommandResult):
+            self._learned.learn_password(settings, password, ended.stderr)
+        return ended
 
     def perform(self, action: HostAction) -> ActionResult:
         """Perform an action; see the module's docstring for the results."""
@@ -261,12 +279,13 @@ class Hosts:
             return self._unread(node, found)
         settings, connection = found
         line = survey_script(settings, rights=rights, reboot=reboot)
-        stdin = survey_stdin(settings, rights=rights, reboot=reboot)
+        stdin = survey_stdin(settings, rights=rights)
         outcome = ask(connection, settings, line, stdin=stdin)
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
         self._learned.learn(settings, root=survey.root, found=survey.found)
+        self._learned.learn_password(settings, stdin, "\n".join(right.said for right in survey.rights))
         settings = sudo.settled(settings, root=survey.root is True)
         with self._lock:
             self._marks[node] = survey.mark
@@ -300,6 +319,7 @@ class Hosts:
         settings, connection = found
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
+        self._sent[node] = stdin
         self._last_words.forget(node)
         sent = exclusion.of_verb(settings, verb, line)
         if services.manager(settings).queues:
@@ -328,6 +348,8 @@ class Hosts:
         """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
         settings = self._learned.as_known(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, said(ended))
+        if sudo.is_wrong_password(said(ended)):  # pam may take longer for a refusal than `perform` listens
+            self._learned.learn_password(settings, self._sent.get(node), said(ended))
         if isinstance(result, Done):
             return None
         return failure_of(ended) or f"says: {result.reason}"
@@ -352,7 +374,8 @@ class Hosts:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
         line = services.reboot_command(settings)
         sent = script.untranslated(exclusion.of_reboot(settings, line))
-        outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
+        self._sent[node] = sudo.stdin(settings)
+        outcome = connection.run(sent, timeout=settings.limits.command, stdin=self._sent[node])
         result = self._result(settings, None, line, outcome)
         if not isinstance(result, Refused):
             # The host goes away: the next reading makes a new connection, or reports that it cannot.
@@ -391,6 +414,7 @@ class Hosts:
                 tail = f": {end_of(output.strip(), 500)}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{tail}"))
             case CommandResult():
+                self._learned.learn_password(settings, self._sent.get(settings.node), said(outcome))
                 result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
                 return outcomes.redacted(result, self._redact)
             case _:

@@ -25,6 +25,8 @@ _REFUSALS: Final = re.compile(
 `sudo: unable to resolve host` is only a warning: not here.
 """
 
+_WRONG: Final = "incorrect password attempt|Sorry, try again|[Aa]uthentication failed, try again"
+"""What sudo and sudo-rs print when they refuse a password, as an extended regular expression."""
 _MISSING: Final = re.compile(r"sudo: (?:command )?not found")
 """A shell's message if sudo is missing."""
 PAGE: Final = "docs/how-to/least-rights.md"
@@ -45,8 +47,23 @@ def is_missing(refusal: str) -> bool:
     return _MISSING.search(refusal) is not None
 
 
-def advice(refusal: str) -> str:
+def is_wrong_password(text: str) -> bool:
+    """Whether sudo has refused a password, according to what it printed."""
+    return re.search(_WRONG, text) is not None
+
+
+def withheld(settings: HostSettings) -> bool:
+    """Whether the password of these settings is not sent, since sudo has refused it."""
+    return settings.sudo is Sudo.PASSWORDLESS and settings.sudo_password is not None
+
+
+def advice(settings: HostSettings, refusal: str) -> str:
     """The remedy for a refusal by sudo."""
+    if withheld(settings):
+        return (
+            "sudo has refused the password of `hosts.sudo`, which is not sent again, so that the account is"
+            " not locked: correct it"
+        )
     if is_missing(refusal):
         return (
             "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
@@ -72,14 +89,14 @@ def prefix(sudo: Sudo) -> str:
             return "sudo -k -S -p '' "
 
 
-def stdin(settings: HostSettings, times: int = 1) -> str | None:
-    """The password, once for each of these calls of sudo, one a line; None if none is needed.
+def stdin(settings: HostSettings) -> str | None:
+    """The password, for one attempt of sudo; None if none is needed.
 
     It goes to standard input alone: never into a command line, which every user of the host can read.
     """
     if settings.sudo is not Sudo.PASSWORD or settings.sudo_password is None:
         return None
-    return f"{settings.sudo_password()}\n" * times
+    return f"{settings.sudo_password()}\n"
 
 
 def refusal(output: str) -> str | None:
@@ -95,11 +112,34 @@ def refused(line: str, output: str) -> str | None:
     return refusal(output) if line.startswith("sudo ") else None
 
 
+READ_FIRST: Final = """\
+case $(command -v printf) in
+    printf) IFS= read -r password; barred= ;;
+    *) password=; barred="sudo: a password is required, which this shell would show to every user" ;;
+esac"""
+"""Shell lines that read the password into `$password`, for a builtin `printf`; `$barred`: why not."""
+
+PROBES: Final = rf"""
+{READ_FIRST}
+# Asks sudo with a password. The first refusal is the last: each further attempt could lock the account.
+probe() {{
+    [ -z "$barred" ] || {{ echo "$barred"; return 1; }}
+    said=$(printf '%s\n' "$password" | sudo -k -S -p '' -ll "$@" 2>&1) && {{ echo "$said"; return 0; }}
+    if printf '%s\n' "$said" | grep -E '{_WRONG}' >/dev/null; then barred=$said; fi
+    echo "$said"; return 1
+}}
+"""
+"""The shell function with which a script asks sudo with a password."""
+
+
 def probe(sudo: Sudo, command: str) -> str:
     """A shell line that asks whether a command would be allowed, without doing it.
 
-    `-ll` makes sudo 1.9.13 and later show the rule that matched; older ones print the command alone.
+    `-ll` makes sudo 1.9.13 and later show the rule that matched; older ones print the command alone. With
+    a password it needs `PROBES`.
     """
+    if sudo is Sudo.PASSWORD:
+        return f"probe {command}"
     return f"{prefix(sudo)}-ll {command}"
 
 

@@ -100,14 +100,13 @@ def survey_script(
     parts.append((_AT_WORK, management.SCRIPT))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
-    return script.untranslated(f"{search}\n{script.sections(parts)}")
+    probes = sudo.PROBES if rights and settings.sudo is Sudo.PASSWORD else ""
+    return script.untranslated(f"{search}\n{probes}{script.sections(parts)}")
 
 
-def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str | None:
-    """The password, once for each request to sudo."""
-    if not rights:
-        return None
-    return sudo.stdin(settings, times=len(_commands(settings, reboot=reboot)))
+def survey_stdin(settings: HostSettings, *, rights: bool) -> str | None:
+    """The password, if sudo is asked."""
+    return sudo.stdin(settings) if rights else None
 
 
 def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bool = False) -> Survey:

@@ -16,7 +16,7 @@ from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
-from orchestrator.hosts.outcomes import redacted
+from orchestrator.hosts.outcomes import redacted, said
 from orchestrator.hosts.readings import ask, read_hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables import registry
@@ -49,6 +49,7 @@ class Tuner:
         tunables: by name.
         as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
         owed: the subjects that the cluster's ledger still has of a node.
+        learn: is given the settings, the password that was sent, and what sudo printed.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class Tuner:
         *,
         as_root: Way | None = None,
         owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
+        learn: Callable[[HostSettings, str | None, str], None] = lambda *_: None,
     ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
         self._as_root = as_root or way
-        self._owed = owed
+        self._owed, self._learn = owed, learn
         self._lock = threading.Lock()
         self._turns: dict[tuple[object, ...], threading.Lock] = {}
 
@@ -95,6 +97,7 @@ class Tuner:
             case Lost(reason=reason):
                 return InDoubt(reason=self._redact(f"{action.tunable}: {reason}"))
             case CommandResult():
+                self._learn(settings, stdin, said(outcome))
                 return redacted(read_outcome(settings, action, outcome), self._redact)
             case _:
                 assert_never(outcome)

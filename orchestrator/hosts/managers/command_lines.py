@@ -47,7 +47,9 @@ class CommandLines(ServiceManager):
         refusal = sudo.refused(_status(settings), answer.text)
         if refusal is not None:
             # It exits 1 then, like a status command for a service that is down.
-            return Unknown(reason=f"the status command is refused by sudo: {refusal}; {sudo.advice(refusal)}")
+            return Unknown(
+                reason=f"the status command is refused by sudo: {refusal}; {sudo.advice(settings, refusal)}"
+            )
         if answer.exit in (126, 127):
             return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
         said = by_text(settings, plain_status(settings), answer)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_reference, run_command
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.check import missing_rights
+from orchestrator.hosts.check import Grade, Point, check_hosts, missing_rights
+from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
-from orchestrator.model.action import Done, Refused, StartNode, StopNode
+from orchestrator.model.action import Done, Refused, StartNode, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.observation import HostView
+from orchestrator.model.tuning import ValueChange
 from orchestrator.redact import Redactor
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
@@ -28,11 +33,18 @@ _SUDO = """#!/bin/sh
 # As sudo 1.9.13: under NOPASSWD it reads nothing; without it, one line under -S, and -n is refused.
 folder=${0%/*}; feeds=; probe=
 while [ $# -gt 0 ]; do case $1 in
-  -n|-k) shift ;;  -S) feeds=1; shift ;;  -p) shift 2 ;;  -ll) probe=1; shift ;;  *) break ;;
+  -n|-k) shift ;;  -S) feeds=1; shift ;;  -p) shift 2 ;;  -ll|-v) probe=1; shift ;;  *) break ;;
 esac; done
+if ! [ -e "$folder/open" ] && ! { [ -n "$probe" ] && [ -s "$folder/options" ]; }; then
+  [ -n "$feeds" ] || { echo "sudo: a password is required" >&2; exit 1; }
+  tries=0
+  until read -r given && [ "$given" = "correct horse" ]; do
+    [ -n "$given" ] || { echo "sudo: no password was provided" >&2; exit 1; }
+    echo "$given" >>"$folder/attempts"; echo "Sorry, try again." >&2; tries=$((tries + 1))
+    [ $tries -lt 3 ] || { echo "sudo: 3 incorrect password attempts" >&2; exit 1; }
+  done
+fi
 [ -z "$probe" ] || { printf 'Sudoers entry: x\\n%sMatched: %s\\n' "$(cat "$folder/options")" "$*"; exit; }
-[ -e "$folder/open" ] || [ -n "$feeds" ] || { echo "sudo: a password is required" >&2; exit 1; }
-[ -e "$folder/open" ] || { read -r given; [ "$given" = "correct horse" ] || exit 1; }
 exec "$@"
 """
 
@@ -43,23 +55,30 @@ def sudo(tmp_path: Path) -> Path:
     (tmp_path / "sudo").write_text(_SUDO)
     (tmp_path / "sudo").chmod(0o755)
     (tmp_path / "options").write_text("")
+    (tmp_path / "proc/sys/vm").mkdir(parents=True)
+    (tmp_path / "proc/sys/vm/swappiness").write_text("60\n")
     (tmp_path / "prints-its-input").write_text('#!/bin/sh\necho input: "$(cat)"\n')
     (tmp_path / "prints-its-input").chmod(0o755)
     return tmp_path
 
 
-def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
+def on_host(sudo: Path, node: NodeName = NODE, **values: Any) -> HostSettings:
     line = str(sudo / "prints-its-input")
-    settings = HostSettings(
-        node=NODE,
+    made = HostSettings(
+        node=node,
         address="localhost",
         connect=Connect.LOCAL,
         sudo=Sudo.PASSWORD,
         sudo_password=lambda: PASSWORD,
         service=ServiceSettings(manager=Manager.COMMAND, stop=line, start=line, status="false"),
         environment={"PATH": f"{sudo}:/usr/bin:/bin"},
+        root=str(sudo),
     )
-    return Hosts({NODE: settings}, redact=redact)
+    return replace(made, **values)
+
+
+def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
+    return Hosts({NODE: on_host(sudo)}, redact=redact)
 
 
 def test_without_a_question_of_sudo_no_password_is_sent(sudo: Path) -> None:
@@ -83,6 +102,60 @@ def test_a_rule_that_has_changed_costs_one_attempt(sudo: Path) -> None:
         hosts.observe([NODE], rights=True)
         assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+
+
+RIGHTS = Point.RIGHT_STOP, Point.RIGHT_START
+TUNING = TuneHost(
+    node=NODE, tunable="swap", changes=(ValueChange(path="/proc/sys/vm/swappiness", found="60", wanted="1"),)
+)
+
+
+def test_a_refused_password_is_not_sent_again(sudo: Path, subtests: pytest.Subtests) -> None:
+    """Accounts lock, and one may be the same on all hosts. Another text is another password."""
+    nodes = [NODE, NodeName("es2"), NodeName("es3")]
+    said = ["wrong"]
+    settings = {node: on_host(sudo, node, sudo_password=lambda: said[-1]) for node in nodes}
+    settings[nodes[2]] = replace(settings[nodes[2]], address="127.0.0.1")
+    verbs = StopNode(node=NODE), StartNode(node=NODE)
+    rows: dict[str, Callable[[Hosts], object]] = {
+        "readings": lambda hosts: hosts.observe([NODE], rights=True),
+        "nodes": lambda hosts: hosts.observe(nodes, rights=True, reboot=True),
+        "verbs": lambda hosts: [hosts.perform(verb) for verb in verbs],
+        "Riak": lambda hosts: hosts.run(NODE, "riak-admin status", as_root=True, timeout=20, keep=1000),
+        "tunables": lambda hosts: hosts.perform(TUNING),
+    }
+    for what, work in rows.items():
+        with subtests.test(what=what), contextlib.closing(Hosts(settings)) as hosts:
+            (sudo / "attempts").unlink(missing_ok=True)
+            for _ in range(3):
+                work(hosts)
+            assert (sudo / "attempts").read_text().split() == ["wrong"]
+            told = hosts.observe([NODE], rights=True)[NODE]
+            assert isinstance(told, HostView)
+            assert "is not sent again" in told.detail
+            said.append(PASSWORD)
+            assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
+            said.append("wrong")
+    (sudo / "attempts").unlink()
+    checks = check_hosts(settings.values(), Connections(), reboot=True, redact=Redactor())
+    assert (sudo / "attempts").read_text().split() == ["wrong"]
+    assert {check.grade for check in checks[nodes[2]] if check.point in RIGHTS} == {Grade.BAD}
+
+
+def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path) -> None:
+    """Another host that refuses it must not keep a node down here."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sudo").write_text(_SUDO.replace("correct horse", "changed"))
+    (other / "sudo").chmod(0o755)
+    (other / "options").write_text("")
+    es2 = NodeName("es2")
+    there = on_host(sudo, es2, user="es2", environment={"PATH": f"{other}:/usr/bin:/bin"})
+    with contextlib.closing(Hosts({NODE: on_host(sudo), es2: there})) as hosts:
+        hosts.observe([NODE, es2], rights=True)
+        assert isinstance(hosts.perform(StartNode(node=es2)), Refused)
+        assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+    assert (other / "attempts").read_text().splitlines() == [PASSWORD]
 
 
 def test_a_password_that_reached_a_command_is_redacted(sudo: Path) -> None:
