@@ -98,7 +98,7 @@ class OverrideSpec(HostKeys):
         default=None,
         description="IP address, host name or alias in the SSH configuration; an alias has the form of a host"
         " name. Default: the node's transport publish address; of Riak what `hosts.nodes`, or the node's"
-        " name, says.",
+        " name, says. Riak's HTTP port is looked for there too, unless an endpoint is that of the node.",
     )
     connect: Unset[Connect] = Field(default=None, description="As in `hosts`.")
     known_hosts: Unset[Name] = Field(default=None, description="As in `hosts`.")
@@ -187,8 +187,9 @@ class HostSettings:
         sudo: whether commands for root use sudo; `auto`: unless the account is root.
         address: None: the node's transport publish address. A Riak node always has an address here.
         user: None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
+        known_hosts: None: the files that ssh reads.
         sudo_password: None: sudo needs no password, or is not used.
-        data: absolute data paths; `{node}` is replaced by the node's name.
+        data: absolute data paths; `{node}` is replaced by the node's name. None: as the cluster reports.
     """
 
     connect: Connect
@@ -196,11 +197,11 @@ class HostSettings:
     user: str | None
     port: int | None
     identity: Path | None
-    known_hosts: Path
+    known_hosts: Path | None
     sudo: bool | Literal["auto"]
     sudo_password: SecretReference | None
     service: ServiceSettings
-    data: tuple[str, ...] = ()
+    data: tuple[str, ...] | None = None
 
 
 def settings_of(
@@ -228,10 +229,11 @@ def settings_of(
         ValueError: the matching overrides contradict each other in `service`.
     """
     keys: HostKeys = hosts
+    if "known_hosts" not in hosts.model_fields_set:
+        keys = hosts.model_copy(update={"known_hosts": None})
     for override in matching_overrides((*also, node), hosts.overrides):
         address = override.address or address
         keys = _laid_over(keys, override, usual)
-    known_hosts = keys.known_hosts or hosts.known_hosts
     sudo = hosts.sudo if keys.sudo is None else keys.sudo
     return HostSettings(
         connect=keys.connect or hosts.connect,
@@ -239,11 +241,11 @@ def settings_of(
         user=keys.user,
         port=keys.port,
         identity=expand(keys.identity, folder=folder, home=home) if keys.identity else None,
-        known_hosts=expand(known_hosts, folder=folder, home=home),
+        known_hosts=expand(keys.known_hosts, folder=folder, home=home) if keys.known_hosts else None,
         sudo=True if isinstance(sudo, SudoSpec) else sudo,
         sudo_password=sudo.password if isinstance(sudo, SudoSpec) else None,
         service=settle_service(keys.service or hosts.service, usual),
-        data=keys.data or (),
+        data=keys.data,
     )
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator
 
 from orchestrator.model.policy import Hook, Hooks
+from orchestrator.sudo_question import ASK_SUDO
 
 USUAL_UNITS: Final = (
     *("apt-daily.timer", "apt-daily-upgrade.timer"),
@@ -54,8 +55,9 @@ _BEGIN: Final = (
     "puppet=$(PATH=$PATH:/opt/puppetlabs/bin; command -v puppet)"
 )
 _MAY: Final = (
-    'may() { [ -z "$root" ] || $root -l "$@" >/dev/null 2>&1 || '
-    '{ echo "sudo does not allow: $*"; exit 1; }; }'
+    f"{ASK_SUDO}"
+    'may() { [ -z "$root" ] || runs_without_password "$@" || '
+    '{ echo "sudo does not allow without a password: $*"; exit 1; }; }'
 )
 """Asked before anything is disabled: a missing right would leave it disabled at the end of the turn."""
 _MARK: Final = '"$marks/units/$unit"'
@@ -84,7 +86,7 @@ def with_disabling(hooks: Hooks, units: Sequence[str]) -> Hooks:
     each = f"for unit in {' '.join(map(shlex.quote, units))}; do"
     if_active = f'{each} if systemctl -q is-active "$unit" 2>/dev/null; then'
     stop = (
-        f'{_BEGIN}; {_MAY}; {if_active} may systemctl start "$unit"; fi; done; '
+        f'{_BEGIN}\n{_MAY}; {if_active} may systemctl start "$unit"; fi; done; '
         f'{_WITH_PUPPET} may "$puppet" agent --enable; may {_PRINT}; fi; '
         f': >"$turn" || exit 1; {if_active} {_STOP}; fi; done; '
         f"{_WITH_PUPPET} $root \"$puppet\" agent --disable '{_MESSAGE}'; fi"

@@ -16,6 +16,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 from orchestrator.redact import Redactor, end_of
+from orchestrator.sudo_question import ASK_SUDO
 
 VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
@@ -91,7 +92,7 @@ def readiness_script(node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF) -> 
     for number, line in enumerate(upgrade.verify):
         asked = installing.for_target(line, node, upgrade.target)
         parts.append((f"verify-{number}", f"( {script.limited(asked, VERIFY_SECONDS)}\n) 2>&1"))
-    return script.untranslated(script.sections(parts))
+    return script.untranslated(f"{ASK_SUDO}{script.sections(parts)}")
 
 
 def _by_sudo(upgrade: Upgrade, how: Sudo) -> tuple[int, ...]:

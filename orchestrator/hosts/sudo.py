@@ -135,12 +135,9 @@ probe() {{
 def probe(sudo: Sudo, command: str) -> str:
     """A shell line that asks whether a command would be allowed, without doing it.
 
-    `-ll` makes sudo 1.9.13 and later show the rule that matched; older ones print the command alone. With
-    a password it needs `PROBES`.
+    The script needs `PROBES` with a password, else `ASK_SUDO`.
     """
-    if sudo is Sudo.PASSWORD:
-        return f"probe {command}"
-    return f"{prefix(sudo)}-ll {command}"
+    return f"{'probe' if sudo is Sudo.PASSWORD else 'ask_sudo'} {command}"
 
 
 PASSWORDLESS_CHECK: Final = "sudo -n -v"
@@ -148,7 +145,7 @@ PASSWORDLESS_CHECK: Final = "sudo -n -v"
 
 
 def needs_no_password(code: int, output: str) -> bool:
-    """Whether the answer to `probe` shows a rule with NOPASSWD: sudo 1.9.13 and later show it."""
+    """Whether the answer to `probe` shows a rule with NOPASSWD; see `ASK_SUDO` for which sudo does."""
     return code == 0 and "Matched:" in output and "!authenticate" in output
 
 

@@ -16,6 +16,7 @@ from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.sudo_question import ASK_SUDO
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
 _NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
@@ -100,7 +101,7 @@ def survey_script(
     parts.append((_AT_WORK, management.SCRIPT))
     # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
-    probes = sudo.PROBES if rights and settings.sudo is Sudo.PASSWORD else ""
+    probes = "" if not rights else sudo.PROBES if settings.sudo is Sudo.PASSWORD else ASK_SUDO
     return script.untranslated(f"{search}\n{probes}{script.sections(parts)}")
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-from orchestrator.config import hosts as written
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.daemons import in_parallel
@@ -114,7 +113,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
         port=host.port,
         user=host.user,
         identities=(str(host.identity),) if host.identity else (),
-        known_hosts=_known_hosts(file, host),
+        known_hosts=(str(host.known_hosts),) if host.known_hosts else (),
         sudo=sudo,
         sudo_password=password,
         service=ServiceSettings(
@@ -126,16 +125,9 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
             status_as_root=host.service.status_as_root,
             wording=None if riak is None else RiakWording(program=riak.command),
         ),
-        data=host.data,
+        data=host.data or (),
         cluster=file.spec.name,
     )
-
-
-def _known_hosts(file: ClusterFile, host: written.HostSettings) -> tuple[str, ...]:
-    """The file of host keys that the cluster file names; nothing = those that `ssh` would read."""
-    hosts = file.spec.hosts
-    said = "known_hosts" in hosts.model_fields_set or host.known_hosts != file.local_path(hosts.known_hosts)
-    return (str(host.known_hosts),) if said else ()
 
 
 def machine_of(file: ClusterFile, node: NodeName, address: str) -> str:

@@ -15,7 +15,6 @@ from orchestrator.config.gates import secrets_in
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
-from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
 from orchestrator.hosts.port import Hosts
@@ -157,7 +156,7 @@ class FilePorts:
         if isinstance(spec, ClusterSpec):
             return ElasticsearchLease(self._client(spec))
         folder = Folder(path=spec.riak.lease_directory, cluster=spec.name)
-        return RiakLease(self._runner(spec), self._ring, folder)
+        return RiakLease(self._runner(), self._ring, folder)
 
     def _ring(self) -> Reading[Collection[NodeName]]:
         """Every member of a Riak cluster."""
@@ -264,7 +263,7 @@ class FilePorts:
 
     def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
         """Read where these nodes keep their data, unless the file names it for all of them."""
-        if all(self.file.host(node).data for node in nodes):
+        if all(self.file.host(node).data is not None for node in nodes):
             return self._data
         if not isinstance(found := self.cluster.data_paths(), Unknown):
             self._data = found
@@ -273,24 +272,29 @@ class FilePorts:
     def _with_data(self, settings: HostSettings) -> HostSettings:
         learnt = self._data.get(settings.node, ())
         usable = all(path.startswith("/") and path.isprintable() for path in learnt)
-        return replace(settings, data=learnt) if usable and not settings.data else settings
+        named = self.file.host(settings.node).data is not None
+        return replace(settings, data=learnt) if usable and not named else settings
+
+    def _address(self, node: NodeName) -> str:
+        """The address of a Riak node's machine, as the file has it: for SSH and for HTTP."""
+        return self.file.host(node).address or ""
 
     def _riak(self, spec: RiakClusterSpec) -> Reach:
         """How a Riak cluster is reached: its commands run where its nodes are."""
         return Reach(
             endpoints=spec.endpoints,
-            runner=self._runner(spec),
-            address=lambda node: address_of(node, spec.hosts.nodes),
-            machine=lambda node: machine_of(self.file, node, address_of(node, spec.hosts.nodes)),
+            runner=self._runner(),
+            address=self._address,
+            machine=lambda node: machine_of(self.file, node, self._address(node)),
             programs=lambda node: programs_of(self.file, node),
             tls=tls_of(self.file),
             fingerprint=spec.tls.fingerprint,
             redact=self.redact.without_known,
         )
 
-    def _runner(self, spec: RiakClusterSpec) -> HostRunner:
+    def _runner(self) -> HostRunner:
         """What runs commands on the machines of a Riak cluster."""
-        return HostRunner(lambda node: self.hosts({node: address_of(node, spec.hosts.nodes)}))
+        return HostRunner(lambda node: self.hosts({node: self._address(node)}))
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """The addresses of the nodes, including nodes of a Riak ring that are down."""
@@ -298,8 +302,7 @@ class FilePorts:
         if isinstance(self.file.spec, RiakClusterSpec) and view.riak is not None:
             ring = view.riak.cluster
             known = () if isinstance(ring, Unknown) else ring.members
-            nodes = self.file.spec.hosts.nodes
-            addresses = {m.node: address_of(m.node, nodes) for m in known} | addresses
+            addresses = {m.node: self._address(m.node) for m in known} | addresses
         return addresses
 
     def gates(self, gates: Sequence[Gate]) -> Gates:

@@ -122,7 +122,7 @@ CHANGES: list[tuple[dict[str, Any], list[str]]] = [
         {"hosts": {"overrides": {"es3": {"address": "192.0.2.1"}}}},
         ["hosts.es3.address: saved nothing, now `192.0.2.1`"],
     ),
-    ({"hosts": {"known_hosts": "/var/k"}}, [".ssh/known_hosts`, now `/var/k`"]),
+    ({"hosts": {"known_hosts": "/var/k"}}, ["hosts.es1.known_hosts: saved nothing, now `/var/k`"]),
     ({"hosts": {"identity": "/var/id"}}, ["hosts.es1.identity: saved nothing, now `/var/id`"]),
     ({"hosts": {"sudo": True}}, ["hosts.es1.sudo: saved `False`, now `True`"]),
     (

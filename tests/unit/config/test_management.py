@@ -37,7 +37,11 @@ esac
 SUDO = """#!/bin/sh
 [ "$1" = -n ] || exit 64
 shift
-if [ "$1" = -l ]; then shift; case "$*" in *"$DENIED") exit 1 ;; esac; exit 0; fi
+if [ "$1" = -ll ]; then shift; [ "$*" ] || exec cat "$LIST"
+  case "$*" in *"$DENIED") exit 1 ;; *"$ASKS") cat "$ANSWER"; exit 0 ;; esac
+  echo "Options: !authenticate"; echo "Matched: $*"; exit 0
+fi
+[ "$1" != -v ] || exit 1
 echo "$@" >>"$ASKED"
 exec "$@"
 """
@@ -55,15 +59,19 @@ class Host:
         path.write_text(program)
         path.chmod(0o755)
 
-    def run(self, hook: Hook, node: str = "es1", *, denied: str = "nothing") -> int:
-        """Run it for a node as the account does; its exit code. `denied`: what sudo does not allow."""
+    def run(self, hook: Hook, node: str = "es1", *, denied: str = "nothing", asks: str = "nothing") -> int:
+        """Run it for a node as the account does; its exit code.
+
+        `denied`: what sudo does not allow; `asks`: what it allows as the files `answer` and `list` say.
+        """
         names = {"ACTIVE": "active", "LOCK": "agent.lock", "HOME": "home", "ASKED": "asked"}
+        names |= {"ANSWER": "answer", "LIST": "list"}
         variables = {name: str(self.folder / place) for name, place in names.items()}
         path = f"{self.folder / 'bin'}:{self.folder / 'usual'}"
         return subprocess.run(  # noqa: S603  (the text under test)
             [str(self.folder / "usual" / "sh"), "-c", for_node(hook.run, node)],
             check=False,
-            env={**variables, "PATH": path, "DENIED": denied},
+            env={**variables, "PATH": path, "DENIED": denied, "ASKS": asks},
         ).returncode
 
     @property
@@ -83,7 +91,7 @@ def host(tmp_path: Path, request: pytest.FixtureRequest) -> Host:
     for name in ("bin", "usual", "active", "home"):
         (tmp_path / name).mkdir()
     (tmp_path / "usual" / "sh").symlink_to(needs(request.param))
-    for tool in ("mkdir", "rm", "grep", "tr"):
+    for tool in ("mkdir", "rm", "grep", "tr", "cat"):
         (tmp_path / "usual" / tool).symlink_to(needs(tool))
     made = Host(folder=tmp_path)
     made.add("systemctl", SYSTEMCTL)
@@ -137,6 +145,48 @@ def test_what_was_active_is_stopped_and_started_again(host: Host) -> None:
     assert "/opt/puppetlabs/bin" in ENABLE.run
     (host.folder / "active" / ON).unlink()
     assert (host.run(ENABLE), host.active) == (0, set()), "what somebody stopped since stays so"
+
+
+LIST = """User deploy may run the following commands on es1:
+
+Sudoers entry:
+    RunAsUsers: root
+    Commands:
+\tALL
+
+Sudoers entry:
+    RunAsUsers: root
+    Options: !authenticate
+    Commands:
+\t/usr/bin/true
+{more}"""
+NEW = "Sudoers entry: /etc/sudoers\n    RunAsUsers: root\n{}    Commands:\n\tALL\n    Matched: it\n"
+
+
+def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.Subtests) -> None:
+    """`sudo -n -l COMMAND` allows it, since another rule has NOPASSWD. The list is of sudo 1.9.13p3."""
+    host.add("puppet", PUPPET)
+    start, enable = f"systemctl start {ON}", f"{host.folder / 'bin' / 'puppet'} agent --enable"
+    riak = "\nSudoers entry:\n    RunAsUsers: riak\n    Options: !authenticate\n    Commands:\n\tALL\n"
+    asks_again = "\nSudoers entry:\n    RunAsUsers: root\n    Options: authenticate\n    Commands:\n\tALL\n"
+    for asks, answer, listed, allowed in [
+        (start, NEW.format(""), "", False),
+        (enable, NEW.format(""), "", False),
+        (start, NEW.format("    Options: !authenticate\n"), "", True),
+        (start, start, "", False),
+        (enable, enable, "", False),
+        (start, start, riak, False),
+        (start, start, f"\t{start}\n{asks_again}", False),
+        (start, start, f"\t{start}\n", True),
+        (start, start, "\tsystemctl start *\n", True),
+        (enable, enable, f"\t{enable.split(maxsplit=1)[0]}\n", True),
+    ]:
+        with subtests.test(asks=asks, answer=answer, listed=listed):
+            (host.folder / "answer").write_text(answer)
+            (host.folder / "list").write_text(LIST.format(more=listed))
+            assert host.run(DISABLE, asks=asks) == (0 if allowed else 1)
+            assert host.active == (set() if allowed else {ON})
+            host.run(ENABLE)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from orchestrator.config.cluster import load_cluster
+from orchestrator.config.cluster import RiakClusterSpec, load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.errors import ConfigError
-from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect
 from orchestrator.runs.file_hosts import host_settings
+from orchestrator.runs.from_file import FilePorts, Files
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.stores.riak.contact import Contacts
 
 ADDRESSES = {"es1": "10.0.0.1", "es2": "10.0.0.2", "es3": "10.0.0.3"}
 OWN, HOME = ("/etc/es/known_hosts",), ("/home/.ssh/known_hosts",)
@@ -36,6 +42,12 @@ def test_host_keys_are_those_of_ssh_unless_the_file_names_them(
         ("{known_hosts: /etc/es/known_hosts}", OWN, OWN),
         ("{known_hosts: ~/.ssh/known_hosts}", HOME, HOME),
         ("{overrides: {es2: {known_hosts: /etc/es/known_hosts}}}", (), OWN),
+        ("{overrides: {es2: {known_hosts: ~/.ssh/known_hosts}}}", (), HOME),
+        (
+            "{overrides: {'es2*': {known_hosts: /etc/es}, es2: {known_hosts: ~/.ssh/known_hosts}}}",
+            (),
+            HOME,
+        ),
     ]:
         with subtests.test(hosts):
             found = settings(tmp_path, hosts)
@@ -74,3 +86,51 @@ def test_data_paths_of_the_file_unless_a_node_has_its_own(tmp_path: Path) -> Non
         "es3": (),
     }
     assert all(host.root == "" for host in found.values())
+
+
+def test_an_override_that_equals_a_default_is_one(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """`data: []` is no path, and not those that the cluster reports; the others are as the key says."""
+    learnt = {NodeName("es1"): ("/data",), NodeName("es2"): ("/data",)}
+    files = Files(environment={}, home=Path("/home"), warn=lambda _line: None)
+    for general, override, key, value in [
+        ("data: [/srv]", "data: []", "data", ()),
+        ("user: ops", "data: []", "data", ()),
+        ("connect: local", "connect: ssh", "connect", Connect.SSH),
+        ("sudo: true", "sudo: auto", "sudo", Sudo.AUTO),
+        ("service: {unit: es}", "service: {unit: elasticsearch}", "unit", "elasticsearch"),
+        ("service: {manager: docker, unit: es}", "service: {manager: systemd}", "unit", "elasticsearch"),
+    ]:
+        with subtests.test(override=override, general=general):
+            path = tmp_path / "prod.yml"
+            hosts = f"{{{general}, overrides: {{es2: {{{override}}}}}}}"
+            path.write_text(
+                f"kind: elasticsearch\nname: prod\nendpoints: [http://127.0.0.1:9200]\nhosts: {hosts}\n"
+            )
+            with closing(FilePorts(load_cluster(path, home=Path("/home")), files, SystemClock())) as ports:
+                addresses = {NodeName(name): at for name, at in ADDRESSES.items()}
+                settings = ports.hosts(addresses, learnt)._settings
+            assert getattr(settings[NodeName("es2")], key) == value
+            assert getattr(settings[NodeName("es1")], key) != value
+
+
+def test_riak_is_reached_at_the_address_of_its_machine(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """Over HTTP as over SSH, by the name of the node, its host or a glob."""
+    files = Files(environment={}, home=Path("/home"), warn=lambda _line: None)
+    for name in ("riak4", "riak@riak4", "'*4'"):
+        path = tmp_path / "ring.yml"
+        path.write_text(
+            "kind: riak\nname: ring\nendpoints: [http://riak1:8098]\nhosts:\n  nodes: {riak1: 10.0.0.1}\n"
+            f"  overrides: {{{name}: {{address: 10.1.0.4}}}}\n"
+        )
+        with subtests.test(name=name):
+            with closing(FilePorts(load_cluster(path, home=Path("/home")), files, SystemClock())) as ports:
+                contacts = Contacts(ports._riak(cast("RiakClusterSpec", ports.file.spec)))
+                found = {
+                    node: contacts.http(NodeName(f"riak@{node}"))._url for node in ("riak1", "riak2", "riak4")
+                }
+            assert found == {
+                "riak1": "http://10.0.0.1:8098",
+                "riak2": "http://riak2:8098",
+                "riak4": "http://10.1.0.4:8098",
+            }
+            assert contacts.address(NodeName("riak@riak4")) == "10.1.0.4"

@@ -62,8 +62,8 @@ def sudo(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on_host(sudo: Path, node: NodeName = NODE, **values: Any) -> HostSettings:
-    line = str(sudo / "prints-its-input")
+def on_host(folder: Path, node: NodeName = NODE, **values: Any) -> HostSettings:
+    line = str(folder / "prints-its-input")
     made = HostSettings(
         node=node,
         address="localhost",
@@ -71,8 +71,8 @@ def on_host(sudo: Path, node: NodeName = NODE, **values: Any) -> HostSettings:
         sudo=Sudo.PASSWORD,
         sudo_password=lambda: PASSWORD,
         service=ServiceSettings(manager=Manager.COMMAND, stop=line, start=line, status="false"),
-        environment={"PATH": f"{sudo}:/usr/bin:/bin"},
-        root=str(sudo),
+        environment={"PATH": f"{folder}:/usr/bin:/bin"},
+        root=str(folder),
     )
     return replace(made, **values)
 
@@ -140,6 +140,21 @@ def test_a_refused_password_is_not_sent_again(sudo: Path, subtests: pytest.Subte
     checks = check_hosts(settings.values(), Connections(), reboot=True, redact=Redactor())
     assert (sudo / "attempts").read_text().split() == ["wrong"]
     assert {check.grade for check in checks[nodes[2]] if check.point in RIGHTS} == {Grade.BAD}
+
+
+def test_a_rule_that_asks_for_a_password_is_no_right(sudo: Path) -> None:
+    """As sudo 1.9.13p3 answers: the command alone, with 0, since another rule has NOPASSWD."""
+    entry = "Sudoers entry:\n    RunAsUsers: root\n{}    Commands:\n\t{}\n\n"
+    nopasswd = "    Options: !authenticate\n"
+    stand_in = '#!/bin/sh\n[ "$2" = -ll ] || exit 1\n[ "$3" ] && echo "$3" || cat ${0%/*}/list\n'
+    (sudo / "sudo").write_text(stand_in)
+    for command, may in [("/usr/bin/true", False), (str(sudo / "prints-its-input"), True)]:
+        (sudo / "list").write_text(entry.format("", "ALL") + entry.format(nopasswd, command))
+        settings = on_host(sudo, sudo=Sudo.PASSWORDLESS, sudo_password=None)
+        with contextlib.closing(Hosts({NODE: settings})) as hosts:
+            view = hosts.observe([NODE], rights=True)[NODE]
+        assert isinstance(view, HostView)
+        assert view.may_control is may, view.detail
 
 
 def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path) -> None:
