@@ -225,17 +225,34 @@ class MissingCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSnapshot:
+    """A snapshot in progress.
+
+    Attributes:
+        name: `repository/name`.
+        aborted: it was given up, and has not ended.
+        since: when it began; None if the version does not say.
+        nodes: where parts of it have not ended; of a node that has left, its id.
+    """
+
+    name: str
+    aborted: bool = False
+    since: Instant | None = None
+    nodes: tuple[NodeName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """Running work that a restart would interrupt.
 
     Attributes:
-        snapshots: `repository/name` of the running ones.
+        snapshots: the running ones.
         merges: nodes on which a force-merge runs.
         reindexes: nodes on which a reindex, update-by-query or delete-by-query runs.
         unread: members that did not report their running tasks.
     """
 
-    snapshots: tuple[str, ...] = ()
+    snapshots: tuple[RunningSnapshot, ...] = ()
     merges: frozenset[NodeName] = frozenset()
     reindexes: frozenset[NodeName] = frozenset()
     unread: frozenset[NodeName] = frozenset()

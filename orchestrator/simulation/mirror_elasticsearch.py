@@ -124,10 +124,11 @@ def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:
 
 
 def _work(world: World, activity: Activity) -> None:
-    world.snapshots, world.merges = activity.snapshots, set(activity.merges)
+    names = tuple(snapshot.name for snapshot in activity.snapshots)
+    world.snapshots, world.merges = names, set(activity.merges)
 
     def done() -> None:
-        world.snapshots = tuple(each for each in world.snapshots if each not in activity.snapshots)
+        world.snapshots = tuple(each for each in world.snapshots if each not in names)
         world.merges -= activity.merges
         world.changed("what others had begun is done")
 

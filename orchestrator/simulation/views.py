@@ -26,6 +26,7 @@ from orchestrator.model.observation import (
     HostView,
     Look,
     Recovery,
+    RunningSnapshot,
     ServiceState,
     SettingsView,
 )
@@ -84,7 +85,7 @@ def _settings(world: World) -> SettingsView:
 
 def _activity(world: World) -> Activity:
     return Activity(
-        snapshots=world.snapshots,
+        snapshots=tuple(RunningSnapshot(name=name) for name in world.snapshots),
         merges=frozenset(world.merges.union(merges.at_work(world))),
         reindexes=frozenset(world.reindexes),
         unread=frozenset(_silent(world)),

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.observation import ClusterView, RunningSnapshot, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 
 APPLIED_SECONDS: Final[Seconds] = 120.0
@@ -41,7 +41,7 @@ class KeptState:
     reading: int
     since: Instant
     cluster: ClusterView
-    snapshots: Reading[tuple[str, ...]]
+    snapshots: Reading[tuple[RunningSnapshot, ...]]
     settings: Reading[SettingsView] = NOT_READ
 
     def is_still(self, answer: Any, own: int) -> bool:

@@ -29,6 +29,7 @@ from orchestrator.model.observation import (
     HealthView,
     Look,
     Recovery,
+    RunningSnapshot,
     SettingsView,
 )
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -105,7 +106,7 @@ class Observer:
                 upgrade=unknown if Look.UPGRADE in look else NOT_READ,
             )
         found = ClusterReadings()
-        snapshots: Reading[tuple[str, ...]] = NOT_READ
+        snapshots: Reading[tuple[RunningSnapshot, ...]] = NOT_READ
         beside = Look.CLUSTER in look and dialect.snapshot_call == STATE
         if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
             found = replace(found, health=self._health(dialect))
@@ -147,7 +148,7 @@ class Observer:
 
     def _cluster(
         self, dialect: Dialect, *, with_snapshots: bool
-    ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
+    ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
         kept, self._kept = self._kept, None
         if kept is not None:
             beside = with_snapshots and kept.snapshots is NOT_READ
@@ -160,7 +161,7 @@ class Observer:
 
     def _whole_cluster(
         self, dialect: Dialect, *, with_snapshots: bool
-    ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
+    ) -> tuple[Reading[ClusterView], Reading[tuple[RunningSnapshot, ...]]]:
         read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
         if isinstance(read, Unknown):
             return read, read
@@ -317,15 +318,18 @@ class Observer:
             self._uuids |= uuids
         return parse_recoveries(body, uuids=self._uuids, finished_on=restarted)
 
-    def _snapshots(self, dialect: Dialect) -> Reading[tuple[str, ...]]:
+    def _snapshots(self, dialect: Dialect) -> Reading[tuple[RunningSnapshot, ...]]:
         read = self._body(calls.snapshots(dialect, self._client.limits))
         return read if isinstance(read, Unknown) else parse_snapshots(read[0])
 
     def _activity(
-        self, snapshots: Reading[tuple[str, ...]], cluster: Reading[ClusterView], dialect: Dialect
+        self, snapshots: Reading[tuple[RunningSnapshot, ...]], cluster: Reading[ClusterView], dialect: Dialect
     ) -> Reading[Activity]:
         if isinstance(snapshots, Unknown):
             return snapshots
+        snapshots = tuple(
+            replace(one, nodes=tuple(self._names.get(node, node) for node in one.nodes)) for one in snapshots
+        )
         read = self._body(calls.tasks() if dialect.task_list else calls.merge_pools())
         if isinstance(read, Unknown):
             return read

@@ -7,7 +7,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from orchestrator.model.cluster import Health, NodeName, ShardId
-from orchestrator.model.observation import Activity, HealthView, Recovery, SettingsView, SettingValue
+from orchestrator.model.observation import (
+    Activity,
+    HealthView,
+    Recovery,
+    RunningSnapshot,
+    SettingsView,
+    SettingValue,
+)
 from orchestrator.model.reading import Reading, Seconds
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
@@ -42,7 +49,12 @@ SNAPSHOT_FIELDS: Final = (
     "snapshots.snapshots.repository",
     "snapshots.snapshots.snapshot",
     "snapshots.snapshots.state",
+    "snapshots.snapshots.start_time_millis",
+    "snapshots.snapshots.shards.state",
+    "snapshots.snapshots.shards.node",
 )
+_ENDED: Final = ("SUCCESS", "FAILED", "MISSING", "DONE", "FAILURE")
+"""States of a part of a snapshot that has ended, the last two as `_snapshot/_status` names them."""
 _MERGE: Final = "indices:admin/forcemerge"
 _REINDEXES: Final = (
     "indices:data/write/reindex",
@@ -202,30 +214,54 @@ def _size_before_1_5(value: Any) -> Any:
     return {"total_in_bytes": total, "reused_in_bytes": reused, "recovered_in_bytes": copied}
 
 
-def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
-    """Snapshots in progress, as `repository/name`, from their record in the cluster state.
+def parse_snapshots(body: Any) -> Reading[tuple[RunningSnapshot, ...]]:
+    """Snapshots in progress, from their record in the cluster state; their nodes are ids.
 
-    The record is absent until the first snapshot; the cluster's name shows that the answer is valid.
+    The record is absent until the first snapshot; the cluster's name shows that the answer is valid. What
+    versions may lack, such as the begin, is only for people.
     """
 
-    def parse() -> tuple[str, ...]:
+    def parse() -> tuple[RunningSnapshot, ...]:
         text(within(body, "cluster_name"), "cluster_name")
         listed = items(given(within(body, "snapshots", "snapshots"), []), "snapshots")
-        return tuple(
-            f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}"
-            for each in listed
-        )
+        return tuple(map(_running_snapshot, listed))
 
     return reading("snapshots", parse)
 
 
+def _running_snapshot(each: Any) -> RunningSnapshot:
+    began, shards = within(each, "start_time_millis"), given(within(each, "shards"), [])
+    unfinished = [
+        shard["node"]
+        for shard in (shards if isinstance(shards, list) else [])
+        if isinstance(within(shard, "node"), str) and within(shard, "state") not in _ENDED
+    ]
+    return RunningSnapshot(
+        name=f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}",
+        aborted=within(each, "state") == "ABORTED",
+        since=began / 1000 if isinstance(began, int) and began > 0 else None,
+        nodes=tuple(NodeName(node) for node in dict.fromkeys(unfinished)),
+    )
+
+
 def listed_snapshots(body: Any) -> Any:
     """`_snapshot/_status`, which lists those in progress, in the form of the cluster state."""
-    listed = items(within(body, "snapshots"), "snapshots")
+    listed = [
+        {
+            **mapping(each, "snapshots"),
+            "start_time_millis": within(each, "stats", "start_time_in_millis"),
+            "shards": [
+                {"state": within(shard, "stage"), "node": within(shard, "node")}
+                for index in mapping(given(within(each, "indices"), {}), "indices").values()
+                for shard in mapping(given(within(index, "shards"), {}), "shards").values()
+            ],
+        }
+        for each in items(within(body, "snapshots"), "snapshots")
+    ]
     return {"cluster_name": "(not listed)", "snapshots": {"snapshots": listed}}
 
 
-def parse_merge_pools(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
+def parse_merge_pools(body: Any, *, snapshots: tuple[RunningSnapshot, ...]) -> Reading[Activity]:
     """Before 2.3: force-merges by the thread pools of nodes. There are no reindexes yet.
 
     A node without a proper pool in the answer is unread.
@@ -256,7 +292,10 @@ def parse_merge_pools(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activ
 
 
 def parse_tasks(
-    body: Any, *, snapshots: tuple[str, ...], members: Mapping[str, NodeName] = MappingProxyType({})
+    body: Any,
+    *,
+    snapshots: tuple[RunningSnapshot, ...],
+    members: Mapping[str, NodeName] = MappingProxyType({}),
 ) -> Reading[Activity]:
     """`_tasks`, together with the snapshots from a separate reading.
 

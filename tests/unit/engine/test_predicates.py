@@ -13,6 +13,7 @@ import pytest
 from orchestrator.config.disabling import disabled_predicate
 from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.elasticsearch.predicates import no_running_snapshot
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
@@ -22,7 +23,7 @@ from orchestrator.model.action import ProbeSettings
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed
-from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
+from orchestrator.model.observation import Disk, HostView, LeaseView, RunningSnapshot, ServiceState
 from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, Kind, ZeroReplicas
 from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.upgrade import Deprecation
@@ -211,7 +212,7 @@ ONLY_IT: Final[dict[str, tuple[Change, str]]] = {
         "cluster disks",
     ),
     "no_running_snapshot": (
-        lambda asked: changing(asked, "activity", snapshots=("repo/nightly",)),
+        lambda asked: changing(asked, "activity", snapshots=(RunningSnapshot(name="repo/nightly"),)),
         "activity",
     ),
     "no_force_merge_or_reindex_on_candidates": (
@@ -660,3 +661,23 @@ def test_archived_settings_are_told_with_what_to_do() -> None:
     failed = ActionFailed(action=ProbeSettings(), reason="403: not allowed", in_doubt=False)
     again = knowing(asked, failing=(Failing(last=failed, since=0.0),))
     assert findings(again, "settings_are_writable") == [(subject, f"403: not allowed; {told}")]
+
+
+def test_a_snapshot_is_named_with_its_age_and_nodes(subtests: pytest.Subtests) -> None:
+    """One that is aborted may stay so for days: what ends it is a restart."""
+    asked = question()
+    day, cure = asked.observation.at - 100 * 3600, "a restart of that node ends it"
+    many = tuple(NodeName(f"es{number}") for number in range(1, 9))
+    for snapshot, words in [
+        (
+            RunningSnapshot(name="r/s", aborted=True, since=day, nodes=(ES2,)),
+            ["aborted", "es2", "100 h", cure],
+        ),
+        (RunningSnapshot(name="r/s", aborted=True), ["aborted", "its nodes"]),
+        (RunningSnapshot(name="r/s", since=day + 99 * 3600), ["is running", "1 h ago"]),
+        (RunningSnapshot(name="r/s", aborted=True, nodes=many), ["es5 and 3 more", "its nodes"]),
+    ]:
+        with subtests.test(snapshot=snapshot):
+            found = dict(no_running_snapshot(changing(asked, "activity", snapshots=(snapshot,))))
+            assert all(word in str(found["snapshot r/s"]) for word in words), found
+            assert (cure in str(found["snapshot r/s"])) == (cure in words)

@@ -254,13 +254,16 @@ def test_a_state_with_facts_that_are_missing_is_read_again(cluster: _Cluster) ->
 
 
 def _with_snapshot(uuid: str, name: str) -> dict[str, Any]:
-    running = [{"repository": "daily", "snapshot": name, "state": "STARTED"}]
+    shards = [{"state": "ABORTED", "node": "id-es1"}, {"state": "INIT", "node": "gone"}]
+    running = [{"repository": "daily", "snapshot": name, "state": "STARTED", "shards": shards}]
     same = {"cluster_name": "prod", "state_uuid": uuid, "master_node": "id-es1"}
     return {**same, "snapshots": {"snapshots": running}}
 
 
 def _snapshots(cluster: _Cluster) -> tuple[str, ...]:
-    return known(cluster.adapter.observe([*BOTH, Look.ACTIVITY]).activity).snapshots
+    read = known(cluster.adapter.observe([*BOTH, Look.ACTIVITY]).activity)
+    assert all(snapshot.nodes == ("es1", "gone") for snapshot in read.snapshots)
+    return tuple(snapshot.name for snapshot in read.snapshots)
 
 
 def test_a_state_read_without_snapshots_does_not_tell_them(cluster: _Cluster) -> None:
@@ -278,7 +281,8 @@ def test_snapshots_of_another_state_are_read_with_it(cluster: _Cluster) -> None:
     cluster.on(WITH_SNAPSHOTS, reply({**cluster.state(9, "nine"), **_with_snapshot("nine", "snap-2")}))
     cluster.adapter.observe(BOTH)
     read = cluster.adapter.observe([*BOTH, Look.ACTIVITY])
-    assert (known(read.cluster).state_version, known(read.activity).snapshots) == (9, ("daily/snap-2",))
+    assert known(read.cluster).state_version == 9
+    assert [snapshot.name for snapshot in known(read.activity).snapshots] == ["daily/snap-2"]
 
 
 def test_snapshots_unread_beside_the_id_are_read_with_the_state() -> None:

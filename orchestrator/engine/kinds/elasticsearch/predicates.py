@@ -19,12 +19,12 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
 )
 from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question, disabling
+from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
 from orchestrator.model.cluster import Health, Index, Node
-from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
+from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.remembered import for_the_same_objects
 
 OLDEST_TASK_SECONDS: Final = 30.0
@@ -200,8 +200,23 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
     if isinstance(activity, Unknown):
         yield "snapshots", activity
         return
-    for name in activity.snapshots:
-        yield f"snapshot {name}", "is running"
+    for snapshot in activity.snapshots:
+        yield f"snapshot {snapshot.name}", _state_of(snapshot, question.observation.at)
+
+
+def _state_of(snapshot: RunningSnapshot, now: Instant) -> str:
+    more = len(snapshot.nodes) - SUBJECTS
+    on = f" on {', '.join(snapshot.nodes[:SUBJECTS])}" if snapshot.nodes else ""
+    on += f" and {more} more" if more > 0 else ""
+    hours = 0 if snapshot.since is None else int((now - snapshot.since) // 3600)
+    began = f"; it began {hours} h ago" if hours > 0 else ""
+    if not snapshot.aborted:
+        return f"is running{on}{began}"
+    return (
+        f"is aborted and has not ended{on}{began}. Where waiting does not help, a restart of"
+        f" {'that node' if len(snapshot.nodes) == 1 else 'its nodes'} ends it, with this predicate disabled:"
+        " nothing of the snapshot is lost by it"
+    )
 
 
 def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Finding]:
