@@ -171,6 +171,18 @@ class SnapshotBegun(What):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotAborted(What):
+    """A snapshot that was aborted days ago has not ended on a node: a restart of the node ends it."""
+
+    node: NodeName
+    name: str = "repo/nightly"
+
+    def befall(self, fate: Fate) -> None:
+        fate.world.aborted[self.name] = self.node
+        fate.world.changed(f"snapshot {self.name} does not end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoterExcluded(What):
     """Another operator excludes a node from voting for a while."""
 

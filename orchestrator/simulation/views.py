@@ -85,7 +85,13 @@ def _settings(world: World) -> SettingsView:
 
 def _activity(world: World) -> Activity:
     return Activity(
-        snapshots=tuple(RunningSnapshot(name=name) for name in world.snapshots),
+        snapshots=(
+            *(RunningSnapshot(name=name) for name in world.snapshots),
+            *(
+                RunningSnapshot(name=name, aborted=True, since=0.0, nodes=(node,))
+                for name, node in world.aborted.items()
+            ),
+        ),
         merges=frozenset(world.merges.union(merges.at_work(world))),
         reindexes=frozenset(world.reindexes),
         unread=frozenset(_silent(world)),

@@ -96,8 +96,8 @@ class World:
         self.detection_seconds: Seconds = 0.0
         self.version = 1
         self.snapshots: tuple[str, ...] = ()
-        self.merges: set[NodeName] = set()
-        self.reindexes: set[NodeName] = set()
+        self.aborted: dict[str, NodeName] = {}
+        self.merges, self.reindexes = set[NodeName](), set[NodeName]()
         self.busy_since: dict[NodeName, Instant] = {}
         self.stalled_until: Instant = 0.0
         self.jitter, self.hooks, self.steps = 0.0, Hooks(), 0
@@ -268,6 +268,7 @@ class World:
         if node.name in self.busy_since:
             self.merges.discard(node.name)
             self.reindexes.discard(node.name)
+        self.aborted = {name: on for name, on in self.aborted.items() if on != node.name}
         node.facts.append(Fact(at=self.agenda.now, what="ended", alive=False))
         membership.process_ended(self, node, clean=clean)
 

@@ -13,7 +13,15 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import ActionFailed, NotWaitedFor
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Policy, Selection
+from orchestrator.model.policy import (
+    Awareness,
+    Deadlines,
+    DisabledPredicate,
+    Hook,
+    Hooks,
+    Policy,
+    Selection,
+)
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
@@ -434,6 +442,14 @@ _OWED: Final = (
     night("rescued: an index restored just before the stop, whose replica came from nowhere yet",
         at_stop(index_mishaps.IndexRestored(name="restored", seconds=0.1), ES4, after=0.0),
         within=2 * QUIET, events={"rescued": 1}),
+    night("SnapshotAborted holds the run, which says what ends it",
+        first(mishaps.SnapshotAborted(node=ES3)), ends=HELD, within=4000.0,
+        says=("repo/nightly: is aborted and has not ended on es3", "a restart of that node ends it"),
+        then=[lambda played: played.world.aborted.clear(), resume()]),
+    night("SnapshotAborted, accepted: the restart of the node ends it",
+        first(mishaps.SnapshotAborted(node=ES3)), within=2 * QUIET,
+        wanted=wanted(disabled_predicates=(DisabledPredicate(name="no_running_snapshot"),)),
+        shows=lambda played: not played.world.aborted),
     *(
         night(f"an after_recovery hook in doubt after a kill is no node out of service, {why}",
             *befalls, killed="after hook_after_recovery", then=[900.0, resume()])
