@@ -22,12 +22,13 @@ from orchestrator.engine.machines import machines_of
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import next_wave
+from orchestrator.model.action import SetReplicas
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared
 from orchestrator.model.gate_event import GATES_OPEN
-from orchestrator.model.observation import LeaseView
+from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Wave, ZeroReplicas
 from orchestrator.model.reading import Seconds
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
@@ -111,13 +112,15 @@ def against_wave(
 def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) -> Wave | None:
     """The next wave by the run's strategy; None without a reading, and when no node is left.
 
-    While earlier waves recover, it is chosen as if they had recovered: otherwise copies that still recover
-    would split a zone into many small waves. All predicates then check the real state before it may stop.
+    While earlier waves recover, it is chosen as if they had recovered, and while replicas that the run adds
+    are made, as if their indices were not there: otherwise both would split a zone into many small waves. All
+    predicates then check the real state before it may stop.
     """
     view = situation.view
     if view is None:
         return None
-    copies = view.recovered if situation.state.recovering else view
+    unread |= cured(situation)
+    copies = _without_new_replicas(situation, view.recovered if situation.state.recovering else view)
     asked = replace(situation, seen=replace(situation.seen, cluster=copies))
     return next_wave(
         situation.state,
@@ -126,6 +129,33 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
         pending_machines(situation),
         lambda: situation.kind.bounds(situation.policy, copies),
     )
+
+
+def cured(situation: Situation) -> frozenset[str]:
+    """Predicates that the run itself meets before a stop: they neither bar its beginning nor split a wave."""
+    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA
+    refused = any(isinstance(failed.action, SetReplicas) for failed in situation.state.in_phase.failed)
+    return frozenset({"zero_replica_indices"} if adds and not refused else ())
+
+
+def _without_new_replicas(situation: Situation, view: ClusterView) -> ClusterView:
+    """The view without the replicas that the run adds to an index, until all of its copies are there."""
+    added = situation.state.unrestored.replicas
+    shards = [shard for shard in view.shards if shard.index_uuid in added] if added else []
+    unfinished = {
+        shard.index_uuid for shard in shards if not all(copy.started for copy in view.shards[shard])
+    }
+    if not unfinished:
+        return view
+    made = {
+        shard: tuple(copy for copy in view.shards[shard] if copy.primary)
+        for shard in shards
+        if shard.index_uuid in unfinished
+    }
+    indices = tuple(
+        replace(index, replicas=0) if index.uuid in unfinished else index for index in view.indices
+    )
+    return view.changed(made, indices=indices)
 
 
 def pending_machines(situation: Situation) -> tuple[Unit, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.admit import ABSENCE, pending_machines, question_of, refusals, sentence
+from orchestrator.engine.admit import ABSENCE, cured, pending_machines, question_of, refusals, sentence
 from orchestrator.engine.kinds.predicates import Predicate, aggregated, holds
 from orchestrator.engine.situation import Situation
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold, node_phase
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Wave, ZeroReplicas
+from orchestrator.model.policy import Wave
 
 COULD_NOT_FINISH: Final = "it could not finish, so it does not begin"
 """How the message of a run begins that admission refused; its holds follow."""
@@ -62,9 +62,7 @@ def _held_alone(situation: Situation, rules: tuple[Predicate, ...], wave: Wave) 
 
 def _lasting(situation: Situation) -> tuple[Predicate, ...]:
     """The predicates with those of their refusals that neither time nor the run itself makes pass."""
-    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA
-    cured = {"zero_replica_indices"} if adds else set[str]()
-    rules = [rule for rule in situation.kind.predicates if rule.name not in cured]
+    rules = [rule for rule in situation.kind.predicates if rule.name not in cured(situation)]
     return tuple(
         replace(rule, check=rule.lasting) if rule.lasting else rule
         for rule in rules

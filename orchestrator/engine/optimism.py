@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, assert_never
 
+from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
 from orchestrator.engine.kinds.riak.optimism import at_rest, just_back
 from orchestrator.model.action import (
     Action,
@@ -240,7 +241,7 @@ class OptimisticWorld:
                 each
                 for copy in copies
                 if copy.primary
-                for each in (copy, *_replicas(view, copy, action.wanted))
+                for each in (copy, *_replicas(self.seen, view, copy, action.wanted))
             )
             for shard, copies in view.shards.items()
             if shard.index_uuid == action.index_uuid
@@ -284,11 +285,23 @@ def put_right(index: BulkIndex, wanted: Mapping[str, str | None]) -> BulkIndex:
     )
 
 
-def _replicas(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
-    places = [node.name for node in view.nodes if node.holds_data and node.name != primary.node]
+def _replicas(seen: Observation, view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
+    """New replicas, as awareness places them: first where no copy has the same value of an attribute."""
+    settings = seen.settings
+    attributes = () if isinstance(settings, Unknown) else awareness_of(settings)[1].attributes
+    used = [node for node in view.nodes if node.name == primary.node]
+
+    def alike(node: Node) -> int:
+        return sum(
+            node.attributes.get(each) == other.attributes.get(each) for each in attributes for other in used
+        )
+
+    free, places = [n for n in view.nodes if n.holds_data and n.name != primary.node], list[NodeName]()
+    while free and len(places) < count:
+        used.append(free.pop(free.index(min(free, key=alike))))
+        places.append(used[-1].name)
     return tuple(
-        ShardCopy(shard=primary.shard, primary=False, state=CopyState.STARTED, node=place)
-        for place in places[:count]
+        ShardCopy(shard=primary.shard, primary=False, state=CopyState.STARTED, node=place) for place in places
     )
 
 

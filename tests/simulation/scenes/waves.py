@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.model.action import Moment, RunHook, StartNode
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import (
@@ -19,13 +20,16 @@ from orchestrator.model.event import (
     SettingRestored,
     StandingDown,
 )
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Request
 from orchestrator.model.policy import (
+    Awareness,
     Deadlines,
     DisabledPredicate,
     Hook,
     Hooks,
     Selection,
+    Strategy,
     Together,
     ZeroReplicas,
 )
@@ -67,6 +71,21 @@ DRAINS: Final = Hooks(
 ZONES: Final = [(ES2, ES5), (ES3, ES6), (ES4, ES1)]
 ALONE: Final = [(ES2,), (ES5,), *ZONES[1:]]
 """The waves where those of zone b go one after the other."""
+
+
+TWELVE: Final = [("es11", "es2", "es5", "es8"), ("es12", "es3", "es6", "es9"), ("es10", "es4", "es7", "es1")]
+
+
+def _aware() -> World:
+    """Three zones of four, and copies of a shard in different zones."""
+    world = zoned(12, most=4)
+    world.set(Level.PERSISTENT, AWARENESS, "zone")
+    return world
+
+
+def _bare(*nodes: int) -> dict[str, dict[str, object]]:
+    """An index without replicas on each of these nodes."""
+    return {f"bare-{number}": {"replicas": 0, "places": [f"es{on}"]} for number, on in enumerate(nodes)}
 
 
 def _sent(played: Played, action: type[StartNode | RunHook]) -> list[tuple[float, StartNode | RunHook]]:
@@ -203,6 +222,20 @@ _BY_ZONE: Final = (
                 [("es5",), ("es6",), ("es2",), ("es3",), ("es4", "es1")],
                 "goes alone: it has no node attribute zone, so it may be in any zone",
             ),
+        )
+    ),
+    *(
+        Scene(name=f"{strategy.value}: indices that get a replica first split no zone, {how}",
+            of=_aware, indices=_bare(*alone),
+            wanted=by_zone(strategy=strategy, awareness=Awareness(attributes=("zone",)), min_capacity=0.6,
+                zero_replicas=ZeroReplicas.ADD_REPLICA, **more),
+            waves=TWELVE, lives={},
+            shows=lambda played: not any("add_replica" in why for why in played.whys))
+        for how, strategy, alone, more in (
+            ("one on each node", Strategy.ZONE, range(1, 13), {}),
+            ("three on one node", Strategy.ZONE, (5, 5, 5), {}),
+            ("on each node, beside recoveries", Strategy.ZONE, range(1, 13), {"overlap_recovery": True}),
+            ("on each node", Strategy.SHARD_SAFE, range(1, 13), {}),
         )
     ),
     Scene(name="zone: no wave is wider than it was planned",

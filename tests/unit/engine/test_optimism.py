@@ -8,6 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
 from orchestrator.model.observation import (
@@ -62,6 +63,21 @@ def test_what_is_carried_over_is_what_is_there(steps: list[tuple[str, int]]) -> 
         assert carried.moving.keys() == fresh.moving.keys()
         here = {node: set(copies.values()) for node, copies in carried.routing.by_node.items() if copies}
         assert here == {node: set(copies.values()) for node, copies in fresh.routing.by_node.items()}
+
+
+def test_new_replicas_are_in_other_zones() -> None:
+    """A plan whose replicas are in the zone of their primary has other waves than its run."""
+    zones = {node.name: str(number % 3) for number, node in enumerate(CLUSTER.nodes)}
+    nodes = tuple(replace(node, attributes={"zone": zones[node.name]}) for node in CLUSTER.nodes)
+    settings = SettingsView(persistent={AWARENESS: "zone"}, transient={}, files={})
+    world = OptimisticWorld(seen=replace(SEEN, cluster=replace(CLUSTER, nodes=nodes), settings=settings))
+    for count in (1, 2):
+        for index in CLUSTER.indices:
+            action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=count)
+            shards = _view(world.after(action)).shards
+            made = [copies for shard, copies in shards.items() if shard.index_uuid == index.uuid]
+            for copies in made:
+                assert len({zones[copy.node] for copy in copies if copy.node}) == len(copies) == count + 1
 
 
 @given(steps=STEPS)

@@ -28,7 +28,7 @@ from orchestrator.model.cluster import (
     ShardId,
 )
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Policy, ZeroReplicas
 from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -156,9 +156,14 @@ def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Find
             not accepts_without_replicas(question.policy, index)
             and index.name not in question.policy.accept_red
         ):
-            where, accept = ", ".join(sorted(nodes)), f"{{accept: [{index.name}]}}"
-            remedy = f"`zero_replica_indices: {accept}` or `add_replica` in the playbook"
-            alone = f"is on {where} and has no replicas: add one, or begin another run with {remedy}"
+            alone = f"is on {', '.join(sorted(nodes))} and has no replicas: "
+            if question.policy.zero_replicas is ZeroReplicas.ADD_REPLICA:
+                alone += "the run adds one first"
+            else:
+                remedy = (
+                    f"`zero_replica_indices: {{accept: [{index.name}]}}` or `add_replica` in the playbook"
+                )
+                alone += f"add one, or begin another run with {remedy}"
             yield f"index {index.name}", alone
 
 
