@@ -99,13 +99,11 @@ def _number(answer: Answer, name: str, pattern: str) -> int:
 
 def _files(answer: Answer, settings: HostSettings, reads: Sequence[Reads]) -> Mapping[str, FileText]:
     """The files that were read. A pattern that the answer did not reach is a key itself, with `Unknown`."""
-    asked = {f"asked {number}": path for number, path in enumerate(asked_files(settings, reads))}
+    asked = [(f"asked {number}", path) for number, path in enumerate(asked_files(settings, reads))]
     for number, _ in enumerate(settings.data_paths):
-        asked |= {f"asked disks {number}": f"/sys/block/*/queue/{name}" for name in asked_queue(reads)}
+        asked += [(f"asked disks {number}", f"/sys/block/*/queue/{name}") for name in asked_queue(reads)]
     unread = {
-        path: Unknown(reason=f"{path}: {CUT_OFF}")
-        for title, path in asked.items()
-        if title not in answer.titles
+        path: Unknown(reason=f"{path}: {CUT_OFF}") for title, path in asked if title not in answer.titles
     }
     return {**unread, **answer.files}
 

@@ -96,6 +96,7 @@ class Node:
     Attributes:
         address: host part of the transport publish address, by which its host is reached; empty if unknown.
         attributes: custom node attributes, awareness attributes among them.
+        host: the name that the server has of its machine; empty where it was not read.
         own_name: the name that it took itself, if it is known by another; filters of allocation mean it.
         plugins: plugins that it has loaded; None where they were not read.
     """
@@ -109,6 +110,7 @@ class Node:
     attributes: Mapping[str, str] = field(default_factory=dict)
     own_name: str = ""
     plugins: frozenset[str] | None = None
+    host: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an invalid address; raises `UntrustedValue`."""

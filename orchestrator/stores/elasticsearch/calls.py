@@ -197,6 +197,7 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
+            "nodes.*.host",
             "nodes.*.roles",
             "nodes.*.version",
             "nodes.*.build_type",

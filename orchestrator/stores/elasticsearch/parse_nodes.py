@@ -43,6 +43,7 @@ class Life:
         rate: the recovery rate in its elasticsearch.yml.
         settings: those settings of its elasticsearch.yml that were read, by their dotted names.
         plugins: the plugins that it has loaded, modules aside.
+        host: the name of its machine, or its address where the server resolves no names.
     """
 
     roles: frozenset[Role]
@@ -52,6 +53,7 @@ class Life:
     rate: OwnRate = field(default_factory=OwnRate)
     settings: Mapping[str, str] = field(default_factory=dict)
     plugins: frozenset[str] = frozenset()
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,7 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
             rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
             settings=flattened(node.get("settings")),
             plugins=_plugins(node.get("plugins"), f"{where}.plugins"),
+            host=host if isinstance(host := node.get("host"), str) else "",
         )
     return found
 
@@ -266,6 +269,7 @@ def parse_nodes(
             roles=roles,
             version=version,
             plugins=life.plugins if life is not None else None,
+            host=life.host if life is not None else "",
             address=host_of(node.get("transport_address"), f"transport_address of node {name}"),
             attributes={
                 key: text(attribute, f"{where}.attributes.{key}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from orchestrator.config.disabling import disabled_predicate
 from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.elasticsearch.predicates import no_running_snapshot
+from orchestrator.engine.kinds.elasticsearch.predicates import no_other_maintenance, no_running_snapshot
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
@@ -23,7 +24,14 @@ from orchestrator.model.action import ProbeSettings
 from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import DATA_ROLES, CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.event import ActionFailed
-from orchestrator.model.observation import Disk, HostView, LeaseView, RunningSnapshot, ServiceState
+from orchestrator.model.observation import (
+    Disk,
+    HostView,
+    LeaseView,
+    RunningSnapshot,
+    ServiceState,
+    SettingsView,
+)
 from orchestrator.model.policy import ConfigurationManagement, DisabledPredicate, Kind, ZeroReplicas
 from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.upgrade import Deprecation
@@ -681,3 +689,62 @@ def test_a_snapshot_is_named_with_its_age_and_nodes(subtests: pytest.Subtests) -
             found = dict(no_running_snapshot(changing(asked, "activity", snapshots=(snapshot,))))
             assert all(word in str(found["snapshot r/s"]) for word in words), found
             assert (cure in str(found["snapshot r/s"])) == (cure in words)
+
+
+def test_who_is_emptied_by_filters_of_the_cluster(subtests: pytest.Subtests) -> None:
+    """By every name of a node that the server compares, in any spelling, and by what leaves a node out."""
+    six = "2001:db8::2"
+    for filters, member, drained in [
+        ({"exclude._host": "db2.example"}, {"host": "db2.example"}, True),
+        ({"exclude._host": "db9.example"}, {"host": "db2.example"}, False),
+        ({"exclude._ip": "2001:db8:0:0:0:0:0:2"}, {"address": six}, True),
+        ({"exclude._publish_ip": "2001:0DB8::0002"}, {"address": six}, True),
+        ({"exclude._ip": "2001:db8::3"}, {"address": six}, False),
+        ({"exclude._tier": "data_warm"}, {"roles": frozenset({Role.DATA_WARM})}, True),
+        ({"require.box": "hot"}, {"attributes": {"box": "warm"}}, True),
+        ({"require.box": "hot"}, {}, False),
+        ({"include._name": "es1,es3,es4,es5"}, {}, True),
+        ({"include._name": "es1,es3,es4,es5", "include.box": "hot"}, {}, False),
+        ({"include._name": "es*"}, {}, False),
+        ({"require._ip": "10.0.0.9"}, {"roles": frozenset({Role.MASTER})}, True),
+    ]:
+        with subtests.test(filters=filters, member=member):
+            asked = question()
+            view = asked.observation.cluster
+            assert not isinstance(view, Unknown)
+            nodes = tuple(
+                replace(node, **{"attributes": {"box": "hot"}, **(member if node.name == ES2 else {})})
+                for node in view.nodes
+            )
+            settings = SettingsView(
+                persistent={f"cluster.routing.allocation.{key}": value for key, value in filters.items()},
+                transient={},
+                files={},
+            )
+            found = dict(
+                no_other_maintenance(seeing(asked, settings=settings), view.changed({}, nodes=nodes))
+            )
+            assert bool(found) == drained, found
+
+
+def test_a_copy_that_moves_to_another_tier_would_not_come_back(subtests: pytest.Subtests) -> None:
+    for roles, others, filters, moves in [
+        ({Role.DATA_HOT}, {Role.DATA_WARM}, {"include": {"_tier_preference": "data_warm,data_hot"}}, True),
+        ({Role.DATA_HOT}, {Role.DATA_HOT}, {"include": {"_tier_preference": "data_warm,data_hot"}}, False),
+        ({Role.DATA_HOT}, {Role.DATA_WARM}, {"require": {"_tier": "data_warm"}}, True),
+        ({Role.DATA}, {Role.DATA_WARM}, {"require": {"_tier": "data_warm"}}, False),
+        ({Role.DATA_HOT}, {Role.DATA_WARM}, {"exclude": {"_tier": "data_hot"}}, True),
+        ({Role.DATA_HOT}, {Role.DATA_WARM}, {"include": {"_tier": "data_cold, data_hot"}}, False),
+        ({Role.DATA_HOT}, {Role.DATA_WARM}, {"include": {"box": "hot"}}, False),
+    ]:
+        with subtests.test(filters=filters, roles=roles, others=others):
+            asked = question()
+            view = asked.observation.cluster
+            assert not isinstance(view, Unknown)
+            nodes = tuple(
+                replace(node, roles=frozenset(roles if node.name == ES2 else others)) for node in view.nodes
+            )
+            indices = tuple(replace(index, filters=json.dumps(filters)) for index in view.indices)
+            found = dict(no_other_maintenance(asked, view.changed({}, nodes=nodes, indices=indices)))
+            assert bool(found) == moves, found
+            assert all("moves to another tier" in str(evidence) for evidence in found.values())

@@ -7,9 +7,11 @@ unknown is never healthy.
 from __future__ import annotations
 
 import fnmatch
+import ipaddress
+import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.engine.kinds.elasticsearch.places import version_key
 from orchestrator.engine.kinds.elasticsearch.recovery import (
@@ -17,11 +19,12 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     lost_beyond_baseline,
     red_shards,
 )
-from orchestrator.engine.kinds.elasticsearch.settings import EXCLUSIONS, is_ours, listed
+from orchestrator.engine.kinds.elasticsearch.redundancy import tiers_too
+from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
-from orchestrator.model.cluster import Health, Index, Node
+from orchestrator.model.cluster import Health, Index, Node, NodeName
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant, Unknown
@@ -44,6 +47,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
     if view.shutdowns:
         yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
     yield from _indices_that_would_not_return(question, view)
+    yield from _that_change_tier(question, view)
 
 
 def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -58,6 +62,32 @@ def _indices_that_would_not_return(question: Question, view: ClusterView) -> Ite
         if not returns:
             why = f"its index.routing.allocation.enable is {own}: its copies would not come back"
             yield f"index {index.name}", why
+
+
+def _that_change_tier(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Indices with a copy on the wave whose filters by tier want it elsewhere: it moves, or waits to."""
+    tiers = _with_tiers(view.indices)
+    there = {role.value for node in view.nodes for role in tiers_too(node.roles)} if tiers else set()
+    for name in question.wave.nodes if tiers else ():
+        node = view.node(name)
+        uuids = {shard.index_uuid for shard in view.routing.by_node.get(name, ())}
+        for uuid in sorted(uuids & tiers.keys()):
+            index, filters = tiers[uuid]
+            preferred = listed(filters.get("include", {}).get("_tier_preference"))
+            wanted = [filters.get(kind, {}).get("_tier") for kind in ("require", "include")]
+            wanted.append(next((tier for tier in preferred if tier in there), None))
+            unwanted = filters.get("exclude", {}).get("_tier")
+            if node is not None and (
+                any(each and not _fits(node, "_tier", each) for each in wanted)
+                or (unwanted and _fits(node, "_tier", unwanted))
+            ):
+                why = f"its copy on {name} moves to another tier: it would not come back"
+                yield f"index {index.name}", why
+
+
+@for_the_same_objects
+def _with_tiers(indices: tuple[Index, ...]) -> Mapping[str, tuple[Index, Mapping[str, Any]]]:
+    return {index.uuid: (index, json.loads(index.filters)) for index in indices if "_tier" in index.filters}
 
 
 @for_the_same_objects
@@ -83,33 +113,61 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
         from_file = settings.files.get(key)
         if settings.effective(key) == from_file and disables(key, from_file):
             yield key, f"is {from_file} in elasticsearch.yml: {_OVERRIDE} sets it without a restart"
-    for key in sorted({*settings.persistent, *settings.transient}):
-        value = settings.effective(key)
-        if key.startswith(EXCLUSIONS) and value and _meets_a_member(key, value, view):
-            yield key, f"excludes {value} from allocation: a node is being emptied"
+    filters = {
+        key.removeprefix(FILTERS): value
+        for key in sorted({*settings.persistent, *settings.transient})
+        if key.startswith(FILTERS) and (value := settings.effective(key))
+    }
+    for key, value in filters.items():
+        attribute = key.removeprefix("exclude.")
+        if key != attribute and any(_fits(node, attribute, value) for node in view.nodes):
+            yield f"{FILTERS}{key}", f"excludes {value} from allocation: a node is being emptied"
+    left_out = [name for name in _left_out(filters, view) if view.routing.by_node.get(name)]
+    keys = {key: value for key, value in filters.items() if key.startswith(("include.", "require."))}
+    if left_out:
+        shown = ", ".join(f"{key}: {value}" for key, value in keys.items())
+        evidence = f"{shown} leaves out {some(sorted(left_out))}: nodes are being emptied"
+        yield f"{FILTERS}{next(iter(keys))}", evidence
 
 
-def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
-    """Whether an exclusion is about a node that is still a member: one that has left is empty already."""
-    attribute = key.removeprefix(EXCLUSIONS)
-
-    def known_as(node: Node) -> tuple[str | None, ...]:
-        match attribute:
-            case "_name":
-                return (node.own_name or node.name,)
-            case "_id":
-                return (node.node_id,)
-            case "_ip" | "_publish_ip" | "_host_ip" | "_host":
-                return (node.address, node.name)
-            case _:
-                return (node.attributes.get(attribute),)
-
-    return any(
-        known is not None and fnmatch.fnmatchcase(known, pattern)
-        for pattern in listed(value)
-        for node in view.nodes
-        for known in known_as(node)
+def _left_out(filters: Mapping[str, SettingValue], view: ClusterView) -> Iterator[NodeName]:
+    """Data nodes that fit none of the filters of `include`, or not all of `require`."""
+    include, require = (
+        [(key.removeprefix(kind), value) for key, value in filters.items() if key.startswith(kind)]
+        for kind in ("include.", "require.")
     )
+    for node in view.nodes:
+        included = not include or any(_fits(node, *each) for each in include)
+        if not included or not all(_fits(node, *each) for each in require):
+            yield node.name
+
+
+def _fits(node: Node, attribute: str, value: SettingValue) -> bool:
+    """Whether a filter of allocation is about a node, as the server compares."""
+    known: tuple[str | None, ...]
+    match attribute:
+        case "_name":
+            known = (node.own_name or node.name,)
+        case "_id":
+            known = (node.node_id,)
+        case "_ip" | "_publish_ip" | "_host_ip":
+            known = (_spelled(node.address), node.name)
+        case "_host":
+            known = (node.host or node.name, _spelled(node.address))
+        case "_tier":
+            known = tuple(role.value for role in tiers_too(node.roles))
+        case _:
+            known = (node.attributes.get(attribute),)
+    patterns = [_spelled(pattern) for pattern in listed(value)]
+    return any(each is not None and fnmatch.fnmatchcase(each, one) for one in patterns for each in known)
+
+
+def _spelled(address: str) -> str:
+    """An address in the one spelling of the server; any other text as it is."""
+    try:
+        return ipaddress.ip_address(address).compressed
+    except ValueError:
+        return address
 
 
 _ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"
