@@ -36,6 +36,45 @@ is() {
     esac
 }
 
+# text_of FILE: byte for byte, in $whole.
+text_of() {
+    whole=$(cat "$1"; echo .); whole=${whole%.}
+}
+
+# A kill of `tee` leaves the beginning of a text, and nothing shows where it was cut. So until a write is
+# done, the text before and the new one are kept in the home of the account, for the next script.
+# find_kept PATH: what is kept of it, in $before and $new; fails without.
+find_kept() {
+    host=''
+    { read -r host </proc/sys/kernel/hostname; } 2>/dev/null
+    kept=${HOME:-}/.orchestrate-kept/$host$1
+    [ -f "$kept" ] && [ -f "$kept.new" ] || return 1
+    text_of "$kept"; before=$whole
+    text_of "$kept.new"; new=$whole
+}
+
+# keep BEFORE NEW
+keep() {
+    [ -n "${HOME:-}" ] || return 0
+    (
+        umask 077
+        mkdir -p "${kept%/*}" && printf %s "$1" >"$kept" && printf %s "$2" >"$kept.new"
+    ) 2>/dev/null || forget
+}
+
+forget() {
+    rm -f "$kept" "$kept.new" 2>/dev/null
+}
+
+# Whether $path, whose text is then in $whole, is the beginning of a kept text.
+is_cut() {
+    [ -f "$path" ] && [ -r "$path" ] || return 1
+    text_of "$path"
+    case $before in "$whole"*) return 0 ;; esac
+    case $new in "$whole"*) return 0 ;; esac
+    return 1
+}
+
 # Folders that only we fill: made when missing, removed when empty.
 is_own_folder() {
     case ${1#"$root"} in
@@ -109,16 +148,22 @@ put_file() {
         [ "$4" != - ] || drop_folder "$folder" || :
         return 10
     fi
-    if ! is "$path" "$3"; then why="another process has changed it since"; return 1; fi
+    if ! is "$path" "$3" && ! { find_kept "$1" && is_cut; }; then
+        why="another process has changed it since"; return 1
+    fi
+    find_kept "$1" || :
+    [ "$4" = - ] || keep "${3#[-=]}" "${4#=}"
     if [ "$4" != - ]; then
         make_folder "$folder" || { drop_folder "$folder" || return 2; return 1; }
     fi
     write_spec "$path" "$4" || :
     if [ "$3" = - ] && [ -e "$path" ]; then open_to_all 0644 "$path"; fi
+    ! is "$path" "$4" || forget
     if ! is "$path" "$4"; then
         why="not as written${said:+: $said}"
         is "$path" "$3" || write_spec "$path" "$3"
         is "$path" "$3" || { why="$why; the text before it could not be restored${said:+: $said}"; return 2; }
+        forget
         [ -z "$made" ] || drop_folder "$folder" || return 2
         return 1
     fi
@@ -203,11 +248,24 @@ with_block() {
     fi
 }
 
+restore_cut() {
+    find_kept "$1" || return 0
+    if is_cut && [ "$whole" != "$before" ] && [ "$whole" != "$new" ]; then
+        text=$before
+        as_root tee "$path" || :
+        if ! holds "$path" "$before"; then
+            why="a kill has cut it; the text before is in $kept${said:+: $said}"; return 2
+        fi
+    fi
+    forget
+}
+
 # put_block PATH NAME FOUND WANTED: the lines between our marks; `-` = none, `=LINES`.
 put_block() {
     path=$root$1 why='' begin="@BEGIN@" end="@END@"
     if [ ! -f "$path" ]; then why="there is no file $path"; return 1; fi
     may_read "$path" || return 1
+    restore_cut "$1" || return 2
     [ "$(wc -c <"$path")" -le 1048576 ] || { why="$path is larger than 1 MiB"; return 1; }
     if [ "$(tr -d '\0' <"$path" | wc -c)" -ne "$(wc -c <"$path")" ]; then
         why="$path holds bytes that are no text"; return 1
@@ -223,12 +281,13 @@ put_block() {
     if [ "$now" != "$3" ]; then why="another process has changed it since"; return 1; fi
     with_block "$4"
     new=$text
+    keep "$all" "$new"
     as_root tee "$path" || :
-    ! holds "$path" "$new" || return 0
+    ! holds "$path" "$new" || { forget; return 0; }
     why="not as written${said:+: $said}"
     text=$all
     holds "$path" "$all" || as_root tee "$path" || :
-    ! holds "$path" "$all" || return 1
+    ! holds "$path" "$all" || { forget; return 1; }
     why="$why; the text before it could not be restored${said:+: $said}"
     return 2
 }

@@ -185,7 +185,9 @@ def _block(path: str, text: str, name: str) -> Reading[str | None]:
     """The lines of this program. The bytes around them may be invalid text: they are never sent."""
     if has_stray_marks(text, name):
         return Unknown(
-            reason=f"{path}: somebody edited the marks of orchestrate {name}: take its lines away by hand"
+            reason=f"{path}: somebody edited the marks of orchestrate {name}: take its lines away by hand;"
+            " where a kill has cut the file, the text before is in ~/.orchestrate-kept there, and"
+            " `tune apply` restores it"
         )
     lines = block_in(text, name)
     if lines is not None and NOT_TEXT in lines:

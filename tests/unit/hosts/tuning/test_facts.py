@@ -17,7 +17,8 @@ import pytest
 from orchestrator.hosts import facts_script as script
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
-from orchestrator.hosts.facts import read_facts
+from orchestrator.hosts.facts import _files, read_facts
+from orchestrator.hosts.facts_frames import Answer
 from orchestrator.hosts.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
 from orchestrator.hosts.settings import HostSettings, ServiceSettings
 from orchestrator.hosts.tunables.tunable import Reads
@@ -49,6 +50,17 @@ EVERYTHING = Reads(
     queue=("scheduler",),
 )
 RUNS = ServiceFacts(present=True, running=True, enabled=True)
+
+
+def test_every_name_that_an_answer_did_not_reach_is_unknown(subtests: pytest.Subtests) -> None:
+    """An unread file is not an absent one, whichever of several names or disks it is."""
+    for queue in (("scheduler", "nr_requests", "read_ahead_kb"), ("nr_requests",), ()):
+        for data in ((), ("/srv",), ("/srv", "/data")):
+            with subtests.test(queue=queue, data=data):
+                settings = HostSettings(node=NodeName("es1"), address="es1", data=data)
+                found = _files(Answer(), settings, [Reads(queue=queue)])
+                expected = {f"/sys/block/*/queue/{name}" for name in queue if data}
+                assert {path for path in found if path.startswith("/sys/block/*")} == expected
 
 
 @pytest.fixture

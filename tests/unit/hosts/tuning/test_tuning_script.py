@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from orchestrator.hosts.blocks import with_block
 from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -512,6 +513,56 @@ def test_killed_anywhere_it_is_completed_and_undone(
         # What was not made is found undone, as whoever undoes only what was written sees it.
         done(tree, shell, *back(several))
         assert tree.snapshot() == found, moment
+
+
+CUT_TEE = """head -c "$(cat "$root/tmp/bytes")" >"$1"
+kill -9 0
+"""
+CONF = "# Riak\nnodename = riak@riak1\nring_size = 64\n"
+
+
+def test_a_file_that_a_kill_cuts_is_whole_again(
+    tree: HostTree, shell: str, subtests: pytest.Subtests
+) -> None:
+    """`tee` empties a file and then writes it: cut above our lines, in them or below; also when undone."""
+    around = CONF + "# BEGIN orchestrate sysctl\nold = 1\n# END orchestrate sysctl\nlisten = 1\n"
+    old = block("old = 1", found=None), block("old = 2\n", found="old = 1"), block(None, found="old = 1")
+    home = tree.at("/home")
+    home.mkdir()
+    rows: list[tuple[str | None, BlockChange | FileChange]] = [(CONF, block()), (CONF, old[0])]
+    for text, change in [*rows, (around, old[1]), (around, old[2]), (None, file())]:
+        for size in (0, 9, 50, 75, 85):
+            with subtests.test(text=text, change=change, size=size):
+                path = change.path
+                tree.write(path, text or "")
+                if text is None:
+                    tree.remove(path)
+                line = tuning_script(tree.settings(), [change])
+                sent = f"HOME={home}; export HOME; {shell} -c {shlex.quote(line)}"
+                tree.program("tee", CUT_TEE)
+                tree.write("/tmp/bytes", str(size))
+                assert isinstance(tree.connection().run(sent, timeout=60.0), Lost)
+                tree.program("tee", TEE)
+                for _ in range(2):
+                    found = tree.connection().run(sent, timeout=60.0)
+                    action = TuneHost(node=NodeName("es1"), tunable="sysctl", changes=(change,))
+                    assert isinstance(found, CommandResult)
+                    assert isinstance(read_outcome(tree.settings(), action, found), Done), found.stdout
+                now = tree.at(path).read_text()
+                if isinstance(change, BlockChange):
+                    assert text is not None
+                    assert now == with_block(text, "sysctl", change.wanted)
+                    assert [each for each in home.rglob("*") if each.is_file()] == []
+                else:
+                    assert now == TEXT
+    tree.write(SHARED, CONF)
+    sent = f"HOME={home}; export HOME; {shell} -c {shlex.quote(tuning_script(tree.settings(), [block()]))}"
+    tree.program("tee", CUT_TEE)
+    tree.connection().run(sent, timeout=60.0)
+    tree.program("tee", TEE)
+    tree.write(SHARED, "repaired = 1\n")
+    tree.connection().run(sent, timeout=60.0)
+    assert tree.at(SHARED).read_text() == with_block("repaired = 1\n", "sysctl", LINES), "by hand"
 
 
 # -- rights
