@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import limit_changes, withhold_changes
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import ClusterView, Look, SettingsView
+from orchestrator.model.observation import ClusterView, Look, RunningSnapshot, SettingsView
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import before_one, calls
@@ -20,7 +20,13 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.fields import Malformed, NotYetReported
 from orchestrator.stores.elasticsearch.file_values import with_smallest_quorum
-from orchestrator.stores.elasticsearch.parse import parse_health, parse_merge_pools, parse_recoveries
+from orchestrator.stores.elasticsearch.parse import (
+    listed_snapshots,
+    parse_health,
+    parse_merge_pools,
+    parse_recoveries,
+    parse_snapshots,
+)
 from orchestrator.stores.elasticsearch.parse_disks import parse_watermark
 from orchestrator.stores.elasticsearch.parse_nodes import unfamiliar
 from tests.fakes.scripted_http import ScriptedServer, reply
@@ -226,6 +232,27 @@ def test_before_2_3_a_merge_is_seen_in_the_thread_pool() -> None:
         assert known(parse_merge_pools(busy, snapshots=())).merges == {node["name"]}
 
 
+def test_where_a_snapshot_has_not_ended(subtests: pytest.Subtests) -> None:
+    """By the cluster state, and by `_snapshot/_status`, which has a tree of indices and other words."""
+    names = {"repository": "r", "snapshot": "s", "start_time_millis": 1000}
+    parts = [("SUCCESS", "a"), ("ABORTED", "b"), ("INIT", "c"), ("ABORTED", "b"), ("MISSING", None)]
+    shards = [{"index": "logs", "shard": 0, "state": state, "node": node} for state, node in parts]
+    for listed, aborted, since, nodes in [
+        ({**names, "state": "ABORTED", "shards": shards}, True, 1.0, ("b", "c")),
+        ({**names, "state": "STARTED", "shards": shards[:2]}, False, 1.0, ("b",)),
+        ({**names, "state": "INIT"}, False, 1.0, ()),
+        ({**names, "state": "ABORTED", "start_time_millis": 0, "shards": {}}, True, None, ()),
+    ]:
+        with subtests.test(listed=listed):
+            found = parse_snapshots({"cluster_name": "lab", "snapshots": {"snapshots": [listed]}})
+            assert found == (RunningSnapshot(name="r/s", aborted=aborted, since=since, nodes=nodes),)
+    by_stage = {"shards": {"0": {"stage": "FINALIZE", "node": "b"}, "1": {"stage": "DONE", "node": "a"}}}
+    began = {"start_time_in_millis": 1000}
+    status = {"snapshots": [{**names, "state": "ABORTED", "stats": began, "indices": {"logs": by_stage}}]}
+    found = parse_snapshots(listed_snapshots(status))
+    assert found == (RunningSnapshot(name="r/s", aborted=True, since=1.0, nodes=(NodeName("b"),)),)
+
+
 @pytest.mark.parametrize("look", [[Look.ACTIVITY], [Look.ACTIVITY, Look.CLUSTER]], ids=["alone", "beside"])
 def test_a_snapshot_is_seen_where_the_state_lacks_it(
     server: ScriptedServer, port: ElasticsearchCluster, look: list[Look]
@@ -241,7 +268,9 @@ def test_a_snapshot_is_seen_where_the_state_lacks_it(
         "/_snapshot/_status": "snapshots",
     }.items():
         server.on(path, reply(body("1.7.6", name), headers={}))
-    assert known(port.observe(look).activity).snapshots == ("r/s1",)
+    (running,) = known(port.observe(look).activity).snapshots
+    assert (running.name, running.since, running.aborted) == ("r/s1", 1795677407.353, False)
+    assert running.nodes
     server.on("/_snapshot/_status", reply({"cluster_name": "lab"}, headers={}))
     assert isinstance(port.observe(look).activity, Unknown), "an answer of another form"
 
