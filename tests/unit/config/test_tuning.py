@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from orchestrator.config.lookup import Wanted, find, standard_places
 from orchestrator.config.tuning import check_profile, load_profile
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
-from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting
+from orchestrator.model.tuning import TuningProfile
+from tests.fakes.cases import cases
+from tests.fakes.plain import plain
 
 NAMES = ("numad", "transparent_hugepage.enabled", "io_scheduler", "vm.swappiness")
 STORES = ("cassandra", "elasticsearch", "hadoop", "riak")
@@ -26,41 +29,13 @@ def _check(text: str) -> TuningProfile:
 HEAD = "applies_to: elasticsearch\nsettings:\n"
 
 
-def test_the_short_form_of_the_contract() -> None:
-    disks = "  io_scheduler: {ssd: none, rotational: mq-deadline}\n"
-    profile = _check(f"{HEAD}  vm.swappiness: 1\n{disks}  numad: off\npersist: true\n")
-    assert profile == TuningProfile(
-        name="f",
-        applies_to="elasticsearch",
-        # In the order in which tunables are made, whatever the order of the file.
-        settings=(
-            TuningSetting(tunable="numad", wanted="off"),
-            TuningSetting(tunable="io_scheduler", wanted={"ssd": "none", "rotational": "mq-deadline"}),
-            TuningSetting(tunable="vm.swappiness", wanted="1"),
-        ),
-    )
-
-
-def test_the_long_form_with_its_reason() -> None:
-    profile = _check(
-        HEAD
-        + "  numad: {value: off, why: it moves pages, source: the field, on_failure: stop}\n"
-        + "  io_scheduler: {value: {ssd: none}}\n"
-        + "on_failure: warn\npersist: false\ndevices: {sdb: ssd, cciss!c0d0: rotational}\n"
-    )
-    assert profile.settings == (
-        TuningSetting(
-            tunable="numad", wanted="off", why="it moves pages", source="the field", on_failure=OnFailure.STOP
-        ),
-        TuningSetting(tunable="io_scheduler", wanted={"ssd": "none"}),
-    )
-    assert profile.persist is False
-    assert profile.devices == {"sdb": "ssd", "cciss!c0d0": "rotational"}
-
-
-def test_the_profile_s_on_failure_is_for_all_that_do_not_say() -> None:
-    profile = _check(HEAD + "  numad: off\n  vm.swappiness: {value: 1, on_failure: warn}\non_failure: stop\n")
-    assert [setting.on_failure for setting in profile.settings] == [OnFailure.STOP, OnFailure.WARN]
+def test_what_a_profile_means(subtests: pytest.Subtests) -> None:
+    """In the order in which tunables are made, whatever the order of the file."""
+    for text, expected in cases("config/read/profile.txt"):
+        with subtests.test(text):
+            profile = _check(text.replace("HEAD\n", HEAD, 1))
+            found = [plain(setting) for setting in profile.settings]
+            assert [*found, plain(replace(profile, settings=()))] == expected
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -14,26 +14,22 @@ import pytest
 from orchestrator.model.action import (
     ClearVotingExclusions,
     Done,
-    ExcludeFromVoting,
     Flush,
     ForceMerge,
     InDoubt,
-    ProbeSettings,
     Purpose,
     RefreshIndex,
     Refused,
-    RetryFailed,
     SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
-from orchestrator.stores.elasticsearch.act import outcome_of, perform, request_for, requests_for
+from orchestrator.stores.elasticsearch.act import outcome_of, perform, requests_for
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
@@ -67,43 +63,6 @@ LOADED = SetIndexSettings(
     found={"index.refresh_interval": "-1", "index.translog.durability": "async"},
     wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
 )
-LIMITED, NONE = "master_timeout=30s&timeout=30s", "expand_wildcards=none"
-WRITTEN = '{"persistent": {"b": null, "c": ["x", "y"]}, "transient": {"a": "1"}}'
-UPDATE = '{"index.refresh_interval": "5s", "index.translog.durability": null}'
-CALLS: tuple[tuple[Any, str], ...] = (
-    (
-        ProbeSettings(),
-        f'PUT /_cluster/settings?{LIMITED} {{"persistent": {{"logger.orchestrate.settings-probe": null}}}}',
-    ),
-    (
-        WRITE,
-        f"PUT /_cluster/settings?{LIMITED} {WRITTEN}",
-    ),
-    (Flush(), "POST /_flush?wait_if_ongoing=true&ignore_unavailable=true&expand_wildcards=open,hidden"),
-    (RetryFailed(), f"POST /_cluster/reroute?retry_failed=true&metric=none&{LIMITED}"),
-    (
-        REPLICAS,
-        f'PUT /a%2Fb%20%3Cc%3E/_settings?{NONE}&{LIMITED} {{"index": {{"number_of_replicas": 1}}}}',
-    ),
-    (MERGE, "POST /a%2Fb/_forcemerge?max_num_segments=5&expand_wildcards=none&wait_for_completion=false"),
-    (REFRESH, "POST /a%2Fb/_refresh?expand_wildcards=none"),
-    (
-        LOADED,
-        f"PUT /a%2Fb/_settings?{NONE}&{LIMITED} {UPDATE}",
-    ),
-    (
-        ExcludeFromVoting(node=NodeName("es 1&x")),
-        "POST /_cluster/voting_config_exclusions?node_names=es%201%26x&timeout=30s",
-    ),
-    (ClearVotingExclusions(), "DELETE /_cluster/voting_config_exclusions?wait_for_removal=false"),
-)
-
-
-def test_request_for_each_verb(subtests: pytest.Subtests) -> None:
-    for action, call in CALLS:
-        with subtests.test(action=action):
-            assert str(request_for(action, ES)) == call
-            assert str(request_for(action, OS)) == call.replace("master_timeout", "cluster_manager_timeout")
 
 
 def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,15 +20,21 @@ import pytest
 
 from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import (
+    ClearVotingExclusions,
     ExcludeFromVoting,
     Flush,
     ForceMerge,
     ProbeSettings,
+    Purpose,
     RefreshIndex,
+    RetryFailed,
     SetIndexSettings,
     SetReplicas,
+    SettingChange,
+    WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch import dialect as dialect_module
 from orchestrator.stores.elasticsearch.access import Access, Limits
@@ -43,9 +53,12 @@ from orchestrator.stores.elasticsearch.dialect import (
     parse_version,
 )
 from orchestrator.stores.elasticsearch.faults import error_fault
+from orchestrator.stores.elasticsearch.request import Request
+from tests.fakes.plain import plain
 from tests.unit.stores.cases import DATA, same
 
 ALWAYS = "0.90"
+REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
 ELASTICSEARCHES = (
     *(f"0.{minor}" for minor in (90,)),
     *(f"1.{minor}" for minor in range(8)),
@@ -89,20 +102,6 @@ def _dialect(version: str, distribution: str = ELASTICSEARCH) -> Dialect:
     dialect = family_of(distribution, version)
     assert dialect is not None
     return dialect
-
-
-def test_opensearch_1_is_asked_with_its_own_limit() -> None:
-    for version, limit in (("1.3.20", "master_timeout"), ("2.0.0", "cluster_manager_timeout")):
-        dialect = _dialect(version, OPENSEARCH)
-        for request in (
-            calls.settings(dialect, Limits()),
-            calls.health(dialect),
-            calls.leases(dialect, NEW, "x", 5.0),
-            calls.leases_at_once(dialect, Limits(), "x"),
-            calls.names(dialect, Limits()),
-        ):
-            given = {name for name in request.params if name.endswith("_timeout")}
-            assert given == {limit}, f"{version}: {request}"
 
 
 def test_every_column_of_the_table_is_read() -> None:
@@ -167,83 +166,99 @@ def test_during_every_upgrade_dialect_of_is_the_older_one(subtests: pytest.Subte
 
 # How each version is asked ---------------------------------------------------------------------------------
 
-INDEX = {"index": "p", "index_uuid": "u"}
-REFRESHED = SetIndexSettings(**INDEX, found={}, wanted={"index.refresh_interval": "1s"})
-MERGE = ForceMerge(index="p", index_uuid="u", max_segments=5)
+ASKED = tuple(
+    [
+        "0.90.13",
+        "1.1.2",
+        "1.5.2",
+        "1.7.6",
+        "2.4.6",
+        "5.6.16",
+        "6.8.23",
+        "7.5.2",
+        "7.17.28",
+        "8.0.1",
+        "8.19.0",
+        "9.1.0",
+        "opensearch-1.3.20",
+        "opensearch-2.6.0",
+        "opensearch-2.19.0",
+    ]
+)
+"""Versions on both sides of each difference in how something is asked."""
+INDEX = {"index": "a/b <c>", "index_uuid": "u"}
+LOADED = SetIndexSettings(
+    **INDEX,
+    found={"index.refresh_interval": "-1", "index.translog.durability": "async"},
+    wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
+)
+WRITE = WriteSettings(
+    purpose=Purpose.PUT_BACK,
+    changes=(
+        SettingChange(level=Level.TRANSIENT, key="a", found="before", wanted="1"),
+        SettingChange(level=Level.PERSISTENT, key="b", found="before", wanted=None),
+        SettingChange(level=Level.PERSISTENT, key="c", found="before", wanted=("x", "y")),
+    ),
+)
+VERBS = (
+    *(ProbeSettings(), WRITE, Flush(), RetryFailed(), RefreshIndex(**INDEX), LOADED, ClearVotingExclusions()),
+    *(SetReplicas(**INDEX, found=0, wanted=1), ForceMerge(**INDEX, max_segments=5)),
+    ExcludeFromVoting(node=NodeName("es 1&x")),
+)
+GREEK = ["p", "größe+1"]
 
 
-def test_old_versions_are_asked_in_their_own_words(subtests: pytest.Subtests) -> None:
-    probe = '{"persistent": {"orchestrate.settings-probe": "1"}}'
-    synced = "POST /_flush/synced?ignore_unavailable=true&expand_wildcards=open"
-    voting = "POST /_cluster/voting_config_exclusions/es1?timeout=30s"
-    limits, oldest = Limits(), _dialect("0.90.13")
-    of_state = "/_cluster/state?master_timeout=5s&filter_blocks=true"
-    of_names = "&filter_nodes=true&filter_routing_table=true&filter_indices=p,gr%C3%B6%C3%9Fe%2B1"
-    facts = "/_nodes/a,b?timeout=5s&clear=true&plugin=true&jvm=true&http=true&settings=true"
-    for request, said in [
-        (request_for(ExcludeFromVoting(node=NodeName("es1")), _dialect("7.5.2")), voting),
-        (request_for(Flush(), _dialect("7.5.2")), synced),
-        (request_for(Flush(), _dialect("6.8.23")), synced),
-        (
-            request_for(ProbeSettings(), _dialect("2.4.6")),
-            f"PUT /_cluster/settings?master_timeout=30s&timeout=30s {probe}",
-        ),
-        (calls.state(oldest, limits, with_snapshots=True), f"GET {of_state}"),
-        (calls.lives(["a", "b"], oldest), f"GET {facts}"),
-        (calls.recoveries(oldest, active_only=True), "GET /_status?recovery=true"),
-        (
-            calls.writes(oldest, ["p"]),
-            "GET /p/_stats?clear=true&indexing=true&merge=true&level=shards",
-        ),
-        (calls.index_uuids(oldest, limits, ["p", "größe+1"]), f"GET {of_state}{of_names}"),
-    ]:
-        with subtests.test(said):
-            assert str(request) == said
-    assert 409 in request_for(Flush(), _dialect("6.8.23")).accept
-    assert "expand_wildcards" not in request_for(REFRESHED, oldest).params, "it would be a setting"
+def asked(dialect: Dialect) -> Iterator[tuple[str, Request]]:
+    """Every call that differs by version, and every verb."""
+    limits = Limits()
+    for snapshots in (False, True):
+        yield f"state snapshots={snapshots}", calls.state(dialect, limits, with_snapshots=snapshots)
+        yield f"state_uuid snapshots={snapshots}", calls.state_uuid(dialect, limits, with_snapshots=snapshots)
+        yield f"recoveries active={snapshots}", calls.recoveries(dialect, active_only=snapshots)
+    for call in (calls.index_uuids, calls.bulk_state):
+        yield call.__name__, call(dialect, limits, GREEK)
+    for other in (calls.segments, calls.writes):
+        yield other.__name__, other(dialect, GREEK)
+    for of_all in (calls.snapshots, calls.names, calls.settings, calls.levels, calls.repositories):
+        yield of_all.__name__, of_all(dialect, limits)
+    yield "creations", calls.creations(dialect, limits)
+    yield "lives", calls.lives(["a", "b"], dialect)
+    for alone in (calls.health, calls.disks, calls.deprecations):
+        yield alone.__name__, alone(dialect)
+    yield "finished_snapshots", calls.finished_snapshots(dialect, limits, "nfs")
+    for form in dialect.lease_forms:
+        yield f"leases {form}", calls.leases(dialect, form, "x", 5.0)
+    yield "leases_at_once", calls.leases_at_once(dialect, limits, "x")
+    for action in VERBS:
+        with suppress(NotInThisVersion):
+            yield type(action).__name__, request_for(action, dialect)
 
 
-def test_roles_and_settings_by_version() -> None:
-    """Before 5.0 roles are attributes, which are asked for; 5.6 takes no time limit for its settings."""
-    for version, attributes in (("2.4.6", True), ("5.0.0", False)):
-        assert ("nodes.*.attributes" in str(calls.lives(["_all"], _dialect(version)))) is attributes
-    for version, timeout, defaults in [
-        ("5.6.16", False, True),
-        ("2.4.6", False, False),
-        ("7.5.2", True, True),
-    ]:
-        request = calls.settings(_dialect(version), Limits())
-        assert ("master_timeout" in request.params) is timeout
-        assert ("include_defaults" in request.params) is defaults
+def asked_by_version() -> str:
+    """Each call and verb, with each form that it has and the versions that are asked so."""
+    forms: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for version in ASKED:
+        product, _, number = version.rpartition("-")
+        for name, request in asked(_dialect(number, product or ELASTICSEARCH)):
+            more = (f"{key}={plain(getattr(request, key))}" for key in ("accept", "silence", "answer_bytes"))
+            forms[name][f"{request} ({' '.join(more)})"].append(version)
+    lines = [
+        f"{name}: {', '.join(versions)}\n    {said}\n"
+        for name, each in sorted(forms.items())
+        for said, versions in each.items()
+    ]
+    return "".join(lines)
 
 
-def test_before_1_6_no_call_names_the_wildcards() -> None:
-    """1.1 refuses `expand_wildcards=none`; 1.4 and 1.5 take it for a setting of the index (seen)."""
-    for version, sent in [("0.90.13", False), ("1.1.2", False), ("1.5.2", False), ("1.7.6", True)]:
-        dialect = _dialect(version)
-        for request in (
-            calls.segments(dialect, ["p"]),
-            calls.writes(dialect, ["p"]),
-            calls.bulk_state(dialect, Limits(), ["p"]),
-            calls.index_uuids(dialect, Limits(), ["p"]),
-            request_for(MERGE, dialect),
-            request_for(RefreshIndex(index="p", index_uuid="u"), dialect),
-            request_for(SetReplicas(index="p", index_uuid="u", found=1, wanted=2), dialect),
-            request_for(REFRESHED, dialect),
-        ):
-            assert ("expand_wildcards" in request.params) is sent, (version, request)
+def test_how_each_version_is_asked() -> None:
+    """For a person to read when it changes.
 
-
-def test_a_merge_without_a_task_is_hung_up_on() -> None:
-    for product, version, task in [
-        (ELASTICSEARCH, "8.0.1", False),
-        (ELASTICSEARCH, "8.1.0", True),
-        (OPENSEARCH, "2.6.0", False),
-        (OPENSEARCH, "2.7.0", True),
-    ]:
-        request = request_for(MERGE, _dialect(version, product))
-        assert ("wait_for_completion" in request.params) is task
-        assert (request.silence is None) is task
+    1.4 and 1.5 get no `expand_wildcards`: 1.1 refuses it, and they take it for a setting of the index (seen).
+    """
+    file = DATA / "elasticsearch-asked.txt"
+    if os.environ.get(REWRITE):
+        file.write_text(asked_by_version())
+    assert asked_by_version() == file.read_text(), f"run with {REWRITE}=1 and read the diff"
 
 
 def test_many_names_are_asked_for_in_requests_that_fit() -> None:
