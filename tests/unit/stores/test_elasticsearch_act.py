@@ -1,4 +1,4 @@
-"""Each verb as its call, what answers to it mean, and the upgrade mode of machine learning as a setting.
+"""What answers to each verb mean, and the upgrade mode of machine learning as a setting.
 
 The packages of the lab have no machine learning: its answers are those of Elastic's documentation, and of its
 sources for a licence without it.
@@ -7,6 +7,7 @@ sources for a licence without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,41 +29,19 @@ from orchestrator.model.action import (
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.reading import Unknown
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
-from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
-from orchestrator.stores.elasticsearch.act import outcome_of, perform, requests_for
+from orchestrator.stores.elasticsearch.act import outcome_of, perform
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.upgrade import with_modes
-from orchestrator.stores.elasticsearch.watch import watch_request
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.unit.stores.cases import why
 from tests.unit.stores.scripted import ACKNOWLEDGED, SETTINGS, sent
 
-ES, OS = dialect_for("elasticsearch", "9.1.0"), dialect_for("opensearch", "2.19.0")
-
-
-def change(level: Level, key: str, wanted: Any) -> SettingChange:
-    return SettingChange(level=level, key=key, found="before", wanted=wanted)
-
-
-WRITE = WriteSettings(
-    purpose=Purpose.PUT_BACK,
-    changes=(
-        change(Level.TRANSIENT, "a", "1"),
-        change(Level.PERSISTENT, "b", None),
-        change(Level.PERSISTENT, "c", ("x", "y")),
-    ),
-)
-REPLICAS = SetReplicas(index="a/b <c>", index_uuid="u", found=0, wanted=1)
-MERGE = ForceMerge(index="a/b", index_uuid="u", max_segments=5)
-REFRESH = RefreshIndex(index="a/b", index_uuid="u")
-LOADED = SetIndexSettings(
-    index="a/b",
-    index_uuid="u",
-    found={"index.refresh_interval": "-1", "index.translog.durability": "async"},
-    wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
-)
+OF = {"index": "a", "index_uuid": "u"}
+WRITE = WriteSettings(changes=(), purpose=Purpose.PUT_BACK)
+REPLICAS, REFRESH = SetReplicas(**OF, found=0, wanted=1), RefreshIndex(**OF)
+MERGE, LOADED = ForceMerge(**OF, max_segments=5), SetIndexSettings(**OF, found={}, wanted={})
 
 
 def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:
@@ -109,31 +88,13 @@ def test_outcome_of_each_answer(subtests: pytest.Subtests) -> None:
         assert outcome_of(Flush(), answer) == Done(output=said)
 
 
-def test_watch_request_ends_before_the_client_gives_up() -> None:
-    assert str(watch_request(NodesJoined(count=3), 1.5, ES)) == (
-        "GET /_cluster/health?wait_for_nodes=ge%283%29"
-        "&wait_for_events=languid&timeout=1500ms&master_timeout=1500ms"
-    )
-    assert "wait_for_active_shards=7&" in str(watch_request(CopiesActive(count=7), 5, ES))
-    assert "cluster_manager_timeout=5s" in str(watch_request(MasterElected(), 5, OS))
-    assert (watch_request(MasterElected(), 5, ES).silence or 0) > 5
-
-
 # The upgrade mode of machine learning ----------------------------------------------------------------------
 
 MODE = SettingChange(level=Level.PERSISTENT, key=ML_UPGRADE_MODE, found="false", wanted="true")
-ALLOCATION = change(Level.PERSISTENT, "cluster.routing.allocation.enable", "primaries")
+ALLOCATION = replace(MODE, key="cluster.routing.allocation.enable", found="before", wanted="primaries")
 BOTH = WriteSettings(changes=(ALLOCATION, MODE), purpose=Purpose.WITHHOLD)
 SET, INFO = "/_ml/set_upgrade_mode", "/_ml/info"
 FORBIDDEN = reply({"error": {"type": "x", "reason": "no"}, "status": 403}, status=403)
-
-
-def test_a_mode_has_a_request_of_its_own_and_goes_first() -> None:
-    mode, settings = (str(request) for request in requests_for(BOTH, ES))
-    assert mode == "POST /_ml/set_upgrade_mode?enabled=true&timeout=30s"
-    assert settings.startswith("PUT /_cluster/settings?")
-    assert ML_UPGRADE_MODE not in settings
-    assert "primaries" in settings
 
 
 def test_a_half_written_update_is_in_doubt(

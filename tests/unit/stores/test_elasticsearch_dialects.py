@@ -11,7 +11,6 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,12 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
+from orchestrator.model.upgrade import ML_UPGRADE_MODE
+from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch import dialect as dialect_module
 from orchestrator.stores.elasticsearch.access import Access, Limits
-from orchestrator.stores.elasticsearch.act import request_for
+from orchestrator.stores.elasticsearch.act import requests_for
 from orchestrator.stores.elasticsearch.dialect import COMPONENT_TEMPLATE as NEW
 from orchestrator.stores.elasticsearch.dialect import (
     ELASTICSEARCH,
@@ -54,6 +55,7 @@ from orchestrator.stores.elasticsearch.dialect import (
 )
 from orchestrator.stores.elasticsearch.faults import error_fault
 from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.stores.elasticsearch.watch import watch_request
 from tests.fakes.plain import plain
 from tests.unit.stores.cases import DATA, same
 
@@ -166,24 +168,9 @@ def test_during_every_upgrade_dialect_of_is_the_older_one(subtests: pytest.Subte
 
 # How each version is asked ---------------------------------------------------------------------------------
 
-ASKED = tuple(
-    [
-        "0.90.13",
-        "1.1.2",
-        "1.5.2",
-        "1.7.6",
-        "2.4.6",
-        "5.6.16",
-        "6.8.23",
-        "7.5.2",
-        "7.17.28",
-        "8.0.1",
-        "8.19.0",
-        "9.1.0",
-        "opensearch-1.3.20",
-        "opensearch-2.6.0",
-        "opensearch-2.19.0",
-    ]
+ASKED = (
+    *("0.90.13", "1.1.2", "1.5.2", "1.7.6", "2.4.6", "5.6.16", "6.8.23", "7.5.2", "7.17.28", "8.0.1"),
+    *("8.19.0", "9.1.0", "opensearch-1.3.20", "opensearch-2.6.0", "opensearch-2.19.0"),
 )
 """Versions on both sides of each difference in how something is asked."""
 INDEX = {"index": "a/b <c>", "index_uuid": "u"}
@@ -198,6 +185,7 @@ WRITE = WriteSettings(
         SettingChange(level=Level.TRANSIENT, key="a", found="before", wanted="1"),
         SettingChange(level=Level.PERSISTENT, key="b", found="before", wanted=None),
         SettingChange(level=Level.PERSISTENT, key="c", found="before", wanted=("x", "y")),
+        SettingChange(level=Level.PERSISTENT, key=ML_UPGRADE_MODE, found="false", wanted="true"),
     ),
 )
 VERBS = (
@@ -229,9 +217,11 @@ def asked(dialect: Dialect) -> Iterator[tuple[str, Request]]:
     for form in dialect.lease_forms:
         yield f"leases {form}", calls.leases(dialect, form, "x", 5.0)
     yield "leases_at_once", calls.leases_at_once(dialect, limits, "x")
+    for watched in (NodesJoined(count=3), CopiesActive(count=7), MasterElected()):
+        yield type(watched).__name__, watch_request(watched, 1.5, dialect)
     for action in VERBS:
-        with suppress(NotInThisVersion):
-            yield type(action).__name__, request_for(action, dialect)
+        for number, request in enumerate(requests_for(action, dialect)):
+            yield f"{type(action).__name__} {number or ''}".rstrip(), request
 
 
 def asked_by_version() -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -13,23 +11,17 @@ from orchestrator.hosts import outcomes, services
 from orchestrator.hosts.managers.manager import ServiceReading, Verb
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
-from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.action import ActionResult, InDoubt, Refused
 from orchestrator.model.hosts import Manager
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput, node_down
 from orchestrator.stores.riak.wording import RiakWording
+from tests.fakes.cases import cases
 
 PROGRAM = "/usr/sbin/riak"
 DOWN = "Node riak@riak1 is not responding to pings"
-DEPRECATED = (
-    "riak start is deprecated, and scripts should be change to use riak daemon where riak cannot be started"
-    " as a service.  Riak starting .."
-)
 ULIMIT = "!!!!\n!!!! WARNING: ulimit -n is 1024; 65536 is the recommended minimum.\n!!!!"
-LATE = "Riak failed to start within 15 seconds,\nsee the output of 'riak console' for more information."
-USAGE = "Usage: riak [COMMAND] [ARGS]\n\nCommands:\n\n  foreground              Start release"
-RUNNING, STOPPED = ServiceState.RUNNING, ServiceState.STOPPED
 CODES = (0, 1)
 
 
@@ -61,40 +53,38 @@ def result(settings: HostSettings, verb: Verb, code: int, text: str) -> ActionRe
     return outcomes.result_of(settings, verb, services.command(settings, verb), code, text)
 
 
-NOT_RUNNING = (
-    DOWN,
-    "Node 'riak@riak1' not responding to pings.",
-    "Node did not respond to ping!",
-    "Node is not running!",
-)
-PONG = (
-    "pong",
-    f"{ULIMIT}\npong",
-    "sudo: unable to resolve host riak1: Name or service not known\npong",
-    "bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)\npong\r",
-)
-OTHER = ("", "pang", "pon", "pong pong", "hello\npong", "{badrpc,nodedown}", USAGE, f"pong\n{DOWN}")
+SETTINGS = {
+    "riak": host(),
+    "own": host(stop="riak stop && riak stop", start="depool {node}; riak start", status="my-status {node}"),
+    "init": init_script(),
+}
+"""Riak's own commands, lines of the operator, which keep their exit codes, and the init script."""
 
 
-def test_the_state_of_a_service_by_its_text(subtests: pytest.Subtests) -> None:
+def test_what_came_of_a_command_by_its_text(subtests: pytest.Subtests) -> None:
     """The packaged `riak` exits 0 for a node that is down: it counted as running, and was never started."""
-    own = host(status="my-status {node}")
-    for text in (*NOT_RUNNING, f"{ULIMIT}\n{DOWN}"):
-        for code, settings in product(CODES, (host(), own, init_script())):
-            with subtests.test(text, code=code):
-                assert state_of(settings, code, text) is STOPPED
-    for text, state in ((text, state) for texts, state in ((PONG, RUNNING), (OTHER, None)) for text in texts):
-        with subtests.test(text):
-            assert state_of(host(), 0, text) is state
-            assert state_of(host(), 1, text) is None
-    assert state_of(own, 1, "pong") is None
-    for code, text, found in ((0, "up", RUNNING), (0, "", RUNNING), (1, "", STOPPED), (3, "down", STOPPED)):
-        assert state_of(own, code, text) is found, "a line of the operator keeps its exit code"
+    for case, expected in cases("riak/outcomes.txt"):
+        head, _, text = case.partition("\n")
+        word, _, code = head.partition(" ")
+        text = text.removesuffix("\n")
+        for whose, _, outcome in (line.partition(": ") for line in expected):
+            for name in whose.split():
+                with subtests.test(case, name=name):
+                    if word == "status":
+                        state = state_of(SETTINGS[name], int(code), text)
+                        assert (state.name if state else "unknown") == outcome
+                        assert (
+                            outcome != "STOPPED"
+                            or name == "own"
+                            or node_down(CommandOutput(exit=0, stdout=text))
+                        ), "the pattern for the host is the parsers'"
+                        continue
+                    found = result(SETTINGS[name], Verb(word), int(code), text)
+                    assert type(found).__name__ == outcome, found
+                    if name == "riak" and isinstance(found, InDoubt | Refused) and text:
+                        assert text.splitlines()[0][:40] in found.reason
     reading = services.read_state(host(), Section(exit=0, text=DOWN))
-    assert reading == ServiceReading(state=STOPPED, detail=DOWN)
-    for text in NOT_RUNNING:
-        assert re.search(RiakWording(program=(PROGRAM,)).stopped, text)
-        assert node_down(CommandOutput(exit=0, stdout=text)), "the pattern for the host is the parsers'"
+    assert reading == ServiceReading(state=ServiceState.STOPPED, detail=DOWN)
 
 
 OWN = (
@@ -132,60 +122,6 @@ def test_which_lines_are_commands_of_riak(subtests: pytest.Subtests) -> None:
         for line in lines:
             with subtests.test(line):
                 assert wording.decides(line) is own
-
-
-def test_what_came_of_a_stop_and_a_start(subtests: pytest.Subtests) -> None:
-    for verb, code, text, kind in [
-        (Verb.STOP, 0, "ok", Done),
-        (Verb.STOP, 1, "ok", InDoubt),
-        (Verb.STOP, 0, "", InDoubt),
-        (Verb.STOP, 1, "", InDoubt),
-        (Verb.STOP, 0, DOWN, InDoubt),
-        (Verb.STOP, 1, DOWN, InDoubt),
-        (Verb.STOP, 0, f"ok\n{DOWN}", InDoubt),
-        (Verb.STOP, 0, "{badrpc,timeout}", InDoubt),
-        (Verb.STOP, 0, USAGE, Refused),
-        (Verb.STOP, 0, "su: Authentication failure", Refused),
-        (Verb.STOP, 0, "sh: 1: /usr/sbin/riak: not found", Refused),
-        (Verb.STOP, 127, "sh: 1: /usr/sbin/riak: not found", Refused),
-        (Verb.START, 0, "", Done),
-        (Verb.START, 0, ULIMIT, Done),
-        (Verb.START, 0, DEPRECATED, Done),
-        (Verb.START, 0, f"{DEPRECATED}\n{ULIMIT}", Done),
-        (Verb.START, 1, DEPRECATED, InDoubt),
-        (Verb.START, 0, "Node is already running!", Done),
-        (Verb.START, 1, "Node is already running!", Done),
-        (Verb.START, 0, LATE, InDoubt),
-        (Verb.START, 1, LATE, InDoubt),
-        (Verb.START, 0, "Error reading /etc/riak/app.config", Refused),
-        (Verb.START, 0, "vm.args needs to have either -name or -sname parameter.", Refused),
-        (Verb.START, 0, USAGE, Refused),
-        (Verb.START, 0, "{error,eacces}", InDoubt),
-        (Verb.START, 1, "{error,eacces}", Refused),
-        (Verb.START, 1, "", Refused),
-    ]:
-        with subtests.test(verb=verb, code=code, text=text, kind=kind):
-            found = result(host(), verb, code, text)
-            assert isinstance(found, kind), found
-            if isinstance(found, InDoubt | Refused) and text:
-                assert text.splitlines()[0][:40] in found.reason
-
-
-def test_a_line_of_the_operator_keeps_its_exit_code(subtests: pytest.Subtests) -> None:
-    stops, starts = host(stop="riak stop && riak stop"), host(start="depool {node}; riak start")
-    for verb, code, text, kind in [
-        (Verb.START, 0, "started", Done),
-        (Verb.START, 1, "half done", Refused),
-        (Verb.START, 0, "Error reading /etc/riak/app.config", Refused),
-        (Verb.START, 0, LATE, InDoubt),
-        (Verb.START, 1, "Node is already running!", Done),
-        (Verb.STOP, 0, "", Done),
-        (Verb.STOP, 0, DOWN, Done),
-        (Verb.STOP, 0, USAGE, Refused),
-    ]:
-        with subtests.test(verb, code=code, text=text):
-            for settings in (starts if verb is Verb.START else stops, init_script()):
-                assert isinstance(result(settings, verb, code, text), kind)
 
 
 def test_a_refusal_of_sudo_is_said_as_such() -> None:
