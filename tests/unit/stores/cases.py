@@ -167,7 +167,7 @@ def damaged(value: Any, path: Sequence[str | int], by: Any = ABSENT) -> Any:
 def same(found: Any, wanted: Any) -> bool:
     """Whether a value is the one of a file: of a dataclass the fields that the file names."""
     if isinstance(found, Enum):
-        return bool(found.value == wanted)
+        return wanted in (found.value, found.name)
     if is_dataclass(found) and isinstance(wanted, dict):
         return all(same(getattr(found, key), each) for key, each in wanted.items())
     if isinstance(found, Mapping) and isinstance(wanted, dict):

@@ -278,18 +278,3 @@ def test_what_riak_does_not_tell_is_unknown(stage: Staged) -> None:
     assert isinstance(stage.cluster.data_paths(), Unknown)
     assert isinstance(stage.cluster.resolve(["posts-*"]), Unknown)
     assert isinstance(stage.cluster.bulk(["uuid"]), Unknown)
-
-
-def test_an_endpoint_without_an_answer_is_named_with_a_reason(stage: Staged) -> None:
-    stage.world.stop(DEV2)
-    wrong = stage.cluster.endpoints()
-    assert [url for url, what in wrong.items() if what is not None] == [stage.ports[DEV2].url]
-
-
-def test_a_release_before_3_0_is_asked_by_its_own_word(stage: Staged) -> None:
-    usage = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version | getpid }\n")
-    for name in NAMES:
-        stage.runner.instead[name, "versions"] = usage
-        stage.runner.instead[name, "version"] = CommandOutput(exit=0, stdout="2.9.10\n")
-    assert "riak-admin" in stage.cluster.describe(write(dev1="8"))
-    assert stage.runner.on("version") == [DEV1]

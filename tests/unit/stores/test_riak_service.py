@@ -17,16 +17,12 @@ import pytest
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.hosts.port import Hosts
-from orchestrator.model.action import ActionResult, Done, Refused, StartNode, StopNode
+from orchestrator.model.action import ActionResult, Done, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import ServiceWait
 from orchestrator.runs.file_hosts import host_settings
-from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_node import parse_start, parse_stop, parse_wait_for_service
 from tests.riak_nodes import RiakCommand, RiakNode, riak_nodes, wait_until
-from tests.riak_transcripts import CUT_OFF
 from tests.unit.stores.cases import known
 
 PACE = 0.02
@@ -119,16 +115,6 @@ def test_a_start_of_a_node_that_runs_starts_nothing(machine: Machine) -> None:
     assert (one.folder / "state" / "log").read_text().count("started as process") == starts
 
 
-def test_a_stop_that_prints_nothing_is_in_doubt(machine: Machine) -> None:
-    one, _ = machine.nodes
-    one.faults(stop="refused")
-    result = machine.stop(one)
-    assert not isinstance(result, Refused)
-    view = machine.wait(one, ServiceState.RUNNING)
-    assert view.detail.startswith("pong; its stop ")
-    assert one.alive
-
-
 def test_the_host_notices_a_node_that_dies(machine: Machine) -> None:
     one, _ = machine.nodes
     machine.view(one)
@@ -137,15 +123,6 @@ def test_the_host_notices_a_node_that_dies(machine: Machine) -> None:
     assert machine.hosts.watch([NodeName(one.name)], SECONDS) is True
     killer.join()
     assert machine.view(one).service is ServiceState.STOPPED
-
-
-def test_a_node_that_does_not_answer_after_its_start(machine: Machine) -> None:
-    one, _ = machine.nodes
-    one.faults(ping="1e6")
-    one.end()
-    assert isinstance(machine.start(one), Done)
-    assert machine.wait(one, ServiceState.STOPPED).detail.startswith(f"Node {one.name} is not responding")
-    one.end()
 
 
 def test_a_program_that_is_not_there_is_refused_and_unknown(tmp_path: Path) -> None:
@@ -157,41 +134,3 @@ def test_a_program_that_is_not_there_is_refused_and_unknown(tmp_path: Path) -> N
         assert "the status command cannot be run" in found.reason
     finally:
         hosts.close()
-
-
-# Commands that do not end ----------------------------------------------------------------------------------
-
-LIMITS_SECONDS = (1.2, 6.0, 30.0)
-"""Of our own, for what never ends: the next one where a slow machine had not come to it before the last."""
-
-
-def run(node: RiakNode, *words: str, seconds: float) -> CommandOutput:
-    done = node.riak(*words, seconds=seconds)
-    code = None if done.returncode == CUT_OFF else done.returncode
-    return CommandOutput(exit=code, stdout=done.stdout, stderr=done.stderr)
-
-
-@pytest.mark.parametrize("fault", ["loops", "loops-down"])
-def test_a_start_that_never_ends_is_ended_and_proves_nothing(machine: Machine, fault: str) -> None:
-    _, node = machine.nodes
-    node.riak("stop")
-    node.faults(start=fault)
-    for seconds in LIMITS_SECONDS:
-        output = run(node, "start", seconds=seconds)
-        assert output.exit is None
-        assert isinstance(parse_start(output), Unknown)
-        if node.alive or fault == "loops-down":
-            break
-    assert node.alive is (fault == "loops")
-    machine.wait(node, ServiceState.RUNNING if node.alive else ServiceState.STOPPED)
-
-
-def test_a_wait_or_stop_that_never_ends_is_ended(machine: Machine) -> None:
-    one, two = machine.nodes
-    one.faults(wait_for_service="never", stop="hangs")
-    words = ("admin", "wait-for-service", "riak_kv", two.name)
-    asked = (parse_wait_for_service(run(one, *words, seconds=each), "riak_kv") for each in LIMITS_SECONDS)
-    found = next(each for each in asked if not isinstance(each, Unknown))  # the first that said something
-    assert found == ServiceWait(service="riak_kv", up=False, last="[]")
-    assert isinstance(parse_stop(run(one, "stop", seconds=LIMITS_SECONDS[0])), Unknown)
-    assert machine.view(one).service is ServiceState.RUNNING
