@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.reading import Reading
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import before_one, calls
 from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.connection import parse_server
@@ -25,7 +25,7 @@ from orchestrator.stores.elasticsearch.parse import (
     parse_tasks,
 )
 from orchestrator.stores.elasticsearch.parse_bulk import parse_bulk_index, parse_bulk_state
-from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
+from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_merges import parse_merges
 from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, parse_members, process_of
@@ -105,14 +105,18 @@ class Moment:
 
     def settings(self) -> SettingsView:
         """For 5.6.16 a recording of a call that it refuses was made: only its defaults are known."""
-        dialect, (life, *_) = dialect_of(self.version), self.lives().values()
+        life, *_ = self.lives().values()
         if self.version == "5.6.16":
             return SettingsView(files=file_values(life.settings, "2.4.6"))
-        old = None if dialect.null_resets else file_values(life.settings, life.server.version)
-        read = parse_settings(self.body("settings"), old_files=old)
-        assert isinstance(read, SettingsView), read
-        assert read.resets is dialect.null_resets
-        return read
+        return known(self.read_settings(self.body("settings")))
+
+    def read_settings(self, answer: Any) -> Reading[SettingsView]:
+        """Another answer of this cluster, read."""
+        life, *_ = self.lives().values()
+        new = dialect_of(self.version).null_resets
+        return parse_settings(
+            answer, old_files=None if new else file_values(life.settings, life.server.version)
+        )
 
 
 # What each answer is read as: `data/elasticsearch-read/VERSION.txt` -----------------------------------------
@@ -135,11 +139,14 @@ UNREAD = {("5.6.16", "settings"), ("1.7.6", "snapshots")}
 
 def _state(at: Moment, body: Any) -> Iterator[str]:
     lived = "settled" if at.name == "busy" else at.name
-    view = at.view(Moment(at.version, lived).lives())
-    for part in ("nodes", "indices", "copies"):
-        yield from lines(part, tuple(getattr(view, part)))
-    yield from lines("cluster", replace(view, nodes=(), indices=(), copies=()))
+    view = at.parsed(body, Moment(at.version, lived).lives())
+    if isinstance(view, ClusterView):
+        for part in ("nodes", "indices", "copies"):
+            yield from lines(part, tuple(getattr(view, part)))
+        view = replace(view, nodes=(), indices=(), copies=())
+    yield from lines("cluster", view)
     yield from lines("snapshots", parse_snapshots(body))
+    yield from lines("uuids", parse_index_uuids(body))
 
 
 def _recoveries(at: Moment, body: Any) -> Iterator[str]:
@@ -165,15 +172,21 @@ def _server(at: Moment, body: Any) -> Iterator[str]:
     yield from lines("members", parse_members(body))
 
 
-def _settings(at: Moment, _body: Any) -> Iterator[str]:
-    settings = at.settings()
-    for level in ("persistent", "transient", "files"):
-        yield from lines(level, getattr(settings, level))
-    yield from lines("settings", replace(settings, persistent={}, transient={}, files={}))
+def _settings(at: Moment, body: Any) -> Iterator[str]:
+    settings = at.read_settings(body)
+    if isinstance(settings, SettingsView):
+        for level in ("persistent", "transient", "files"):
+            yield from lines(level, getattr(settings, level))
+        settings = replace(settings, persistent={}, transient={}, files={})
+    yield from lines("settings", settings)
 
 
 def _bulk(at: Moment, body: Any) -> Iterator[str]:
-    for state in known(parse_bulk_state(body)).values():
+    states = parse_bulk_state(body)
+    if isinstance(states, Unknown):
+        yield from lines("indices", states)
+        return
+    for state in states.values():
         yield from lines(state.name, state)
         if state.open:
             segments, writes = at.body("segments"), at.body("writes")
