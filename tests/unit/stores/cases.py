@@ -165,7 +165,12 @@ def damaged(value: Any, path: Sequence[str | int], by: Any = ABSENT) -> Any:
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Whether a value is the one of a file: of a dataclass the fields that the file names."""
+    """Whether a value is the one of a file: of a dataclass the fields that the file names.
+
+    What is unknown is `Unknown: ` and a part of the reason.
+    """
+    if isinstance(found, Unknown) and isinstance(wanted, str):
+        return wanted.startswith("Unknown: ") and wanted.removeprefix("Unknown: ") in found.reason
     if isinstance(found, Enum):
         return wanted in (found.value, found.name)
     if is_dataclass(found) and isinstance(wanted, dict):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.model.action import Flush, InDoubt, ProbeSettings, Refused
+from orchestrator.model.action import ProbeSettings, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import EVERYTHING, Look
-from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import MasterElected
 from orchestrator.stores.elasticsearch.access import Access, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
@@ -94,39 +94,6 @@ def test_describe_is_what_is_sent(server: ScriptedServer, port: ElasticsearchClu
     assert port.describe(ProbeSettings()) == f"{put.method} {put.target} {json.dumps(put.json)}"
 
 
-def test_the_product_is_identified_by_header_version_and_build(
-    subtests: pytest.Subtests, server: ScriptedServer, client: Open
-) -> None:
-    for version, headers, build, product in [
-        ("9.1.0", {"X-Elastic-Product": "Elasticsearch"}, "zip", "elasticsearch"),
-        ("7.10.2", {}, "zip", "elasticsearch"),
-        ("2.19.0", {}, "zip", "opensearch"),
-        ("4.0.0", {}, "zip", "opensearch"),
-        ("5.6.16", {}, None, "elasticsearch"),
-        ("2.4.6", {}, None, "elasticsearch"),
-        ("0.90.13", {}, None, "elasticsearch"),
-    ]:
-        with subtests.test(version):
-            server.on(PROBE, reply(node("es1", version=version, build=build), headers=headers))
-            found = client(server.url).server()
-            assert not isinstance(found, Fault)
-            assert (found.distribution, found.version) == (product, version)
-
-
-def test_other_versions_are_refused(subtests: pytest.Subtests, server: ScriptedServer, client: Open) -> None:
-    for version in ["1.0.3", "2.2.0", "10.0.0", "0.20.6", "4.0.0"]:
-        with subtests.test(version):
-            for path in (PROBE, MEMBERS):
-                server.on(path, reply(node("es1", version=version, build=None)))
-            port = ElasticsearchCluster(client(server.url))
-            seen = port.observe([Look.HEALTH])
-            assert "not in this version" in why(seen.health)
-            assert seen.cluster is NOT_READ
-            done = port.perform(ProbeSettings())
-            assert isinstance(done, Refused)
-            assert version in done.reason
-
-
 # Answers that are none -------------------------------------------------------------------------------------
 
 HALF = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"
@@ -186,50 +153,6 @@ def test_nonsense_later_makes_every_part_unknown(
             # Each takes its time to give up where no answer comes, and health longer than others.
             for look in PARTS if case not in SLOW else (Look.RECOVERIES,):
                 assert isinstance(getattr(port.observe([look]), look.name.lower()), Unknown), look
-
-
-def test_no_master_is_unknown(server: ScriptedServer, port: ElasticsearchCluster) -> None:
-    body = {"error": {"type": "master_not_discovered_exception", "reason": None}, "status": 503}
-    server.on(STATE, reply(body, status=503))
-    assert "no elected master" in why(port.observe([Look.CLUSTER]).cluster)
-
-
-ANSWERS_TO_A_WRITE: tuple[tuple[str, Answerer, type, bool], ...] = (
-    ("too many requests", error("es_rejected_execution_exception", 429), Refused, True),
-    ("a circuit breaker", error("circuit_breaking_exception", 429), Refused, True),
-    ("too long in the master's queue", error("process_cluster_event_timeout_exception", 503), Refused, True),
-    ("a block", error("cluster_block_exception", 503), Refused, True),
-    ("no master", error("master_not_discovered_exception", 503), InDoubt, False),
-    ("a proxy", reply(b"<html>503</html>", status=503, kind="text/html"), InDoubt, False),
-    ("a password that was changed", error("security_exception", 401), Refused, False),
-    ("a right that was taken", error("security_exception", 403), Refused, False),
-    ("a wrong value", error("illegal_argument_exception", 400), Refused, False),
-    *((f"a {status}", error("x_exception", status), InDoubt, False) for status in (500, 502, 503, 504, 408)),
-    ("nothing at all", cut(b""), InDoubt, False),
-    ("half a head", cut(b"HTTP/1.1 200 OK\r\nConte"), InDoubt, False),
-    ("half a body", cut(b'HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{"acknow'), InDoubt, False),
-    ("half a chunk", cut(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"), InDoubt, False),
-)
-
-
-def test_what_an_answer_to_a_write_means(
-    subtests: pytest.Subtests, server: ScriptedServer, client: Open
-) -> None:
-    """Refused is what certainly did nothing; it passes where the same request may do a little later."""
-    server.on("GET /_cluster/settings", EMPTY_SETTINGS)
-    for name, answer, result, passes in ANSWERS_TO_A_WRITE:
-        with subtests.test(name):
-            for path in ("PUT /_cluster/settings", "/_flush"):
-                server.on(path, answer)
-            port = ElasticsearchCluster(client(server.url))
-            done = port.perform(ProbeSettings())
-            assert isinstance(done, result), done
-            assert getattr(done, "passes", False) is passes
-            if result is InDoubt:
-                server.asked.clear()
-                assert isinstance(port.perform(Flush()), InDoubt)
-                assert server.paths().count("/_flush") == 1, "a write is sent once"
-                assert not name[-1].isdigit() or "why" in why(done)
 
 
 def test_a_silent_answer_to_a_write_is_in_doubt_and_sent_once(server: ScriptedServer, client: Open) -> None:
@@ -309,31 +232,6 @@ def test_refused_credentials_are_named_not_shown(server: ScriptedServer, client:
     assert reason.startswith(f"{server.url} refused user ops (401): unable to authenticate")
     assert "hunter2" not in reason
     assert server.paths() == [PROBE], "wrong credentials are not tried again: accounts get locked"
-
-
-def test_a_missing_privilege_is_named_with_the_role(server: ScriptedServer, client: Open) -> None:
-    reason = "action [cluster:admin/settings/update] is unauthorized, granted by the privileges [manage,all]"
-    server.on("GET /_cluster/settings", EMPTY_SETTINGS)
-    server.on("PUT /_cluster/settings", error("security_exception", 403, reason))
-    done = ElasticsearchCluster(client(server.url, **AUTH)).perform(ProbeSettings())
-    assert isinstance(done, Refused)
-    assert "user ops may not PUT /_cluster/settings (403)" in done.reason
-    assert "[manage,all]" in done.reason
-    assert "docs/reference/elasticsearch-role.yml" in done.reason
-
-
-def test_archived_settings_refuse_the_probe(server: ScriptedServer, port: ElasticsearchCluster) -> None:
-    server.on("PUT /_cluster/settings", ACKNOWLEDGED)
-    for found, reason in [
-        ({"persistent": {"archived.a": "1"}, "transient": {"archived.b": "2"}}, "archived.a, archived.b"),
-        ({"persistent": {}}, "transient is absent"),
-        ({}, "persistent is absent"),
-    ]:
-        server.on("GET /_cluster/settings", reply(found))
-        done = port.perform(ProbeSettings())
-        assert isinstance(done, Refused)
-        assert reason in done.reason
-    assert "PUT" not in [asked.method for asked in server.asked]
 
 
 # Nodes that go down ----------------------------------------------------------------------------------------

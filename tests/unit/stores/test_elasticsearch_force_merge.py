@@ -1,43 +1,33 @@
-"""Merges asked for once and indices read whole, over real sockets to a server that is scripted."""
+"""Merges whose answer is lost, and indices read whole, over real sockets; more is in `tests/data/exchanges`."""
 
 from __future__ import annotations
 
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.model.action import (
     ActionResult,
-    ClusterAction,
     Done,
     ForceMerge,
     InDoubt,
-    RefreshIndex,
-    Refused,
-    SetIndexSettings,
 )
 from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch import force_merge
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from tests.fakes.scripted_http import Answerer, ScriptedServer, cut, hang, reply
-from tests.unit.stores.cases import known, why
+from tests.fakes.scripted_http import ScriptedServer, cut, hang, reply
+from tests.unit.stores.cases import known
 from tests.unit.stores.recordings import raw
-from tests.unit.stores.scripted import ACKNOWLEDGED, be, sent
+from tests.unit.stores.scripted import be, sent
 
-CALL, REFRESH, UPDATE = "POST /posts/_forcemerge", "POST /posts/_refresh", "PUT /posts/_settings"
-UUIDS = "/_cluster/state/metadata/posts"
-NAMES = "/_cluster/state/metadata"
-TASKS = "/_tasks"
-RESULT = "/_tasks/n1%3A7"
+CALL, UUIDS, NAMES = "POST /posts/_forcemerge", "/_cluster/state/metadata/posts", "/_cluster/state/metadata"
+TASKS, RESULT = "/_tasks", "/_tasks/n1%3A7"
 MERGE = ForceMerge(index="posts", index_uuid="u1", max_segments=5)
-SLOWER = SetIndexSettings(index="posts", index_uuid="u1", found={}, wanted={"index.refresh_interval": None})
-OF_INDEX: tuple[ClusterAction, ...] = (MERGE, RefreshIndex(index="posts", index_uuid="u1"), SLOWER)
 
 
 def tasks(*descriptions: str) -> Any:
@@ -67,111 +57,10 @@ def one_index(server: ScriptedServer) -> None:
     server.on(TASKS, reply(tasks()))
     server.on(CALL, reply({"task": "n1:7"}))
     server.on(RESULT, reply({"error": {"type": "timeout", "reason": "it goes on"}}, status=500))
-    server.on(REFRESH, reply({"_shards": {"total": 2, "successful": 2, "failed": 0}}))
-    server.on(UPDATE, ACKNOWLEDGED)
 
 
 def said(result: ActionResult) -> str:
     return result.output if isinstance(result, Done) else result.reason
-
-
-def error(kind: str, status: int = 400) -> Answerer:
-    return reply({"error": {"type": kind, "reason": "no"}}, status=status)
-
-
-def test_a_merge_is_asked_for_once_and_its_task_told(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    assert port.perform(MERGE) == Done(output="task n1:7")
-    assert sent(server, "POST") == [port.describe(MERGE).removeprefix("POST ")]
-
-
-def test_one_that_runs_is_not_asked_for_again(
-    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    for named in ["posts", "people, posts", "p*", "all-posts", "", "<posts-{now/d}>"]:
-        with subtests.test(named=named):
-            server.on(TASKS, reply(tasks("people", named)))
-            assert port.perform(MERGE) == Done(output="runs already: task n1:1")
-            assert sent(server, "POST") == []
-    for other in ["people", "peop*", "all-people"]:
-        with subtests.test(other=other):
-            server.on(TASKS, reply(tasks(other)))
-            assert port.perform(MERGE) == Done(output="task n1:7")
-
-
-def test_nothing_is_asked_for_while_tasks_cannot_be_read(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    failed = reply({"nodes": {}, "node_failures": [{"reason": "es3 did not answer"}]})
-    for answer in (reply({"error": "no"}, status=500), failed, reply("nothing")):
-        server.on(TASKS, answer)
-        assert "runs already could not be read" in why(port.perform(MERGE))
-    server.on(TASKS, reply(tasks("somebody-elses-*")))
-    server.on(NAMES, reply({}, status=500))
-    assert isinstance(port.perform(MERGE), Refused), "nor while names that are needed cannot"
-    assert sent(server, "POST") == []
-
-
-def test_another_index_of_that_name_is_left_alone(
-    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    for there, words in [
-        (metadata(), "is gone"),
-        (metadata(posts="u9"), "another one (now "),
-        (metadata(other="u1"), "is gone"),
-    ]:
-        for action in OF_INDEX:
-            with subtests.test(type(action).__name__, there=there):
-                server.on(UUIDS, reply(there))
-                result = port.perform(action)
-                assert isinstance(result, Done)
-                assert words in result.output
-                assert sent(server, "POST", "PUT") == []
-
-
-def test_an_index_that_goes_in_between_is_gone(server: ScriptedServer, port: ElasticsearchCluster) -> None:
-    for call in (CALL, REFRESH, UPDATE):
-        server.on(call, error("index_not_found_exception", 404))
-    for action in OF_INDEX:
-        assert port.perform(action) == Done(output="index posts is gone")
-    server.on(CALL, error("index_closed_exception"))
-    assert isinstance(port.perform(MERGE), Refused)
-
-
-def failed(kind: str, reason: str) -> Any:
-    return {"completed": True, "error": {"type": kind, "reason": reason}}
-
-
-RESULTS: tuple[tuple[Any, type, str], ...] = (
-    ({"completed": False, "task": {}}, Done, "task n1:7"),
-    (
-        {"completed": True, "response": {"_shards": {"total": 4, "successful": 3, "failed": 1}}},
-        Done,
-        "task n1:7: 3 of 4 copies merged, 1 failed",
-    ),
-    (
-        failed("security_exception", "you may not"),
-        Refused,
-        "the force-merge of posts came to nothing (task n1:7): you may not",
-    ),
-    (failed("index_closed_exception", "no"), Refused, "no"),
-    (failed("index_not_found_exception", "no"), Done, "is gone"),
-    (failed("some_exception", "oh"), InDoubt, "oh"),
-    ({"completed": True, "response": "what"}, InDoubt, "what"),
-    ("what", Done, "task n1:7"),
-)
-
-
-def test_what_became_of_its_task(
-    subtests: pytest.Subtests, server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    for result, expected, words in RESULTS:
-        with subtests.test(result=result):
-            server.on(RESULT, reply(result))
-            done = port.perform(MERGE)
-            assert isinstance(done, expected)
-            assert words in said(done)
 
 
 @pytest.mark.parametrize(("after", "result"), [(tasks("posts"), Done), (tasks(), InDoubt)])
@@ -198,19 +87,6 @@ def test_after_a_lost_answer_nothing_is_sent_again(
         assert isinstance(done, result)
         assert answer is not hang or "did not answer in time" in said(done) or "task n1:0" in said(done)
         assert sent(server, "POST") == [target]
-
-
-def test_a_merge_of_next_to_nothing_is_answered_at_once(
-    server: ScriptedServer, port: ElasticsearchCluster
-) -> None:
-    be(server, version="8.0.1").on(CALL, reply({"_shards": {"total": 3, "successful": 2, "failed": 1}}))
-    assert port.perform(MERGE) == Done(output="2 of 3 copies merged, 1 failed")
-
-
-def test_settings_that_are_none_need_no_update(server: ScriptedServer, port: ElasticsearchCluster) -> None:
-    assert port.perform(replace(SLOWER, wanted={})) == Done()
-    assert port.perform(SLOWER) == Done()
-    assert [each.json for each in server.asked if each.method == "PUT"] == [{"index.refresh_interval": None}]
 
 
 # Indices read whole ----------------------------------------------------------------------------------------

@@ -75,19 +75,6 @@ def test_a_strange_node_is_refused_by_name(subtests: pytest.Subtests, dialect_by
                 assert "not in this version" in refused
 
 
-def test_nodes_that_are_not_listed_leave_the_version_unknown(server: ScriptedServer, client: Open) -> None:
-    server.on(MEMBERS, reply({"error": {"type": "boom", "reason": "full"}}, status=500))
-    asked = client(server.url)
-    assert isinstance(asked.server(), Fault)
-    assert isinstance(asked.dialect(), Fault), "it is known of the first endpoint only"
-    server.on(MEMBERS, reply({}))
-    assert isinstance(client(server.url).dialect(), Fault)
-    for path in (PROBE, MEMBERS):
-        server.on(path, reply(node("es1", version="1.7.6", build=None), headers={}))
-    server.on("/_nodes/settings", reply({}, headers={}))
-    assert isinstance(client(server.url).dialect(), Fault), "nor is any name, which before 5.0 is needed"
-
-
 def test_a_node_that_hides_its_product_from_the_others(server: ScriptedServer, client: Open) -> None:
     """OpenSearch 1 in a cluster of Elasticsearch 7.10 is listed as 7.10.2."""
     listed = node("es1", version="7.10.2")
@@ -95,28 +82,6 @@ def test_a_node_that_hides_its_product_from_the_others(server: ScriptedServer, c
     server.on(PROBE, reply(node("os1", version="1.3.20"), headers={}))
     server.on(MEMBERS, reply(listed, headers={}))
     assert "OpenSearch 1.3.20 on os1" in why(client(server.url).dialect())
-
-
-def test_a_hidden_product_must_be_named(
-    subtests: pytest.Subtests, server: ScriptedServer, client: Open
-) -> None:
-    """A proxy removes the header: only the cluster file says whether it is Elasticsearch."""
-    for stated, product, version, expected in (
-        ("8.19.0", None, None, "write `product` and `version` in the cluster file"),
-        ("8.19.0", "elasticsearch", "8.19.0", "Elasticsearch 8"),
-        ("8.19.1", "elasticsearch", "8.19", "Elasticsearch 8"),
-        ("8.18.0", "elasticsearch", "8.19.0", "below that of the cluster file: Elasticsearch 8.19.0"),
-        ("8.19.0", "opensearch", "3.1.0", "OpenSearch 8.19.0"),
-        ("7.13.4", None, None, "Elasticsearch 7"),
-        ("7.13.4", "opensearch", "1.3.0", "is Elasticsearch 7.13.4, and the cluster file names OpenSearch"),
-        ("2.19.0", None, None, "OpenSearch 2"),
-        ("12.0.0", None, None, "Elasticsearch 12.0.0 on es1 (this version restarts "),
-    ):
-        with subtests.test(stated=stated, product=product, version=version):
-            for path in (PROBE, MEMBERS):
-                server.on(path, reply(node("es1", version=stated), headers={}))
-            found = client(server.url, product=product, version=version).dialect()
-            assert expected in (found.reason if isinstance(found, Fault) else found.family), found
 
 
 # Versions that change while a run goes on ------------------------------------------------------------------
