@@ -1,4 +1,4 @@
-"""Merges whose answer is lost, and indices read whole, over real sockets; more is in `tests/data/exchanges`."""
+"""Merges whose answer is lost, and indices read whole, over real sockets; see also `tests/data/exchanges`."""
 
 from __future__ import annotations
 
