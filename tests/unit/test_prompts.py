@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,39 +13,20 @@ import typer
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask, question
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold
-from orchestrator.model.plan import Plan, PlannedWave
-from orchestrator.model.policy import Kind, Strategy
+from orchestrator.model.plan import Plan
 from orchestrator.model.prediction import Prediction
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.untrusted import visible
+from tests.unit.view import samples
 
 HOLD = Hold(predicate="cluster_not_red", subject="index logs", evidence="red")
 
 
 def plan(*holds: Hold) -> Plan:
-    wave = PlannedWave(
-        number=1,
-        zone=None,
-        nodes=(NodeName("es1"), NodeName("es2")),
-        why="",
-        predicted=Prediction(low=20.0, likely=90.0, high=600.0),
-    )
-    return Plan(
-        cluster="prod\x1b[2J",
-        kind=Kind.ELASTICSEARCH,
-        distribution="elasticsearch",
-        version="9.1.0",
-        strategy=Strategy.ZONE,
-        fingerprint="sha256:0123",
-        waves=(wave,),
-        lower_bound_waves=None,
-        holds=holds,
-        steps=(),
-        settings_changed={},
-        predicted=wave.predicted,
-    )
+    wave = replace(samples.plan().waves[0], nodes=samples.ES[:2])
+    predicted = Prediction(low=20.0, likely=90.0, high=600.0)
+    return samples.plan(cluster="prod\x1b[2J", waves=(wave,), holds=holds, predicted=predicted)
 
 
 def test_the_question_says_what_a_yes_begins() -> None:
@@ -51,20 +34,13 @@ def test_the_question_says_what_a_yes_begins() -> None:
     assert question(plan(HOLD)).endswith("likely 1m 30s, though 1 predicate holds it now?")
 
 
-@pytest.mark.parametrize(
-    ("answer", "goes_on", "noted"), [("y\n", True, ""), ("n\n", False, ""), ("", False, "\n")]
-)
-def test_a_message_behind_a_broken_off_question_begins_a_line(
-    monkeypatch: pytest.MonkeyPatch, answer: str, *, goes_on: bool, noted: str
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-    err = io.StringIO()
-    around = Context(
-        environment={}, home=Path("/"), clock=SystemClock(), output=Output.TEXT, out=io.StringIO(), err=err
-    )
-    if goes_on:
-        ask("Go on?", around)
-    else:
-        with pytest.raises(typer.Abort):
+def test_a_message_behind_a_broken_off_question_begins_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer, noted in (("y\n", ""), ("n\n", ""), ("", "\n")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        out, err = io.StringIO(), io.StringIO()
+        around = Context(
+            environment={}, home=Path("/"), clock=SystemClock(), output=Output.TEXT, out=out, err=err
+        )
+        with nullcontext() if answer == "y\n" else pytest.raises(typer.Abort):
             ask("Go on?", around)
-    assert err.getvalue() == noted
+        assert err.getvalue() == noted

@@ -28,55 +28,43 @@ def answer(**parts: str | None) -> str:
     return "\n".join(part(name, text or "", 0 if text is not None else 1) for name, text in parts.items())
 
 
-@pytest.mark.parametrize(
-    ("parts", "found"),
-    [
-        ({"process": "0::/system.slice/elasticsearch.service"}, ("systemd", "elasticsearch")),
-        ({"process": "0::/docker/12/system.slice/es-a.service", "units": DEAD}, ("systemd", "es-a")),
-        (
-            {"process": "4:memory:/x\n1:name=systemd:/system.slice/system-es.slice/es@a.service"},
-            ("systemd", "es@a"),
-        ),
-        (
-            {
-                "process": "0::/system.slice/docker-12.scope",
-                "containers": "/es1 local/elasticsearch:9.1.0 false\n/db pg:1 false",
-            },
-            ("docker", "es1"),
-        ),
-        (
-            {"process": None, "units": f"{DEAD}\n{ACTIVE}\n{GONE}", "systemd": ""},
-            ("systemd", "elasticsearch@a"),
-        ),
-        ({"process": None, "units": f"{DEAD}\n{GONE}", "systemd": ""}, ("systemd", "elasticsearch")),
-        ({"systemd": None, "units": None, "scripts": "README\nopensearch\nssh"}, ("sysv", "opensearch")),
-    ],
-)
-def test_one_service_is_found(parts: dict[str, str | None], found: tuple[str, str]) -> None:
-    manager, unit = found
-    assert read_search(answer(**parts)) == FoundService(manager=Manager(manager), unit=unit)
+FOUND: list[tuple[dict[str, str | None], str]] = [
+    ({"process": "0::/system.slice/elasticsearch.service"}, "systemd elasticsearch"),
+    ({"process": "0::/docker/12/system.slice/es-a.service", "units": DEAD}, "systemd es-a"),
+    ({"process": "4:memory:/x\n1:name=systemd:/system.slice/system-es.slice/es@a.service"}, "systemd es@a"),
+    (
+        {
+            "process": "0::/system.slice/docker-12.scope",
+            "containers": "/es1 local/elasticsearch:9.1.0 false\n/db pg:1 false",
+        },
+        "docker es1",
+    ),
+    ({"process": None, "units": f"{DEAD}\n{ACTIVE}\n{GONE}", "systemd": ""}, "systemd elasticsearch@a"),
+    ({"process": None, "units": f"{DEAD}\n{GONE}", "systemd": ""}, "systemd elasticsearch"),
+    ({"systemd": None, "units": None, "scripts": "README\nopensearch\nssh"}, "sysv opensearch"),
+]
+NOT_FOUND: list[tuple[dict[str, str | None], str]] = [
+    ({}, "no unit, container or init script"),
+    ({"process": "0::/user.slice/user-7.slice/user@7.service/app.slice/es.service"}, "no unit"),
+    ({"units": GONE, "systemd": "", "scripts": "elasticsearch"}, "no unit"),
+    ({"units": f"{ACTIVE}\n{ACTIVE.replace('@a', '@b')}"}, "several services may run the node (systemd"),
+    ({"containers": "/es1 elasticsearch:9 false", "units": DEAD}, "docker es1, systemd elasticsearch"),
+    ({"containers": "/es1 elasticsearch:9 true", "units": ACTIVE}, "container es1 is removed when it stops"),
+    ({"containers": "/es1 elasticsearch:9 true", "starters": ACTIVE}, "(units seen: elasticsearch@a)"),
+    ({"containers": "/$(id) elasticsearch:9 false"}, "no unit"),
+]
 
 
-@pytest.mark.parametrize(
-    ("parts", "says"),
-    [
-        ({}, "no unit, container or init script"),
-        ({"process": "0::/user.slice/user-7.slice/user@7.service/app.slice/es.service"}, "no unit"),
-        ({"units": GONE, "systemd": "", "scripts": "elasticsearch"}, "no unit"),
-        ({"units": f"{ACTIVE}\n{ACTIVE.replace('@a', '@b')}"}, "several services may run the node (systemd"),
-        ({"containers": "/es1 elasticsearch:9 false", "units": DEAD}, "docker es1, systemd elasticsearch"),
-        (
-            {"containers": "/es1 elasticsearch:9 true", "units": ACTIVE},
-            "container es1 is removed when it stops",
-        ),
-        ({"containers": "/es1 elasticsearch:9 true", "starters": ACTIVE}, "(units seen: elasticsearch@a)"),
-        ({"containers": "/$(id) elasticsearch:9 false"}, "no unit"),
-    ],
-)
-def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None], says: str) -> None:
-    found = read_search(answer(**parts))
-    assert isinstance(found, Unknown)
-    assert says in found.reason
+def test_read_search_finds_one_service_or_says_why_not(subtests: pytest.Subtests) -> None:
+    for parts, service in FOUND:
+        with subtests.test(parts=parts):
+            manager, unit = service.split()
+            assert read_search(answer(**parts)) == FoundService(manager=Manager(manager), unit=unit)
+    for parts, says in NOT_FOUND:
+        with subtests.test(parts=parts):
+            found = read_search(answer(**parts))
+            assert isinstance(found, Unknown)
+            assert says in found.reason
 
 
 @pytest.mark.parametrize("pid", [None, 1])

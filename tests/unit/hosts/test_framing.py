@@ -40,18 +40,18 @@ def forged(own: str, name: str, text: str) -> tuple[str, ...]:
     )
 
 
-@pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize("place", ["first", "last"])
-def test_a_text_with_marks_forges_no_other_part(tmp_path: Path, number: int, place: str) -> None:
+def test_a_text_with_marks_forges_no_other_part(tmp_path: Path, subtests: pytest.Subtests) -> None:
     planted = tmp_path / "planted"
-    text = f"x\n{forged('file', 'boot-id', 'forged')[number]}y"
-    planted.write_text(text)
     parts = [("file", f"cat {planted}"), ("boot-id", "echo real")]
-    ordered = parts if place == "first" else parts[::-1]
-    assert read_sections(answer(script.untranslated(script.sections(ordered)))) == {
-        "file": Section(exit=0, text=text),
-        "boot-id": Section(exit=0, text="real"),
-    }
+    for forgery in forged("file", "boot-id", "forged"):
+        text = f"x\n{forgery}y"
+        planted.write_text(text)
+        for ordered in (parts, parts[::-1]):
+            with subtests.test(forgery=forgery, first=ordered[0][0]):
+                assert read_sections(answer(script.untranslated(script.sections(ordered)))) == {
+                    "file": Section(exit=0, text=text),
+                    "boot-id": Section(exit=0, text="real"),
+                }
 
 
 def test_a_status_command_forges_neither_rights_nor_boot(tmp_path: Path) -> None:
