@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, TextIO
@@ -49,11 +49,10 @@ from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
 from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
 from orchestrator.view.progress import ListeningCluster, Seen
 from orchestrator.view.reporters import LineReporter
-from orchestrator.view.words import sentence
 from tests.cli.console import Terminal
 from tests.unit.view import samples
 
-Golden = Callable[[str, str], None]
+Views = Callable[[str, Iterator[tuple[str, object]]], None]
 
 WAITS = Decision(watch=Watch(until=0.0, for_people="es2 to come up"))
 
@@ -110,13 +109,53 @@ def beside() -> Screen:
     return screen_of(state, WAITS, now=samples.t0 + 120, seen=samples.seen_recovering())
 
 
-def test_what_still_recovers_stands_beside_the_wave_in_hand() -> None:
-    text = picture(beside(), 80, height=24)
-    assert "wave 1 (es1) still recovers, 1m 50s so far" in text
-    for width, height in ((80, 24), (140, 24)):
-        lines = picture(beside(), width, height=height).splitlines()
-        assert len(lines) <= height - 2
-        assert {cell_len(line) for line in lines} == {width}
+def lines_of(*events: Event) -> list[str]:
+    """What is written without a terminal, and which of the events scroll by in the live view."""
+    out = io.StringIO()
+    LineReporter(out, lambda: samples.t0).events(samples.records(events))
+    return [*out.getvalue().splitlines(), f"scroll: {', '.join(one.event for one in events if scrolls(one))}"]
+
+
+def views() -> Iterator[tuple[str, object]]:
+    now = samples.t0 + 120
+    yield "a wave beside one that recovers", picture(beside(), 80, height=24)
+    yield "the same, wider", picture(beside(), 140, height=24)
+    failed = StandingDown(reason="es2 did not start", outcome=Outcome.FAILED)
+    troubled = samples.run_state(standing_down=failed, second_failure="es3 left", request=Request.PAUSE)
+    yield "trouble comes first", picture(screen_of(troubled, WAITS, now=now), 80)
+    phases = {"es1": NodePhase.FAILED, "es2": NodePhase.SKIPPED}
+    nodes = {
+        name: replace(node, phase=phases.get(name, node.phase), failure="held" if name in phases else None)
+        for name, node in samples.run_state().nodes.items()
+    }
+    yield "a skipped node has not failed", screen_of(samples.run_state(nodes=nodes), WAITS, now=now).trouble
+    asked = "asked to stop by SIGINT"
+    down = StandingDown(reason=asked, outcome=Outcome.INTERRUPTED)
+    phase = run_phase(Phase.DOWN, Phase.STANDING_DOWN, why=asked)
+    yield "an interruption", lines_of(Requested(request=Request.INTERRUPT, by="SIGINT"), down, phase)
+    yield "another signal", lines_of(Requested(request=Request.INTERRUPT, by="SIGTERM"), failed)
+    merging = replace(down, reason=f"{asked}; the merge of logs continues in the cluster")
+    for why in (down, merging):
+        state = samples.run_state(
+            phase=Phase.STANDING_DOWN, standing_down=why, request=Request.INTERRUPT, requested_by="SIGINT"
+        )
+        yield "a run that stands down", picture(screen_of(state, WAITS, now=now), 132)
+    yield "a merge that continues", lines_of(merging)
+    long = "allocation was disabled for 1800 s: " + "x" * 120
+    held = StandingDown(reason=f"held by {long}", outcome=Outcome.HELD)
+    yield "a reason is cut only if a hold has it", lines_of(replace(failed, reason=long), held)
+    key, level = "cluster.routing.allocation.enable", Level.PERSISTENT
+    change = SettingChange(level=level, key=key, found="all", wanted="primaries")
+    write = WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD)
+    changed = SettingChanged(level=level, key=key, found="all", wanted="primaries", purpose=Purpose.WITHHOLD)
+    joined = node_phase(NodeName("es2"), NodePhase.STARTING, NodePhase.REJOINED)
+    sent = (ActionSent(action=write), ActionConfirmed(action=write))
+    yield "a setting and a node have one line each", lines_of(changed, *sent, joined)
+    yield "a change in doubt", lines_of(ActionFailed(action=write, reason="timed out", in_doubt=True))
+
+
+def test_moments_of_a_run_are_shown_as_agreed(golden_views: Views) -> None:
+    golden_views("live.txt", views())
 
 
 def test_with_overlap_the_pace_is_by_the_clock() -> None:
@@ -128,80 +167,6 @@ def test_with_overlap_the_pace_is_by_the_clock() -> None:
     ]
     to_do = sum(node.phase is not NodePhase.RECOVERED for node in state.nodes.values())
     assert seconds_left(state, events, now=now) == pytest.approx((now - state.process.started) * to_do)
-
-
-def test_trouble_comes_first() -> None:
-    state = samples.run_state(
-        standing_down=StandingDown(reason="es2 did not start", outcome=Outcome.FAILED),
-        second_failure="es3 left",
-        request=Request.PAUSE,
-    )
-    lines = picture(screen_of(state, WAITS, now=samples.t0 + 120), 80).splitlines()
-    assert "es2 did not start" in lines[1]
-    assert "es3 left" in lines[2]
-    assert any("pause after this wave" in line for line in lines)
-
-
-def test_a_skipped_node_has_not_failed() -> None:
-    phases = {"es1": NodePhase.FAILED, "es2": NodePhase.SKIPPED}
-    state = samples.run_state()
-    nodes = {
-        name: replace(node, phase=phases.get(name, node.phase), failure="held" if name in phases else None)
-        for name, node in state.nodes.items()
-    }
-    screen = screen_of(samples.run_state(nodes=nodes), WAITS, now=samples.t0 + 120)
-    assert screen.trouble == ("es1 failed: held", "es2 was skipped: held")
-
-
-def test_an_interruption_is_one_line_with_its_second_signal() -> None:
-    events: list[Event] = [
-        Requested(request=Request.INTERRUPT, by="SIGINT"),
-        StandingDown(reason="asked to stop by SIGINT", outcome=Outcome.INTERRUPTED),
-        run_phase(Phase.DOWN, Phase.STANDING_DOWN, why="asked to stop by SIGINT"),
-    ]
-    assert [one for one in events if scrolls(one)] == events[:1]
-    out = io.StringIO()
-    LineReporter(out, lambda: samples.t0).events(samples.records(events))
-    (line,) = out.getvalue().splitlines()
-    assert "settings are restored, then the run ends; a second Ctrl-C ends the program at once" in line
-    state = samples.run_state(
-        phase=Phase.STANDING_DOWN, standing_down=events[1], request=Request.INTERRUPT, requested_by="SIGINT"
-    )
-    shown = picture(screen_of(state, WAITS, now=samples.t0 + 120), 132)
-    words = " ".join(shown.replace("│", " ").split())
-    assert "a second Ctrl-C ends the program at once and restores nothing" in words
-    assert "asked to stop by SIGINT" not in shown
-    assert "a second signal ends" in sentence(Requested(request=Request.INTERRUPT, by="SIGTERM"))
-    assert scrolls(StandingDown(reason="es2 failed", outcome=Outcome.FAILED))
-    merging = replace(events[1], reason="asked to stop by SIGINT; the merge of logs continues in the cluster")
-    assert scrolls(merging)
-    screen = screen_of(replace(state, process=replace(state.process, standing_down=merging)), WAITS, now=0.0)
-    assert any("the merge of logs continues" in line for line in screen.trouble)
-
-
-def test_why_a_run_stands_down_is_cut_only_if_a_hold_has_it() -> None:
-    long = "allocation was disabled for 1800 s: " + "x" * 120
-    assert sentence(StandingDown(reason=long, outcome=Outcome.FAILED)).endswith("x" * 120)
-    assert sentence(StandingDown(reason=f"held by {long}", outcome=Outcome.HELD)).endswith("...")
-
-
-def test_a_rejoined_node_and_each_setting_have_one_line() -> None:
-    change = SettingChange(
-        level=Level.PERSISTENT, key="cluster.routing.allocation.enable", found="all", wanted="primaries"
-    )
-    write = WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD)
-    changed = SettingChanged(
-        level=change.level, key=change.key, found="all", wanted="primaries", purpose=Purpose.WITHHOLD
-    )
-    joined = node_phase(NodeName("es2"), NodePhase.STARTING, NodePhase.REJOINED)
-    events: list[Event] = [changed, ActionSent(action=write), ActionConfirmed(action=write), joined]
-    assert [one for one in events if scrolls(one)] == [changed, joined]
-    out = io.StringIO()
-    LineReporter(out, lambda: samples.t0).events(samples.records(events))
-    first, second = out.getvalue().splitlines()
-    assert first.endswith("(persistent): all -> primaries while nodes are down; all will be restored")
-    assert second.endswith("es2: rejoined the cluster")
-    assert scrolls(ActionFailed(action=write, reason="timed out", in_doubt=True))
 
 
 def test_every_phase_has_a_picture() -> None:
