@@ -191,7 +191,7 @@ def test_apply_makes_hosts_as_wanted_and_revert_restores_them(bench: Bench) -> N
 
 def shown(bench: Bench, said: Said) -> str:
     """A command as a user sees it; then the values of the hosts that it left, and how many are owed."""
-    text = re.sub(r'("ts": )"[^"]*"', r"\1…", f"exit code {said.code.name}\n{said.out}{said.err}")
+    text = re.sub(r'("ts": )"[^"]*"', r"\1…", f"exit code {ExitCode(said.code).name}\n{said.out}{said.err}")
     names = {path: path.rpartition("/")[2] for path in FOUND}
     hosts = [
         f"{host}: {', '.join(f'{names.get(path, path)} {value}' for path, value in values.items())}"
