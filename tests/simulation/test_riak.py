@@ -1,45 +1,70 @@
-"""The simulated Riak cluster as it was recorded, and that its plan is what a run does."""
+"""Riak: the simulated cluster as it was recorded, what no row can tell of hastening, and what is printed."""
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.engine.admit import refusals
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.kind import RIAK
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES
+from orchestrator.engine.kinds.riak.quorum import breaches
+from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.situation import Decision, Situation, needed
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Purpose
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import WaveStarted
-from orchestrator.model.observation import ClusterView, Look
-from orchestrator.model.phase import Outcome
-from orchestrator.model.riak import PartitionCount, Transfers
+from orchestrator.model.event import NodeRecovered, Record, SettingChanged
+from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.observation import ClusterView, LeaseView, Level, Look
+from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.policy import Kind, Wave
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import Membership, PartitionCount, RiakView, RingStatus, SignsOfLife, Transfers
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import machines, views
+from orchestrator.simulation import machines, riak_mishaps, views
+from orchestrator.simulation.glance import glance
+from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, Trip, Unreadable
 from orchestrator.simulation.riak import RiakWorld
-from tests.simulation.play import plan_of, run
-from tests.simulation.ringed import (
-    FOUR,
-    riak_policy,
-    ringed,
-)
+from orchestrator.view.live import LiveReporter
+from orchestrator.view.reporters import LineReporter, Pace
+from orchestrator.view.status import status_text
+from tests.fakes.riak_rings import claimed
+from tests.simulation.play import play, run
+from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, down, riak_policy, ringed, rolling
+from tests.simulation.scenes.riak import HASTENED
+from tests.states import state_with
+
+# The simulated cluster ----------------------------------------------------------------------------------
 
 
-def _waves(simulation: Simulation) -> list[tuple[NodeName, ...]]:
-    return [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+def riak(world: RiakWorld) -> RiakView:
+    view = views.readings(world, set(Look)).cluster
+    assert isinstance(view, ClusterView)
+    assert view.riak is not None
+    return view.riak
+
+
+def pending(world: RiakWorld) -> int:
+    status = riak(world).ring_status
+    assert isinstance(status, RingStatus)
+    return sum(len(change.partitions) for change in status.pending)
 
 
 def _transfers(world: RiakWorld) -> Transfers:
-    read = views.readings(world, {Look.CLUSTER, Look.RECOVERIES}).cluster
-    assert isinstance(read, ClusterView)
-    assert read.riak is not None
-    assert isinstance(read.riak.transfers, dict)
-    said = read.riak.transfers[min(world.up)]
-    assert isinstance(said, Transfers)
-    return said
-
-
-def test_the_plan_is_what_the_run_does() -> None:
-    plan = plan_of(ringed(), riak_policy())
-    simulation, state = run(ringed(), wanted=riak_policy())
-    assert state.outcome is Outcome.DONE
-    assert [wave.nodes for wave in plan.waves] == _waves(simulation)
-
-
-# What the simulated cluster is like, as it was recorded -----------------------------------------------
+    said = riak(world).transfers
+    assert isinstance(said, dict)
+    of_one = said[min(world.up)]
+    assert isinstance(of_one, Transfers)
+    return of_one
 
 
 def test_no_transfer_is_active_while_a_node_is_down() -> None:
@@ -88,3 +113,312 @@ def test_a_node_that_dies_in_a_hand_off_breaks_it_off() -> None:
     assert world.handed == handed
     assert world.fallbacks
     assert not any(each.active for each in world.fallbacks)
+
+
+def test_partitions_that_move_are_told_of_until_they_have() -> None:
+    world = ringed()
+    before = world.ring
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=2, seconds=30.0).on_ring(world)
+    assert 2 <= pending(world) <= 4
+    world.agenda.advance(25.0)
+    assert 2 <= pending(world) <= 4
+    world.agenda.advance(60.0)
+    assert pending(world) == 0
+    moved = [number for number in range(64) if world.ring.owners[number] != before.owners[number]]
+    assert 2 <= len(moved) <= 4, "where its own lie too close, one for one beside it"
+    assert [world.ring.owners[number] for number in moved].count(TWO) == 2
+    assert all(not breaches(world.ring, {3}, {name}) for name in world.vnodes)
+    assert all(world.serves(name) for name in world.vnodes)
+
+
+def test_a_partition_does_not_move_while_an_owner_is_down() -> None:
+    world = ringed()
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=5.0).on_ring(world)
+    machines.stop(world, world.nodes[TWO])
+    world.agenda.advance(300.0)
+    assert pending(world) == 2
+    machines.start(world, world.nodes[TWO])
+    world.agenda.advance(300.0)
+    assert pending(world) == 0
+
+
+def test_a_member_that_joins_gets_its_share() -> None:
+    world = ringed()
+    new = NodeName("riak@new")
+    riak_mishaps.MemberJoins(node=new, seconds=20.0).on_ring(world)
+    members = riak(world).members
+    assert isinstance(members, tuple)
+    assert [each.node for each in members if each.membership is Membership.JOINING] == [new]
+    world.agenda.advance(20.1)
+    assert pending(world) > 0
+    world.agenda.advance(300.0)
+    assert pending(world) == 0
+    assert new in world.ring.owners
+    assert all(not breaches(world.ring, {3}, {name}) for name in world.vnodes)
+
+
+def test_a_stall_ends_no_hand_off_and_then_all() -> None:
+    world = ringed()
+    machines.stop(world, world.nodes[FOUR])
+    world.agenda.advance(20.0)
+    machines.start(world, world.nodes[FOUR])
+    riak_mishaps.HandoffStalls(seconds=500.0).on_ring(world)
+    world.agenda.advance(400.0)
+    assert world.handed == 0
+    assert world.fallbacks
+    world.agenda.advance(300.0)
+    assert world.fallbacks == []
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (riak_mishaps.ServiceNeverUp(node=TWO), "riak_kv is not up, asked of a peer"),
+        (riak_mishaps.VnodesHalt(node=TWO, most=3), "3 of its 13 vnodes run"),
+    ],
+)
+def test_a_node_that_does_not_come_back_whole_ends_the_run(what: riak_mishaps.OfRiak, said: str) -> None:
+    world = ringed()
+    found = world.limits
+    what.on_ring(world)
+    _, state = run(world, wanted=riak_policy())
+    assert f"{TWO} ({said}" in state.message, state.message
+    assert "not back in the cluster within" in state.message
+    assert world.limits == found
+    assert world.violations == []
+    assert world.nodes[FIVE].life == 1
+
+
+def test_a_service_that_no_peer_sees_is_no_stopped_vnode() -> None:
+    world = ringed()
+    riak_mishaps.ServiceNeverUp(node=TWO).on_ring(world)
+    machines.restart(world, world.nodes[TWO])
+    world.agenda.advance(60.0)
+    world.asked_after = frozenset({TWO})
+    world.version += 1
+    signs = riak(world).signs[TWO]
+    assert isinstance(signs, SignsOfLife)
+    assert world.serves(TWO)
+    assert not signs.service.up
+
+
+def test_the_claimant_that_moves_is_asked_from_then_on() -> None:
+    world = ringed()
+    assert world.master == ONE
+    riak_mishaps.ClaimantMoves(to=FIVE).on_ring(world)
+    status = riak(world).ring_status
+    assert isinstance(status, RingStatus)
+    assert (status.claimant, status.claimant_up, status.ring_ready) == (FIVE, True, True)
+
+
+def test_a_stop_beside_partitions_that_move_is_judged() -> None:
+    """By the ring's truth, whatever the program was told."""
+    world = RiakWorld(claimed(5, 64))
+    riak_mishaps.OwnershipMoves(to=TWO, partitions=1, seconds=900.0).on_ring(world)
+    world.agenda.advance(10.0)
+    world.last_read = world.agenda.now
+    world.agenda.advance(1.0)
+    world.judge_stop(world.nodes[FOUR])
+    assert len(world.violations) == 1
+    assert "2 partitions change their owner" in world.violations[0]
+
+
+# Hastened -----------------------------------------------------------------------------------------------
+
+
+def test_an_unrestored_timer_is_read_without_hastening_too() -> None:
+    """As one does that restores what another run left."""
+    state = replace(Simulation(rolling()).begin(riak_policy()), phase=Phase.STANDING_DOWN)
+    debt = SettingChanged(
+        level=Level.TRANSIENT, key=timer_key(TWO), found="10000", wanted="1000", purpose=Purpose.RAISE_LIMITS
+    )
+    owing = evolve(state, Record(run=state.run, sequence=9, at=0.0, event=debt))
+    assert Look.PACE in needed(owing)[0]
+    assert Look.PACE not in needed(replace(owing, phase=Phase.DOWN))[0]
+
+
+def test_clean_transfers_do_not_count_while_vnodes_must_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without that condition a node goes down before another one has found what it has on its disk."""
+    seeing = rolling()
+    seeing.written = False
+    run(seeing, wanted=HASTENED)
+    assert seeing.violations == []
+    blind = RIAK.__class__(**{**{f: getattr(RIAK, f) for f in RIAK.__slots__}, "unsettled": _but_unstarted})
+    monkeypatch.setattr("orchestrator.engine.kinds.kind.RIAK", blind)
+    world = rolling()
+    world.written = False  # so that nobody else has anything for a node that was down
+    run(world, wanted=HASTENED)
+    assert any("it has not found" in each for each in world.violations)
+
+
+def _but_unstarted(state: RunState, view: ClusterView) -> str | None:
+    assert view.riak is not None
+    return RIAK_UNSETTLED(state, replace(view, riak=replace(view.riak, unstarted={})))
+
+
+RIAK_UNSETTLED = RIAK.unsettled
+
+
+class _FallsSilent(RiakWorld):
+    """Once handoff was forced, the state of the vnode managers cannot be read any more."""
+
+    then: Callable[[], None] | None = None
+
+    def force_handoff(self) -> None:
+        super().force_handoff()
+        for vnodes in self.vnodes.values():
+            vnodes.mute = "no answer within 60 s"
+        self.version += 1
+        if self.then is not None:
+            self.then()
+
+
+def test_without_an_answer_to_a_force_the_run_waits_in_full() -> None:
+    """It does not wait for that answer until the limit of the whole recovery."""
+    world = _FallsSilent(claimed(5, 64))
+    world.rolling = True
+    simulation, state = run(world, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+    (of_a_node,) = (
+        r.event
+        for r in simulation.journal.records
+        if isinstance(r.event, NodeRecovered) and r.event.node == TWO
+    )
+    assert 140 < of_a_node.seconds < 400, "as long as Riak takes to start every vnode, and no hours"
+    missed = next(r.event for r in simulation.journal.records if isinstance(r.event, NotHastened))
+    assert "no answer within 60 s" in missed.why
+    assert "no answer within 60 s" in state.message
+
+
+def test_clean_transfers_after_an_old_force_do_not_count() -> None:
+    world = _FallsSilent(claimed(5, 64))
+    world.rolling, world.written = True, False
+    simulation = Simulation(world)
+
+    def killed_next() -> None:
+        simulation.seams.crash_at, world.then = len(simulation.seams.passed) + 1, None
+
+    world.then = killed_next
+    with suppress(Crash):
+        play(simulation, simulation.begin(HASTENED))
+    assert simulation.seams.crash_at is not None, "it was never forced"
+    simulation.seams.crash_at = None
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    # After it no force was sent: those waves go by their transfers, as without `hasten_handoff`.
+    assert [each for each in world.violations if f"while {TWO} has data" in each] == []
+
+
+# A node that goes down ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_reach", ["its machine answers", "its machine is down too"])
+def test_a_node_that_goes_down_before_its_turn_is_one_hold(in_reach: str) -> None:
+    world = ringed()
+    simulation = Simulation(world)
+    state = state_with(simulation.begin(riak_policy()), probed=True)
+    started = simulation.start_of(riak_policy())
+    lease = LeaseView(held=True, holder="ann@bastion", refreshed=0.0)
+    before = replace(glance(world, started), lease=lease)
+    assert not isinstance(before.cluster, Unknown)
+    baseline = RIAK.baseline(before.cluster, {})
+    record = Record(run=state.run, sequence=9, at=before.at, event=baseline)
+    after = replace(glance(down(world, THREE), started), lease=lease)
+    if in_reach != "its machine answers":
+        after = replace(after, hosts={**after.hosts, THREE: Unknown(reason="no route to it")})
+    situation = Situation(
+        state=evolve(state, record), policy=riak_policy(), kind=RIAK, seen=after, now=after.at
+    )
+    found = refusals(situation, RIAK.predicates, Wave(number=1, nodes=(THREE,)))
+    assert [hold.predicate for hold in found] == ["all_members_up"], found
+    follow = {"expected_nodes_present", "ring_ready", "no_transfers", "selected_hosts_ready"}
+    assert follow <= set(found[0].also)
+    pending = refusals(replace(situation, seen=before), RIAK.predicates, Wave(number=1, nodes=(THREE,)))
+    assert pending == ()
+
+
+# What is printed ----------------------------------------------------------------------------------------
+
+_OTHERS = re.compile(
+    r"\b(?:cop(?:y|ies)|shards?|allocation|allocated|indices|index|master|reroute|segments?)\b",
+    re.IGNORECASE,
+)
+"""What Riak has none of. Its words: vnodes, partitions, handoff, transfers, preference lists."""
+
+
+@dataclass(slots=True)
+class Everything:
+    """A reporter that prints by every view, and asks for the status after each event."""
+
+    simulation: Simulation
+    text: io.StringIO = field(default_factory=io.StringIO)
+    views: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        def now() -> float:
+            return self.simulation.world.agenda.now
+
+        console = Console(file=self.text, force_terminal=True, width=160)
+        self.views = [
+            LineReporter(self.text, now, kind=Kind.RIAK, pace=Pace(0.0)),
+            LiveReporter(console, now, kind=Kind.RIAK),
+        ]
+
+    def events(self, records: Sequence[Record]) -> None:
+        for view in self.views:
+            view.events(records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        for view in self.views:
+            view.waiting(state, decision)
+        now, records = self.simulation.world.agenda.now, self.simulation.journal.records
+        self.text.write(status_text(state, records[-3:], now=now))
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        for view in self.views:
+            view.finished(state, outcome)
+        now, records = self.simulation.world.agenda.now, self.simulation.journal.records
+        self.text.write(status_text(state, records, now=now))
+
+
+def printed(plan: list[Mishap] | None = None, trips: list[Trip] | None = None, **changes: object) -> str:
+    simulation = Simulation(ringed(), plan=plan or [], trips=trips or [])
+    watcher = Everything(simulation)
+    simulation.drive(simulation.begin(riak_policy(**changes)), watcher)
+    return watcher.text.getvalue()
+
+
+RUNS: dict[str, tuple[list[Mishap], list[Trip], Outcome]] = {
+    "undisturbed": ([], [], Outcome.DONE),
+    "a second failure": (
+        [Mishap(what=NodeDies(node=FOUR), verb="start", target=TWO, after=3.0)],
+        [],
+        Outcome.FAILED,
+    ),
+    "stopped by the operator": (
+        [Mishap(what=Asked(request=Request.STOP), verb="start", target=TWO, after=3.0)],
+        [],
+        Outcome.INTERRUPTED,
+    ),
+    "cannot be read for a while": (
+        [Mishap(what=Unreadable(seconds=60.0), verb="start", target=TWO, after=20.0)],
+        [],
+        Outcome.DONE,
+    ),
+    "a start that is refused": ([], [Trip(how=How.REFUSED, verb="start", target=TWO)], Outcome.DONE),
+}
+
+
+def test_a_run_prints_nothing_that_riak_does_not_have(subtests: pytest.Subtests) -> None:
+    for name, (plan, trips, outcome) in RUNS.items():
+        with subtests.test(name=name):
+            text = printed(plan, trips)
+            assert outcome.value in text
+            assert "handoff" in text
+            found = [line for line in text.splitlines() if _OTHERS.search(line)]
+            assert found == []
+    texts = [f"{rule.name}: {rule.why}" for rule in PREDICATES]
+    assert [line for line in texts if _OTHERS.search(line)] == []

@@ -12,7 +12,6 @@ from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision, needed
 from orchestrator.engine.state import RunState, with_node
 from orchestrator.model.action import RunHook
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RestoreBegun, RunResumed, StoodDown
 from orchestrator.model.lease_event import Deposed
 from orchestrator.model.observation import ClusterView, Look, Observation
@@ -25,12 +24,12 @@ from orchestrator.runtime import loop
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.world import World
 from tests.simulation.chance import chance
-from tests.simulation.play import cluster, plan_of, policy, run
+from tests.simulation.play import cluster, policy, run
 from tests.simulation.program_mishaps import CredentialsRefused, JournalFails, TakenOver
 from tests.simulation.scene import ES2, ES3, ES6, NOT_RESTORED, POOL, Scene, at, first
 from tests.simulation.scenes.ordinary import at_stop, wanted
-from tests.simulation.scenes.waves import IN_ORDER, PAIRS, tiered
-from tests.simulation.sharing import always, rebooting, sharing
+from tests.simulation.scenes.waves import PAIRS
+from tests.simulation.sharing import always, sharing
 from tests.simulation.wide import Life
 
 
@@ -75,31 +74,6 @@ def test_nodes_with_their_own_addresses_go_together(monkeypatch: pytest.MonkeyPa
     silent = [first(mishaps.HostCutOff(node=name, seconds=20.0)) for name in (ES3, ES6)]
     played = Scene(name="together", of=sharing, wanted=always(), befalls=silent).play()
     assert {frozenset(pair) for pair in played.waves} == {frozenset(pair) for pair in PAIRS}
-
-
-def test_a_plan_of_machines_names_each_and_has_one_reboot() -> None:
-    plan = plan_of(sharing(), always())
-    assert plan.holds == ()
-    both = "both nodes to restart on machine host-{}.example{}"
-    assert [(wave.nodes, wave.why) for wave in plan.waves] == [
-        (PAIRS[0], both.format("es2", "")),
-        (PAIRS[1], both.format("es3", "")),
-        (PAIRS[2], both.format("es1", "; with the elected master, so it goes last")),
-    ]
-    plan = plan_of(sharing(), rebooting())
-    assert plan.holds == ()
-    assert [step.target for step in plan.steps if step.action == "reboot"] == ["es2", "es3", "es4"]
-    assert [step.target for step in plan.steps if step.action == "stop"] == [n for p in PAIRS for n in p]
-
-
-def test_a_plan_by_role_and_tier_is_what_the_run_does() -> None:
-    assert [wave.nodes for wave in plan_of(tiered(), policy(zone_attribute="zone")).waves] == IN_ORDER
-
-
-def test_a_planned_machine_is_never_split() -> None:
-    world = sharing()
-    world.add_index("pair", places=[NodeName("es2"), NodeName("es5")])
-    assert {wave.nodes for wave in plan_of(world, always()).waves} == {*PAIRS}
 
 
 # What continues -----------------------------------------------------------------------------------------

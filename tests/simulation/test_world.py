@@ -8,24 +8,29 @@ import pytest
 
 from orchestrator.model.action import (
     Purpose,
+    Refused,
+    RunInstall,
     SettingChange,
     StartNode,
     StopNode,
     WriteSettings,
 )
 from orchestrator.model.allocation import ALLOCATION
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState
 from orchestrator.model.observation import Level
 from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation import installs, machines
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
 from tests.simulation import index_mishaps, nights, node_mishaps, shrink
 from tests.simulation.chance import Chance, chance
 from tests.simulation.play import cluster, policy
+from tests.simulation.scene import ES1, ES2, ES3
+from tests.simulation.upgrading import STEPS, TARGET, wanted
 
-ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
 
 
@@ -216,3 +221,29 @@ def test_a_shrunk_run_is_printed_as_a_test() -> None:
     assert "trips=(Trip(verb='stop', how=How.LOST),)," in text
     assert "crashes=(3, 4,)," in text
     compile(text, "scene", "exec")
+
+
+# Installs -----------------------------------------------------------------------------------------------
+
+
+def test_run_install_that_arrives_beside_a_start_is_refused() -> None:
+    """On a host it asks the service manager, for which a start under way counts as running."""
+    world = cluster(3)
+    node = world.nodes[ES1]
+    machines.stop(world, node)
+    world.agenda.advance(30.0)
+    machines.start(world, node)
+    step = RunInstall(node=ES1, number=0, step=STEPS[0], ticket="r/es1/0/1", target=TARGET)
+    assert not node.process
+    assert installs.begin(world, node, step) == Refused(reason="its service runs", passes=True)
+
+
+def test_a_step_that_others_left_out_is_no_lack_of_this_run() -> None:
+    """Their run ended after the first of two steps: the version is the target's, and this run says so."""
+    node = cluster(3).nodes[ES2]
+    node.version, node.began = TARGET, 2.0
+    node.facts.append(Fact(at=1.0, what="installed 0", alive=False, by="run-of-another"))
+    asked = policy(upgrade=wanted())
+    assert len(STEPS) == 2
+    assert installs.lacking(node, asked, 0.0) == ["install step 1 never ran on es2"]
+    assert installs.lacking(node, asked, 0.0, by_others=True) == []

@@ -255,6 +255,8 @@ SCENES: Final = (
         shows=lambda played: [(e.node, e.version) for e in played.found(UpgradeMissed)] == [(ES1, "9.1.0")],
         marks=[pytest.mark.proves("upgraded")],
     ),
+    upgrade("upgrade: plugins are loaded with the target",
+        wanted=upgrading(upgrade=wanted(plugins=("analysis-icu",)))),
     upgrade("upgrade_mode: machine learning pauses for the upgrade",
         of=_learning, shows=lambda played: _modes(played) == ["true", "false"]),
     upgrade("upgrade_mode: a pause of others stays",
