@@ -16,9 +16,9 @@ from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import Event, Hold, Record
+from orchestrator.model.event import Event, Hold, PhaseEntered, Record
 from orchestrator.model.observation import Observation
-from orchestrator.model.phase import Outcome
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Instant, Unknown
@@ -239,6 +239,12 @@ def plan_holds_for(world: World, wanted: Policy, predicates: Collection[str]) ->
     except _HeldError:
         return True
     return any(hold.predicate in predicates for hold in plan.holds)
+
+
+def phase_of(simulation: Simulation) -> Phase:
+    """The phase of its run, by the journal."""
+    entered = (r.event for r in reversed(simulation.journal.records) if isinstance(r.event, PhaseEntered))
+    return Phase(next((event.to for event in entered if event.node is None), Phase.PREPARING))
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

@@ -403,7 +403,7 @@ def looking(look: Callable[[Played, str], object]) -> Callable[[Played], None]:
     return prepare
 
 
-class _Port:
+class Before:
     """A port of the program; something is done before each call of one of its methods."""
 
     def __init__(self, port: object, method: str, look: Callable[..., object]) -> None:
@@ -425,7 +425,7 @@ def before(port: str, method: str, look: Callable[..., object]) -> Callable[[Pla
 
     def prepare(played: Played) -> None:
         simulation: Any = played.simulation
-        made = _Port(getattr(simulation, port), method, partial(look, played))
+        made = Before(getattr(simulation, port), method, partial(look, played))
         for of in (simulation, simulation.listener):
             if hasattr(of, port):
                 setattr(of, port, made)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +13,6 @@ from orchestrator.engine.fold import replay
 from orchestrator.merging import decide
 from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
 from orchestrator.model.allocation import ALLOCATION
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase, Request
@@ -19,15 +20,12 @@ from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import loop as loop_module
 from orchestrator.runtime.database import CommitInDoubt
-from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.runtime.loop import Loop
 from tests.simulation.gated import QUEUE
-from tests.simulation.loaded import loaded as loaded_cluster
-from tests.simulation.loaded import merged_policy, merging
-from tests.simulation.play import Watcher, cluster, policy
+from tests.simulation.loaded import loaded, merged_policy, merging
+from tests.simulation.play import Watcher, cluster, phase_of, policy
+from tests.simulation.scene import ES2, Before
 from tests.simulation.tuned import detune, profile
-
-ES2 = NodeName("es2")
 
 
 class DefectError(ValueError):
@@ -36,47 +34,34 @@ class DefectError(ValueError):
 
 @dataclass
 class Faulty:
-    """Hosts whose adapter raises: at the chosen verb, so many times, before or after doing it."""
+    """Raises at the chosen verb of es2, so many times, before or after it is done."""
 
-    inner: Any
+    simulation: Simulation
     verb: type[HostAction]
     times: int
     done_first: bool = False
     raised: list[HostAction] = field(default_factory=list)
 
-    def perform(self, action: HostAction) -> Any:
-        if not (isinstance(action, self.verb) and action.node == ES2 and len(self.raised) < self.times):
-            return self.inner.perform(action)
-        self.raised.append(action)
-        if self.done_first:
-            self.inner.perform(action)
-        raise DefectError("string argument should contain only ASCII characters")
+    def plant(self) -> None:
+        hosts: Any = self.simulation.hosts
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        def look(action: HostAction) -> None:
+            if isinstance(action, self.verb) and action.node == ES2 and len(self.raised) < self.times:
+                self.raised.append(action)
+                if self.done_first:
+                    hosts.perform(action)
+                raise DefectError("string argument should contain only ASCII characters")
+
+        faulty: Any = Before(hosts, "perform", look)
+        self.simulation.hosts = faulty
 
 
-def _loop(
-    simulation: Simulation, hosts: Any, *, cluster_port: Any = None, wanted: Policy | None = None
-) -> Loop:
-    state = simulation.begin(wanted or policy())
+def _drive(simulation: Simulation, wanted: Policy, *, faults: Callable[[], object] = lambda: None) -> Any:
+    """The state at the end of a run that is begun and given these faults."""
+    state = simulation.begin(wanted)
+    faults()
     watcher = Watcher(simulation, simulation.world.agenda.now + 48 * 3600.0, compare=False)
-    ports = Ports(
-        cluster=cluster_port or simulation.cluster,
-        hosts=hosts,
-        lease=simulation.attempt.lease,
-        journal=simulation.journal,
-        clock=simulation.clock,
-        listener=simulation.listener,
-        reporter=watcher,
-    )
-    return Loop(
-        state,
-        ports,
-        asked=lambda: (Request.NONE, ""),
-        workers=1,
-        reads=Order.CLUSTER_FIRST,
-    )
+    return simulation.drive(state, watcher)
 
 
 @pytest.mark.parametrize("verb", [StopNode, StartNode])
@@ -85,12 +70,12 @@ def _loop(
 def test_everything_is_put_back_before_a_defect_is_told(verb: type[HostAction], *, done_first: bool) -> None:
     world = cluster(3)
     simulation = Simulation(world)
-    loop = _loop(simulation, Faulty(simulation.hosts, verb, times=1, done_first=done_first))
+    Faulty(simulation, verb, times=1, done_first=done_first).plant()
     with pytest.raises(DefectError):
-        loop.run()
-    assert loop.state.phase is Phase.ENDED
-    assert loop.state.outcome is Outcome.FAILED
-    assert "a defect of the program: DefectError" in loop.state.message
+        _drive(simulation, policy())
+    state = simulation.attempt.state
+    assert (state.phase, state.outcome) == (Phase.ENDED, Outcome.FAILED)
+    assert "a defect of the program: DefectError" in state.message
     assert world.settings() == cluster(3).settings()
     assert all(node.process for node in world.nodes.values())
     assert world.violations == []
@@ -98,10 +83,11 @@ def test_everything_is_put_back_before_a_defect_is_told(verb: type[HostAction], 
 
 def test_a_defect_that_repeats_ends_the_program_at_once() -> None:
     simulation = Simulation(cluster(3))
-    hosts = Faulty(simulation.hosts, StartNode, times=99)
+    faulty = Faulty(simulation, StartNode, times=99)
+    faulty.plant()
     with pytest.raises(DefectError):
-        _loop(simulation, hosts).run()
-    assert len(hosts.raised) == 8, "one from the stand-down and one without it, for each defect"
+        _drive(simulation, policy())
+    assert len(faulty.raised) == 8, "one from the stand-down and one without it, for each defect"
 
 
 RAISING: tuple[tuple[str, str], ...] = (
@@ -111,10 +97,10 @@ RAISING: tuple[tuple[str, str], ...] = (
     ("hosts", "observe"),
     ("hosts", "tuning"),
     ("gates", "observe"),
+    ("listener", "listen"),
     ("lease", "view"),
     ("lease", "confirm"),
     ("lease", "publish"),
-    ("listener", "listen"),
     ("reporter", "events"),
     ("reporter", "waiting"),
     ("asked", "__call__"),
@@ -123,40 +109,50 @@ RAISING: tuple[tuple[str, str], ...] = (
 """Everything that a run reads or asks, its decision, and the views that are shown it."""
 
 
+@dataclass
 class Switch:
-    """Raises at one method of one port, from the moment that a run enters a phase on, for ever."""
+    """Raises at one method of one port, from the moment that a run enters a phase on, for ever.
 
-    def __init__(self, port: str, method: str, phase: Phase) -> None:
-        self.port, self.method, self.phase = port, method, phase
-        self.loop: Loop | None = None
-        self.thrown = self.raised = 0
+    Attributes:
+        first: events that were written before the run was driven, which are shown first of all.
+    """
 
-    def around(self, name: str, inner: Any) -> Any:
-        return Switched(self, name, inner) if name == self.port else inner
+    simulation: Simulation
+    port: str
+    method: str
+    phase: Phase
+    first: int = 0
+    thrown: bool = False
+    raised: int = 0
 
-    def call(self, method: str, inner: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if self.loop is not None and method == self.method:
-            self.thrown = self.thrown or self.loop.state.phase is self.phase
-            if self.thrown:
-                self.raised += 1
-                raise DefectError(f"{self.port}.{method}")
-        return inner(*arguments, **named)
+    def look(self, *_given: object) -> None:
+        begins = self.port == "reporter" and len(self.simulation.journal.records) == self.first
+        self.thrown = self.thrown or (phase_of(self.simulation) is self.phase and not begins)
+        if self.thrown:
+            self.raised += 1
+            raise DefectError(f"{self.port}.{self.method}")
 
+    def around(self, port: Any) -> Any:
+        return Before(port, self.method, self.look)
 
-class Switched:
-    """A port with such a switch before it."""
+    @contextmanager
+    def during(self, _state: object) -> Iterator[Callable[[], tuple[Request, str]]]:
+        yield lambda: (self.look(), (Request.NONE, ""))[1]
 
-    def __init__(self, switch: Switch, name: str, inner: Any) -> None:
-        self._switch, self._name, self._inner = switch, name, inner
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._switch.call("__call__", self._inner, arguments, named)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if name != self._switch.method:
-            return found
-        return lambda *arguments, **named: self._switch.call(name, found, arguments, named)
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In a run that has begun."""
+        simulation, attempt = self.simulation, self.simulation.attempt
+        self.first = len(simulation.journal.records)
+        if self.port == "decide":
+            decided = lambda *given: (self.look(), decide(*given))[1]  # noqa: E731
+            monkeypatch.setattr(loop_module, "decide", decided)
+        elif self.port == "lease":
+            attempt.lease = self.around(attempt.lease)
+        elif self.port == "asked":
+            process = replace(attempt.connection.process, requests=self)
+            attempt.connection = replace(attempt.connection, process=process)
+        elif self.port != "reporter":
+            setattr(simulation, self.port, self.around(getattr(simulation, self.port)))
 
 
 def _everything() -> Policy:
@@ -170,38 +166,29 @@ def _everything() -> Policy:
     )
 
 
-def _left_behind(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """What is wrong with the cluster ten minutes after such a run; empty where nothing is."""
-    world = detune(loaded_cluster())
+def _left_behind(
+    port: str, method: str, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, list[str]]:
+    """How often it raised, and what is wrong with the cluster ten minutes after such a run."""
+    world = detune(loaded())
     simulation = Simulation(world)
     state = simulation.begin(_everything())
-    watcher = Watcher(simulation, world.agenda.now + 48 * 3600.0, compare=False)
-    asked = switch.around("asked", lambda: (Request.NONE, ""))
-    ports = Ports(
-        cluster=switch.around("cluster", simulation.cluster),
-        hosts=switch.around("hosts", simulation.hosts),
-        gates=switch.around("gates", simulation.gates),
-        lease=switch.around("lease", simulation.attempt.lease),
-        journal=simulation.journal,
-        clock=simulation.clock,
-        listener=switch.around("listener", simulation.listener),
-        reporter=switch.around("reporter", watcher),
-    )
-    monkeypatch.setattr(loop_module, "decide", switch.around("decide", decide))
-    loop = switch.loop = Loop(state, ports, asked=asked, workers=1, reads=Order.CLUSTER_FIRST)
+    switch = Switch(simulation, port, method, phase)
+    watcher: Any = Watcher(simulation, world.agenda.now + 48 * 3600.0, compare=False)
     raised: BaseException | None = None
-    try:
-        loop.run()
-    except DefectError as defect:
-        raised = defect
+    with monkeypatch.context() as patched:
+        switch.plant(patched)
+        try:
+            simulation.drive(state, switch.around(watcher) if port == "reporter" else watcher)
+        except DefectError as defect:
+            raised = defect
     world.agenda.until(lambda: False, 600.0)
-    before = loaded_cluster()
     wrong = [f"{node.name} is down" for node in world.nodes.values() if not node.process]
-    if world.effective(ALLOCATION) != before.effective(ALLOCATION):
+    if world.effective(ALLOCATION) != loaded().effective(ALLOCATION):
         wrong.append(f"{ALLOCATION} is {world.effective(ALLOCATION)}")
     if switch.raised and not (raised and simulation.run in "".join(raised.__notes__)):
         wrong.append(f"the defect does not name the run: {raised!r}")
-    return (*wrong, *world.violations)
+    return switch.raised, [*wrong, *world.violations]
 
 
 @pytest.mark.proves("defect")
@@ -210,26 +197,24 @@ def test_no_defect_leaves_a_node_down_or_allocation_disabled(monkeypatch: pytest
     wrong, met = [], 0
     for port, method in RAISING:
         for phase in Phase:
-            switch = Switch(port, method, phase)
-            left = _left_behind(switch, monkeypatch)
-            met += bool(switch.raised)
+            raised, left = _left_behind(port, method, phase, monkeypatch)
+            met += bool(raised)
             wrong += [f"{port}.{method} from {phase.value} on: {what}" for what in left]
     assert wrong == []
     assert met > len(RAISING) * 4, "most points are never met: the test has lost its run"
 
 
-def test_no_node_starts_unseen_beside_a_hook_that_may_still_run() -> None:
+def test_no_node_starts_unseen_beside_a_hook_that_may_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook's port raised, so that its end is not known; and nothing can be read any more."""
     simulation = Simulation(cluster(3))
-    switch = Switch("cluster", "observe", Phase.STANDING_DOWN)
-    hosts = Faulty(simulation.hosts, RunHook, times=1)
+    hosts, faulty = simulation.hosts, Faulty(simulation, RunHook, times=1)
+    faulty.plant()
     wanted = policy(hooks=Hooks(while_stopped=(Hook(run="apt-get install"),)))
-    port = switch.around("cluster", simulation.cluster)
-    loop = switch.loop = _loop(simulation, hosts, cluster_port=port, wanted=wanted)
+    switch = Switch(simulation, "cluster", "observe", Phase.STANDING_DOWN)
     with pytest.raises(DefectError) as raised:
-        loop.run()
-    assert hosts.raised
-    assert not [action for action in simulation.hosts.sent if isinstance(action, StartNode)]
+        _drive(simulation, wanted, faults=lambda: switch.plant(monkeypatch))
+    assert faulty.raised
+    assert not [action for action in hosts.sent if isinstance(action, StartNode)]
     assert "es2 was not started: a hook or an install step may still run there" in "".join(
         raised.value.__notes__
     )
@@ -237,28 +222,29 @@ def test_no_node_starts_unseen_beside_a_hook_that_may_still_run() -> None:
 
 def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each commit in turn, done or not: the journal tells what was lived, and the cluster is restored."""
-    wrong, commit = [], 1
-    while True:
-        world = cluster(3)
-        simulation = Simulation(world)
-        loop = _loop(simulation, simulation.hosts)
-        journal = Doubtful(simulation.journal, commit, done=commit % 2 == 0)
-        monkeypatch.setattr(loop, "_ports", replace(loop._ports, journal=journal))
-        turn, done, early = loop.turn, (simulation.cluster.sent, simulation.hosts.sent), list[str]()
+    wrong, commit, doubted = [], 1, True
+    original = Loop.turn
+    while doubted:
+        simulation = Simulation(cluster(3))
+        state = simulation.begin(policy())
+        journal: Any = Doubtful(simulation.attempt.journal, commit, done=commit % 2 == 0)
+        simulation.attempt.journal = journal
+        early, done = list[str](), (simulation.cluster.sent, simulation.hosts.sent)
 
         def counted(
-            seen: Observation, turn: Any = turn, done: Any = done, journal: Any = journal, early: Any = early
+            loop: Loop, seen: Observation, journal: Any = journal, early: Any = early, done: Any = done
         ) -> None:
             before = (journal.doubted, sum(map(len, done)))
-            turn(seen)
+            original(loop, seen)
             to_send = journal.doubted != before[0] and any(isinstance(e, ActionSent) for e in journal.doubted)
             if to_send and sum(map(len, done)) != before[1]:
                 early.append("something was sent by a reading from before the doubt")
 
-        monkeypatch.setattr(loop, "turn", counted)
-        state = loop.run()
-        if not journal.doubted:
-            break
+        monkeypatch.setattr(Loop, "turn", counted)
+        world = simulation.world
+        watcher = Watcher(simulation, world.agenda.now + 48 * 3600.0, compare=False)
+        state = simulation.drive(state, watcher)
+        doubted = bool(journal.doubted)
         down = [node.name for node in world.nodes.values() if not node.process]
         told = replay(simulation.run, simulation.journal.records)
         if down or world.violations or journal.unwritten or world.settings() != cluster(3).settings():

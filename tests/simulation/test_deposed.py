@@ -20,7 +20,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.simulated_ports import empty_state
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Seams
-from tests.simulation.play import cluster, play, policy
+from tests.simulation.play import cluster, phase_of, play, policy
 from tests.simulation.scene import EVERY, HELD, Played, Scene, before, looking
 
 pytestmark = pytest.mark.proves("deposed")
@@ -62,12 +62,6 @@ def _restored(first: Simulation, _state: Engine, programs: list[Simulation]) -> 
 Successor = Callable[[Simulation, Engine, list[Simulation]], Iterator[RunState]]
 
 
-def _phase(of: Simulation) -> Phase:
-    entered = [r.event for r in of.journal.records if r.event.event == "phase_entered"]
-    to = [event.to for event in entered if getattr(event, "node", None) is None]
-    return Phase((to or [Phase.PREPARING.value])[-1])
-
-
 class _Suspending(Seams):
     """Notes each point once, and lets something happen at one of them, when it comes there first."""
 
@@ -77,7 +71,7 @@ class _Suspending(Seams):
         self.met: dict[Point, None] = {}
 
     def point(self, what: str) -> None:
-        here = what.partition(" of ")[0], _phase(self._of)
+        here = what.partition(" of ")[0], phase_of(self._of)
         first = here not in self.met
         self.met[here] = None
         if first and here == self._at:

@@ -17,7 +17,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.model.watch import CopiesActive, Watch
 from orchestrator.simulation.mishaps import HostCutOff, Mishap, SnapshotBegun, Unreadable
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, policy
+from tests.simulation.play import cluster, phase_of, policy
 from tests.simulation.scene import ES5, INTERRUPTED, POOL, Played, Scene, at, before, first
 from tests.simulation.zones import ZONED, zoned
 
@@ -147,8 +147,7 @@ def _flushed(played: Played) -> bool:
 
 
 def _in(phase: Phase, played: Played) -> bool:
-    entered = [event.to for event in played.found(PhaseEntered) if event.node is None]
-    return (entered or [Phase.PREPARING.value])[-1] == phase.value
+    return phase_of(played.simulation) is phase
 
 
 def interrupted(name: str, when: Callable[[Played], bool], *, reads: bool, changed: bool = True) -> Scene:
