@@ -16,8 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import bulk, gates, machines, membership, merges, segments, views
-from orchestrator.simulation.parts import GateState
+from orchestrator.simulation import machines
 
 if TYPE_CHECKING:
     from orchestrator.simulation.fate import Fate
@@ -111,29 +110,6 @@ class HostCutOff(OfMachine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostHangs(OfMachine):
-    """For a while SSH to a host hangs. The host may carry out a command, but does not answer."""
-
-    node: NodeName
-    seconds: Seconds
-    does: bool = True
-
-    def befall(self, fate: Fate) -> None:
-        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
-            each.hangs_until, each.hangs_and_does = fate.now + self.seconds, self.does
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartedByHand(OfMachine):
-    """Another person restarts a node. It starts again as soon as it has stopped."""
-
-    node: NodeName
-
-    def befall(self, fate: Fate) -> None:
-        machines.restart(fate.world, fate.world.nodes[self.node])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMade(What):
     """A person creates an index whose primary is allocated to that node."""
 
@@ -143,17 +119,6 @@ class IndexMade(What):
 
     def befall(self, fate: Fate) -> None:
         fate.world.create_index(self.name, on=self.on, replicas=self.replicas)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledOver(What):
-    """An index is rolled over: writes go to a new index, on any node, and no longer to the old one."""
-
-    index: str
-    to: str
-
-    def befall(self, fate: Fate) -> None:
-        fate.world.roll_over(self.index, self.to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,20 +148,6 @@ class SnapshotAborted(What):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoterExcluded(What):
-    """Another operator excludes a node from voting for a while."""
-
-    node: NodeName
-    seconds: Seconds
-
-    def befall(self, fate: Fate) -> None:
-        world = fate.world
-        world.excluded_by_others.add(self.node)
-        membership.exclude(world, self.node)
-        world.agenda.after(self.seconds, lambda: membership.clear_exclusion(world, self.node))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingMeddled(What):
     """Another operator changes a setting."""
 
@@ -219,19 +170,6 @@ class Unreadable(OfProgram):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaleReadings(OfProgram):
-    """Reads return the state of this moment, and report that they are not settled."""
-
-    seconds: Seconds
-
-    def befall(self, fate: Fate) -> None:
-        world = fate.world
-        fate.stale_until, fate.frozen = fate.now + self.seconds, views.kept(world)
-        if world.forced.policy is not None:
-            fate.frozen_bulk = bulk.bulk(world, world.indices)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramStandsStill(OfProgram):
     """The program's machine is suspended for a while at its next reading. The world continues."""
 
@@ -239,19 +177,6 @@ class ProgramStandsStill(OfProgram):
 
     def befall(self, fate: Fate) -> None:
         fate.standing_still = self.seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockSet(OfProgram):
-    """The system clock of the program's machine is set by this much; it affects the next process.
-
-    A process reads the wall clock once and then counts elapsed time, so it never sees a jump of its own.
-    """
-
-    seconds: Seconds
-
-    def befall(self, fate: Fate) -> None:
-        fate.clock_ahead += self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,16 +207,6 @@ class Asked(OfProgram):
 
     def befall(self, fate: Fate) -> None:
         fate.request = max(fate.request, self.request)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsRefused(What):
-    """From now on every settings update is refused; an empty reason ends it."""
-
-    reason: str
-
-    def befall(self, fate: Fate) -> None:
-        fate.world.refuse_settings = self.reason or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,18 +256,6 @@ class RisesByItself(OfMachine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementRuns(OfMachine):
-    """Configuration management is at work on the node's machine for so long."""
-
-    node: NodeName
-    seconds: Seconds
-
-    def befall(self, fate: Fate) -> None:
-        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
-            each.disk.managed = (fate.now, fate.now + self.seconds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationsFail(What):
     """This many of an index's next replica allocations fail."""
 
@@ -363,104 +266,6 @@ class AllocationsFail(What):
         for index in fate.world.indices.values():
             for shard in index.shards if index.name == self.index else ():
                 shard.failing = self.times
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriterBegins(What):
-    """An index that was not being written gets documents, for this long; None = permanently."""
-
-    index: str
-    seconds: Seconds | None = None
-
-    def befall(self, fate: Fate) -> None:
-        world, index = fate.world, fate.changeable(self.index)
-        if index is not None:
-            segments.turn(world, index, written=True)
-            if self.seconds is not None:
-                world.agenda.after(self.seconds, lambda: segments.turn(world, index, written=False))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedByOthers(What):
-    """Another operator force-merges an index."""
-
-    index: str
-    max_segments: int = 1
-
-    def befall(self, fate: Fate) -> None:
-        index = fate.changeable(self.index)
-        if index is not None and not index.closed:
-            merges.begin(fate.world, index, self.max_segments, ours=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexDeleted(What):
-    """A person deletes an index, and may create another one of that name."""
-
-    index: str
-    made_again: bool = False
-
-    def befall(self, fate: Fate) -> None:
-        world, index = fate.world, fate.changeable(self.index)
-        if index is not None:
-            world.delete_index(self.index)
-            if self.made_again:
-                world.create_index(self.index, replicas=index.replicas)
-                made = next(each for each in world.indices.values() if each.name == self.index)
-                segments.turn(world, made, written=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexClosed(What):
-    """A person closes an index."""
-
-    index: str
-
-    def befall(self, fate: Fate) -> None:
-        index = fate.changeable(self.index)
-        if index is not None:
-            segments.turn(fate.world, index, written=False)
-            index.closed = True
-            fate.world.changed(f"{index.name} is closed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFills(What):
-    """A disk fills for a while with data that is not the cluster's."""
-
-    node: NodeName
-    share: float = 0.89
-    seconds: Seconds = 600.0
-
-    def befall(self, fate: Fate) -> None:
-        merges.fill(fate.world, self.node, self.share, self.seconds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentsUnreadable(OfProgram):
-    """Segments, writes and tasks of indices cannot be read for a while. Everything else can."""
-
-    seconds: Seconds
-
-    def befall(self, fate: Fate) -> None:
-        fate.bulk_unreadable_until = fate.now + self.seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateShut(What):
-    """A gate of the playbook closes or becomes unreadable. It may open again after a while.
-
-    Attributes:
-        name: the gate's name; ignored if the playbook does not have it.
-    """
-
-    name: str
-    seconds: Seconds | None = None
-    readable: bool = True
-
-    def befall(self, fate: Fate) -> None:
-        state = GateState.CLOSED if self.readable else GateState.UNREADABLE
-        gates.shut(fate.world, self.name, state, self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from orchestrator.simulation.facts import FIT, READY
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate, SimShard
 from orchestrator.simulation.world import World
+from tests.simulation import program_mishaps
 from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slowed, threefold
 from tests.simulation.play import cluster, play, policy, run
@@ -68,7 +69,7 @@ def _shard_with_primary_on(world: World, name: str) -> SimShard:
 def observation_is_fresh() -> Lapse:
     """A reading that says it may be old, at the last look before a stop."""
     world = cluster(3)
-    old = Mishap(what=mishaps.StaleReadings(seconds=30.0), verb="flush")
+    old = Mishap(what=program_mishaps.StaleReadings(seconds=30.0), verb="flush")
     _, state = run(world, plan=(old,))
     lapse = world.violations[0] if world.violations else None
     return lapse or (None if state.outcome is Outcome.DONE else f"ended as {state.outcome}: {state.message}")

@@ -27,7 +27,19 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import at_night, gated, managed, merged, nights, safe_sets, tuned, upgrading
+from tests.simulation import (
+    at_night,
+    gated,
+    index_mishaps,
+    managed,
+    merged,
+    nights,
+    node_mishaps,
+    program_mishaps,
+    safe_sets,
+    tuned,
+    upgrading,
+)
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -352,20 +364,20 @@ def _what(dice: Random, node: NodeName, number: int) -> What:
     choices: tuple[What, ...] = (
         mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 300.0, 5000.0, None))),
         mishaps.HostCutOff(node=node, seconds=dice.choice((20.0, 700.0))),
-        mishaps.HostHangs(node=node, seconds=dice.choice((15.0, 90.0)), does=dice.random() < 0.5),
-        mishaps.RestartedByHand(node=node),
+        node_mishaps.HostHangs(node=node, seconds=dice.choice((15.0, 90.0)), does=dice.random() < 0.5),
+        node_mishaps.RestartedByHand(node=node),
         mishaps.IndexMade(name=f"new-{number}", on=node, replicas=dice.choice((0, 1))),
-        mishaps.RolledOver(index="logs", to=f"logs-{number}"),
+        index_mishaps.RolledOver(index="logs", to=f"logs-{number}"),
         mishaps.SnapshotBegun(name=f"repo/nightly-{number}", seconds=dice.choice((20.0, 600.0))),
-        mishaps.VoterExcluded(node=node, seconds=dice.choice((30.0, 600.0))),
+        node_mishaps.VoterExcluded(node=node, seconds=dice.choice((30.0, 600.0))),
         mishaps.SettingMeddled(key=ALLOCATION, value=dice.choice(("none", "all", None))),
         mishaps.SettingMeddled(key=BANDWIDTH, value="80mb", level=Level.TRANSIENT),
         mishaps.SettingMeddled(key=f"{EXCLUSIONS}_name", value=node),
-        mishaps.SettingsRefused(reason="400 archived settings"),
+        program_mishaps.SettingsRefused(reason="400 archived settings"),
         mishaps.Unreadable(seconds=dice.choice((5.0, 900.0))),
-        mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
+        program_mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
         mishaps.ProgramStandsStill(seconds=dice.choice((20.0, 70.0, 600.0))),
-        mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
+        program_mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
         mishaps.LeaseTaken(),
         mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),
         mishaps.DiskFull(seconds=dice.choice((10.0, 600.0))),

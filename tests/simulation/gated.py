@@ -8,8 +8,8 @@ from typing import Final
 
 from orchestrator.model.gate import CommandGate, Gate, HttpAccess, RabbitQueueGate
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap
+from tests.simulation import program_mishaps
 
 QUEUE: Final = RabbitQueueGate(
     name="rabbitmq_queue ingest", at=HttpAccess(url="http://mq:15672"), queue="ingest", max_messages=100
@@ -51,7 +51,7 @@ def by_chance(seed: int) -> Gated:
 
 
 def _mishap(dice: Random, gates: tuple[Gate, ...]) -> Mishap:
-    shut = mishaps.GateShut(
+    shut = program_mishaps.GateShut(
         name=dice.choice(gates).name, seconds=dice.choice(_SHUT), readable=dice.random() < 0.7
     )
     if dice.random() < 0.3:

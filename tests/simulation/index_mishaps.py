@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import allocation, deciders, segments
+from orchestrator.simulation import allocation, deciders, merges, segments
 from orchestrator.simulation.mishaps import What
 from orchestrator.simulation.parts import SimCopy, SimIndex
 from orchestrator.simulation.world import World
@@ -250,3 +250,73 @@ def _keep_busy(world: World, what: WorkBegun) -> None:
             busy.discard(node.name)
 
     world.agenda.after(what.seconds, done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledOver(What):
+    """An index is rolled over: writes go to a new index, on any node, and no longer to the old one."""
+
+    index: str
+    to: str
+
+    def befall(self, fate: Fate) -> None:
+        fate.world.roll_over(self.index, self.to)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterBegins(What):
+    """An index that was not being written gets documents, for this long; None = permanently."""
+
+    index: str
+    seconds: Seconds | None = None
+
+    def befall(self, fate: Fate) -> None:
+        world, index = fate.world, fate.changeable(self.index)
+        if index is not None:
+            segments.turn(world, index, written=True)
+            if self.seconds is not None:
+                world.agenda.after(self.seconds, lambda: segments.turn(world, index, written=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedByOthers(What):
+    """Another operator force-merges an index."""
+
+    index: str
+    max_segments: int = 1
+
+    def befall(self, fate: Fate) -> None:
+        index = fate.changeable(self.index)
+        if index is not None and not index.closed:
+            merges.begin(fate.world, index, self.max_segments, ours=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDeleted(What):
+    """A person deletes an index, and may create another one of that name."""
+
+    index: str
+    made_again: bool = False
+
+    def befall(self, fate: Fate) -> None:
+        world, index = fate.world, fate.changeable(self.index)
+        if index is not None:
+            world.delete_index(self.index)
+            if self.made_again:
+                world.create_index(self.index, replicas=index.replicas)
+                made = next(each for each in world.indices.values() if each.name == self.index)
+                segments.turn(world, made, written=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexClosed(What):
+    """A person closes an index."""
+
+    index: str
+
+    def befall(self, fate: Fate) -> None:
+        index = fate.changeable(self.index)
+        if index is not None:
+            segments.turn(fate.world, index, written=False)
+            index.closed = True
+            fate.world.changed(f"{index.name} is closed")

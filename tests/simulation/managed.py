@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap
+from tests.simulation import node_mishaps
 
 
 def by_chance(seed: int, names: Sequence[NodeName]) -> tuple[Mishap, ...]:
@@ -19,7 +19,7 @@ def by_chance(seed: int, names: Sequence[NodeName]) -> tuple[Mishap, ...]:
 
 
 def _mishap(dice: Random, names: Sequence[NodeName]) -> Mishap:
-    runs = mishaps.ManagementRuns(node=dice.choice(names), seconds=dice.choice((5.0, 60.0, 600.0)))
+    runs = node_mishaps.ManagementRuns(node=dice.choice(names), seconds=dice.choice((5.0, 60.0, 600.0)))
     if dice.random() < 0.5:
         return Mishap(what=runs, after=dice.uniform(0.0, 200.0))
     verb = dice.choice(("set_allocation", "flush", "stop", "restore_allocation"))

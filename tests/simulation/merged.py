@@ -16,6 +16,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.simulation import merges, mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps
 from tests.simulation.nights import HOWS
 from tests.simulation.shapes import IndexShape, Shape
 
@@ -56,11 +57,13 @@ def by_chance(seed: int, drawn: Shape) -> tuple[Shape, Merging | None]:
     if not task_list:
         # A merge that waits in a node's queue behind another one cannot be told from one that has ended.
         wanted = replace(wanted, per_node=1)
-        plan = tuple(one for one in plan if not isinstance(one.what, mishaps.MergedByOthers))
+        plan = tuple(one for one in plan if not isinstance(one.what, index_mishaps.MergedByOthers))
     bare = {index.name for index in loaded if index.replicas == 0}
     # A closed index can be given no replica, and its only copy goes with its node: its operator has to act.
     plan = tuple(
-        one for one in plan if not (isinstance(one.what, mishaps.IndexClosed) and one.what.index in bare)
+        one
+        for one in plan
+        if not (isinstance(one.what, index_mishaps.IndexClosed) and one.what.index in bare)
     )
     merging = Merging(
         wanted=wanted,
@@ -128,15 +131,17 @@ def _mishap(dice: Random, data: list[str], count: int) -> Mishap:
 
 def _what(dice: Random, node: NodeName, index: str) -> What:
     choices: tuple[What, ...] = (
-        mishaps.WriterBegins(index=index, seconds=dice.choice((3.0, 30.0, 600.0))),
-        mishaps.MergedByOthers(index=index, max_segments=dice.choice((1, 5, 10))),
-        mishaps.IndexDeleted(index=index, made_again=dice.random() < 0.5),
-        mishaps.IndexClosed(index=index),
-        mishaps.DiskFills(node=node, share=dice.choice((0.8995, 0.9999)), seconds=dice.choice((60.0, 900.0))),
-        mishaps.SegmentsUnreadable(seconds=dice.choice((5.0, 400.0))),
+        index_mishaps.WriterBegins(index=index, seconds=dice.choice((3.0, 30.0, 600.0))),
+        index_mishaps.MergedByOthers(index=index, max_segments=dice.choice((1, 5, 10))),
+        index_mishaps.IndexDeleted(index=index, made_again=dice.random() < 0.5),
+        index_mishaps.IndexClosed(index=index),
+        node_mishaps.DiskFills(
+            node=node, share=dice.choice((0.8995, 0.9999)), seconds=dice.choice((60.0, 900.0))
+        ),
+        program_mishaps.SegmentsUnreadable(seconds=dice.choice((5.0, 400.0))),
         mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 40.0, 300.0))),
-        mishaps.RestartedByHand(node=node),
-        mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
+        node_mishaps.RestartedByHand(node=node),
+        program_mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
         mishaps.LeaseTaken(),
     )
     return dice.choice(choices)

@@ -22,12 +22,12 @@ ORDINARY_KINDS: Final = (
     index_mishaps.ReplicasSet,
     index_mishaps.WorkBegun,
     mishaps.IndexMade,
-    mishaps.IndexDeleted,
+    index_mishaps.IndexDeleted,
     mishaps.SnapshotBegun,
-    mishaps.DiskFills,
+    node_mishaps.DiskFills,
     mishaps.HostCutOff,
     mishaps.Unreadable,
-    mishaps.StaleReadings,
+    program_mishaps.StaleReadings,
     program_mishaps.EndpointsDisagree,
     mishaps.ProgramStandsStill,
     mishaps.LeaseUnrefreshed,
@@ -137,12 +137,14 @@ def _ordinary(dice: Random, node: NodeName, number: int, nodes: int) -> What:
         index_mishaps.WorkBegun(
             node=node, seconds=dice.choice((60.0, 600.0, 1800.0)), reindex=dice.random() < 0.4
         ),
-        mishaps.IndexDeleted(index="archive", made_again=dice.random() < 0.5),
+        index_mishaps.IndexDeleted(index="archive", made_again=dice.random() < 0.5),
         mishaps.SnapshotBegun(name=f"repo/hourly-{number}", seconds=dice.choice((20.0, 200.0, 900.0))),
-        mishaps.DiskFills(node=node, share=dice.choice((0.87, 0.93)), seconds=dice.choice((120.0, 600.0))),
+        node_mishaps.DiskFills(
+            node=node, share=dice.choice((0.87, 0.93)), seconds=dice.choice((120.0, 600.0))
+        ),
         mishaps.HostCutOff(node=node, seconds=dice.choice((5.0, 20.0))),
         mishaps.Unreadable(seconds=5.0),
-        mishaps.StaleReadings(seconds=3.0),
+        program_mishaps.StaleReadings(seconds=3.0),
         program_mishaps.EndpointsDisagree(seconds=dice.choice((5.0, 30.0))),
         mishaps.ProgramStandsStill(seconds=20.0),
         mishaps.LeaseUnrefreshed(seconds=50.0),

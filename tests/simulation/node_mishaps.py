@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import machines, membership
-from orchestrator.simulation.mishaps import What
+from orchestrator.simulation import machines, membership, merges
+from orchestrator.simulation.mishaps import OfMachine, What
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 
@@ -198,3 +198,64 @@ def _pause(world: World, node: SimNode, what: NodePauses) -> None:
 
     if what.seconds > _MISSED_AFTER:
         world.agenda.after(_MISSED_AFTER, missed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostHangs(OfMachine):
+    """For a while SSH to a host hangs. The host may carry out a command, but does not answer."""
+
+    node: NodeName
+    seconds: Seconds
+    does: bool = True
+
+    def befall(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.hangs_until, each.hangs_and_does = fate.now + self.seconds, self.does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartedByHand(OfMachine):
+    """Another person restarts a node. It starts again as soon as it has stopped."""
+
+    node: NodeName
+
+    def befall(self, fate: Fate) -> None:
+        machines.restart(fate.world, fate.world.nodes[self.node])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementRuns(OfMachine):
+    """Configuration management is at work on the node's machine for so long."""
+
+    node: NodeName
+    seconds: Seconds
+
+    def befall(self, fate: Fate) -> None:
+        for each in machines.of_one(fate.world, fate.world.nodes[self.node]):
+            each.disk.managed = (fate.now, fate.now + self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterExcluded(What):
+    """Another operator excludes a node from voting for a while."""
+
+    node: NodeName
+    seconds: Seconds
+
+    def befall(self, fate: Fate) -> None:
+        world = fate.world
+        world.excluded_by_others.add(self.node)
+        membership.exclude(world, self.node)
+        world.agenda.after(self.seconds, lambda: membership.clear_exclusion(world, self.node))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFills(What):
+    """A disk fills for a while with data that is not the cluster's."""
+
+    node: NodeName
+    share: float = 0.89
+    seconds: Seconds = 600.0
+
+    def befall(self, fate: Fate) -> None:
+        merges.fill(fate.world, self.node, self.share, self.seconds)

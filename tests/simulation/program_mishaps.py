@@ -7,8 +7,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import views
-from orchestrator.simulation.mishaps import OfProgram
+from orchestrator.simulation import bulk, gates, views
+from orchestrator.simulation.mishaps import OfProgram, What
+from orchestrator.simulation.parts import GateState
 
 if TYPE_CHECKING:
     from orchestrator.simulation.fate import Fate
@@ -75,3 +76,66 @@ class TakenOver(OfProgram):
             fate.successor(self)
         else:  # another machine takes only the lease
             fate.lose_the_lease("eve@elsewhere")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleReadings(OfProgram):
+    """Reads return the state of this moment, and report that they are not settled."""
+
+    seconds: Seconds
+
+    def befall(self, fate: Fate) -> None:
+        world = fate.world
+        fate.stale_until, fate.frozen = fate.now + self.seconds, views.kept(world)
+        if world.forced.policy is not None:
+            fate.frozen_bulk = bulk.bulk(world, world.indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSet(OfProgram):
+    """The system clock of the program's machine is set by this much; it affects the next process.
+
+    A process reads the wall clock once and then counts elapsed time, so it never sees a jump of its own.
+    """
+
+    seconds: Seconds
+
+    def befall(self, fate: Fate) -> None:
+        fate.clock_ahead += self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsRefused(What):
+    """From now on every settings update is refused; an empty reason ends it."""
+
+    reason: str
+
+    def befall(self, fate: Fate) -> None:
+        fate.world.refuse_settings = self.reason or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsUnreadable(OfProgram):
+    """Segments, writes and tasks of indices cannot be read for a while. Everything else can."""
+
+    seconds: Seconds
+
+    def befall(self, fate: Fate) -> None:
+        fate.bulk_unreadable_until = fate.now + self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateShut(What):
+    """A gate of the playbook closes or becomes unreadable. It may open again after a while.
+
+    Attributes:
+        name: the gate's name; ignored if the playbook does not have it.
+    """
+
+    name: str
+    seconds: Seconds | None = None
+    readable: bool = True
+
+    def befall(self, fate: Fate) -> None:
+        state = GateState.CLOSED if self.readable else GateState.UNREADABLE
+        gates.shut(fate.world, self.name, state, self.seconds)

@@ -23,24 +23,21 @@ from multiprocessing import get_context
 from typing import Final
 
 from orchestrator.model.phase import Phase
-from orchestrator.simulation.mishaps import (
-    GateShut,
-    How,
-    OfMachine,
-    OfProgram,
-    SegmentsUnreadable,
-    SettingMeddled,
-    SettingsRefused,
-    StaleReadings,
-    What,
-)
+from orchestrator.simulation.mishaps import How, OfMachine, OfProgram, SettingMeddled, What
 from orchestrator.simulation.riak_mishaps import OfRiak
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.lived import BrokenError
 from tests.simulation.nights import HOWS
 from tests.simulation.node_mishaps import DiesAgain, HostRefuses, RebootHangs
-from tests.simulation.program_mishaps import CredentialsRefused, EndpointsDisagree
+from tests.simulation.program_mishaps import (
+    CredentialsRefused,
+    EndpointsDisagree,
+    GateShut,
+    SegmentsUnreadable,
+    SettingsRefused,
+    StaleReadings,
+)
 from tests.simulation.shrink import scene, shrunk
 from tests.simulation.thawed import thaw
 from tests.simulation.wide import life_of, tell

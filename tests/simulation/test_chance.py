@@ -17,11 +17,10 @@ import pytest
 
 from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation.mishaps import GateShut, ManagementRuns
 from tests.simulation import corpus
 from tests.simulation.chance import chance
-from tests.simulation.node_mishaps import HostAnswersLate
-from tests.simulation.program_mishaps import CredentialsRefused, TakenOver
+from tests.simulation.node_mishaps import HostAnswersLate, ManagementRuns
+from tests.simulation.program_mishaps import CredentialsRefused, GateShut, TakenOver
 from tests.simulation.soak import EVERY_MISHAP, ON_RINGS, Tally, report
 from tests.simulation.whole_runs import PARTS, RUNS, part, together
 from tests.simulation.wide import Life, life_of

@@ -35,7 +35,7 @@ from orchestrator.simulation.beginning import note_unassigned, note_what_is
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip, What
 from orchestrator.simulation.parts import SimGate, SimOwner
 from orchestrator.simulation.world import World
-from tests.simulation import tuned
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps, tuned
 from tests.simulation.gated import QUEUE
 from tests.simulation.index_mishaps import IndexReopened, ReplicasSet
 from tests.simulation.loaded import SIZE, loaded, merged_policy, merging
@@ -235,7 +235,7 @@ STOPS: Final = (
     *(
         Script(f"a node that leaves {seconds} s after its lost stop: {type(what).__name__}",
             stop(ES2), seconds, read, stop(ES3), what, 10.0, trips=late(110.0))
-        for what in (mishaps.NodeDies(node=ES2, back_after=600.0), mishaps.RestartedByHand(node=ES2))
+        for what in (mishaps.NodeDies(node=ES2, back_after=600.0), node_mishaps.RestartedByHand(node=ES2))
         for seconds in (20.0, 37.0)
     ),
     Script("a node that dies again at its start, before it has joined, stays down by us",
@@ -286,7 +286,8 @@ TURNS: Final = (
         for again in ((), (hook(Moment.BEFORE_STOP),))
     ),
     Script("a life after the last reading needs no hook",
-        hook(Moment.BEFORE_STOP), read, mishaps.RestartedByHand(node=ES2), 30.0, stop(ES2), begins=_begun),
+        hook(Moment.BEFORE_STOP), read, node_mishaps.RestartedByHand(node=ES2), 30.0, stop(ES2),
+        begins=_begun),
     Script("a while_stopped hook beside a live process",
         60.0, read, hook(Moment.WHILE_STOPPED), begins=_begun),
 )
@@ -328,11 +329,11 @@ def _gates_read(simulation: Simulation) -> None:
 
 
 _LEASE: Final = mishaps.LeaseTaken()
-_WRITER: Final = mishaps.WriterBegins(index="posts-1")
-_GONE: Final = mishaps.IndexDeleted(index="posts-1", made_again=True)
-_STALE: Final = mishaps.StaleReadings(seconds=60.0)
-_SHUT: Final = mishaps.GateShut(name=QUEUE.name)
-_BY_OTHERS: Final = mishaps.MergedByOthers(index="posts-1")
+_WRITER: Final = index_mishaps.WriterBegins(index="posts-1")
+_GONE: Final = index_mishaps.IndexDeleted(index="posts-1", made_again=True)
+_STALE: Final = program_mishaps.StaleReadings(seconds=60.0)
+_SHUT: Final = program_mishaps.GateShut(name=QUEUE.name)
+_BY_OTHERS: Final = index_mishaps.MergedByOthers(index="posts-1")
 _ALL_OF_IT: Final = 3 * SIZE / (50 << 20)
 """Seconds in which every copy of an index is merged."""
 
@@ -358,7 +359,8 @@ MERGES: Final = (
         for what in (_BY_OTHERS, _WRITER, _LEASE, _GONE, _SHUT, _STALE)
         for known in ((), (70.0 if what is _LEASE else 5.0, read))  # a lost lease shows within a minute
     ),
-    of_a_merge("DiskFills, which no reading could tell", mishaps.DiskFills(node=ES2, share=0.8999), merge()),
+    of_a_merge("DiskFills, which no reading could tell",
+        node_mishaps.DiskFills(node=ES2, share=0.8999), merge()),
     *(
         of_a_merge(f"late, {type(what).__name__}, read {bool(known)}",
             *(*known, merge(), *([] if known else [what]), 5.0, read, 30.0, read),

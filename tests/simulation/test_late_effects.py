@@ -7,8 +7,9 @@ from dataclasses import replace
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Hook, Hooks, Strategy
 from orchestrator.simulation import turns
-from orchestrator.simulation.mishaps import How, Mishap, StaleReadings, Trip
+from orchestrator.simulation.mishaps import How, Mishap, Trip
 from tests.simulation.play import cluster, play, policy, run
+from tests.simulation.program_mishaps import StaleReadings
 from tests.simulation.upgrading import STEPS, upgrading, wanted
 
 _HOOKS = Hooks(before_stop=(Hook(run="depool"),), after_recovery=(Hook(run="pool"),))

@@ -59,7 +59,7 @@ def test_a_replica_left_on_an_index_made_during_the_run_is_seen(life: Life) -> N
 def test_an_index_made_again_has_the_settings_of_its_maker(life: Life) -> None:
     before = _index(life, "logs")
     allocation.set_replicas(life.world, before, before.replicas + 1)
-    life.simulation.fate.befall(mishaps.IndexDeleted(index="logs", made_again=True))
+    life.simulation.fate.befall(index_mishaps.IndexDeleted(index="logs", made_again=True))
     assert _index(life, "logs") is not before
     assert _index(life, "logs").replicas == before.replicas
     assert _said(life) == []

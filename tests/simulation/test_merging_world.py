@@ -20,6 +20,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
+from tests.simulation import index_mishaps, node_mishaps, program_mishaps
 from tests.simulation.loaded import SIZE, index_of, left_behind, loaded, merged_policy, merging
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
@@ -182,7 +183,7 @@ def test_writes_add_segments_and_move_counters() -> None:
     simulation = begun(loaded())
     before = of(look(simulation))
     assert of(look(simulation)).writes == before.writes
-    simulation.fate.befall(mishaps.WriterBegins(index="posts-1", seconds=60.0))
+    simulation.fate.befall(index_mishaps.WriterBegins(index="posts-1", seconds=60.0))
     after = of(look(simulation, seconds=45.0))
     assert after.writes.operations > before.writes.operations
     assert after.writes.sequence is not None
@@ -196,7 +197,7 @@ def test_writes_add_segments_and_move_counters() -> None:
 def test_a_restart_sets_the_operations_back_and_not_the_sequence() -> None:
     world = loaded()
     simulation = begun(world)
-    simulation.fate.befall(mishaps.WriterBegins(index="posts-1", seconds=5.0))
+    simulation.fate.befall(index_mishaps.WriterBegins(index="posts-1", seconds=5.0))
     before = of(look(simulation, seconds=30.0)).writes
     for node in (ES1, ES2, ES3):
         simulation.fate.befall(mishaps.NodeDies(node=node, back_after=1.0))
@@ -220,8 +221,8 @@ def test_an_index_that_is_gone_or_closed_is_not_in_the_reading() -> None:
     simulation = begun(loaded())
     simulation.cluster.perform(force("posts-1"))
     simulation.cluster.perform(force("posts-2"))
-    simulation.fate.befall(mishaps.IndexDeleted(index="posts-1", made_again=True))
-    simulation.fate.befall(mishaps.IndexClosed(index="posts-2"))
+    simulation.fate.befall(index_mishaps.IndexDeleted(index="posts-1", made_again=True))
+    simulation.fate.befall(index_mishaps.IndexClosed(index="posts-2"))
     read = look(simulation)
     assert "posts-1-uuid" not in read.indices, "the one of that name is another one"
     assert "posts-1-uuid-1" in read.indices
@@ -236,8 +237,8 @@ def test_a_node_whose_merge_was_lost_goes_on_with_the_next() -> None:
     simulation = begun(loaded())
     world = simulation.world
     simulation.cluster.perform(force("posts-1"))
-    simulation.fate.befall(mishaps.MergedByOthers(index="posts-2", max_segments=5))
-    simulation.fate.befall(mishaps.IndexClosed(index="posts-1"))
+    simulation.fate.befall(index_mishaps.MergedByOthers(index="posts-2", max_segments=5))
+    simulation.fate.befall(index_mishaps.IndexClosed(index="posts-1"))
     assert of(look(simulation, seconds=0.1), "posts-2").merging == len({*merges.at_work(world)}) > 0
     look(simulation, seconds=4 * COPY_SECONDS)
     assert merges.running(world) == []
@@ -284,7 +285,7 @@ def test_without_a_task_list_the_answer_comes_when_it_has_ended() -> None:
 
 def test_old_readings_tell_of_the_tasks_of_now() -> None:
     simulation = begun(loaded())
-    simulation.fate.befall(mishaps.StaleReadings(seconds=100.0))
+    simulation.fate.befall(program_mishaps.StaleReadings(seconds=100.0))
     simulation.cluster.perform(force())
     read = of(look(simulation, seconds=COPY_SECONDS + 1.0))
     assert read.tasks == 1
@@ -296,9 +297,9 @@ def test_a_disk_that_fills_twice_at_a_time_is_cleared_of_both(first: float, seco
     simulation = begun(loaded())
     world = simulation.world
     found = merges.used(world, ES2)
-    simulation.fate.befall(mishaps.DiskFills(node=ES2, share=first, seconds=600.0))
+    simulation.fate.befall(node_mishaps.DiskFills(node=ES2, share=first, seconds=600.0))
     world.agenda.advance(100.0)
-    simulation.fate.befall(mishaps.DiskFills(node=ES2, share=second, seconds=600.0))
+    simulation.fate.befall(node_mishaps.DiskFills(node=ES2, share=second, seconds=600.0))
     assert merges.used(world, ES2) == max(first, second)
     world.agenda.advance(550.0)
     assert merges.used(world, ES2) == second
@@ -348,7 +349,7 @@ def test_targets_have_too_many_segments_or_are_being_merged() -> None:
     simulation = begun(world)
     simulation.cluster.perform(force())
     world.agenda.advance(3 * COPY_SECONDS)
-    simulation.fate.befall(mishaps.MergedByOthers(index="posts-2", max_segments=1))
+    simulation.fate.befall(index_mishaps.MergedByOthers(index="posts-2", max_segments=1))
     world.agenda.advance(COPY_SECONDS + 1.0)
     other = simulation.elsewhere("run-2")
     state = other.begin(merged_policy())

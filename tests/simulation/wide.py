@@ -31,13 +31,14 @@ from orchestrator.model.reading import Instant
 from orchestrator.model.upgrade_event import Upgraded
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.facts import Absent
-from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
+from orchestrator.simulation.mishaps import How, SettingMeddled
 from orchestrator.simulation.parts import SimCopy, SimIndex
 from tests.simulation import merged, tuned, upgrading
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
 from tests.simulation.play import plan_holds_for
+from tests.simulation.program_mishaps import SettingsRefused
 from tests.simulation.wide_riak import RiakLife
 
 _BY_THE_MAKING = frozenset(

@@ -15,10 +15,11 @@ from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunR
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import machines
-from orchestrator.simulation.mishaps import Seams, SettingsRefused
+from orchestrator.simulation.mishaps import Seams
 from tests.simulation.chance_riak import RiakChance, world_of
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Noting
 from tests.simulation.play import plan_holds_for
+from tests.simulation.program_mishaps import SettingsRefused
 
 _BY_THE_MAKING: Final = frozenset(
     {"budget_not_exceeded", "preference_lists_keep_quorum", "selected_hosts_ready"}

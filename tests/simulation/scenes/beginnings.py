@@ -15,6 +15,7 @@ from orchestrator.model.policy import Deadlines, Policy, Together
 from orchestrator.simulation import allocation, mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate
+from tests.simulation import program_mishaps
 from tests.simulation.gated import QUEUE
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import DONE, HELD, PAUSED, Played, Scene, asked, at, first, resume
@@ -29,8 +30,8 @@ def _gated(hold: float, gate: float) -> Policy:
     return policy(gates=(QUEUE,), deadlines=Deadlines(hold=hold, gate=gate))
 
 
-def _shut(seconds: float | None, **more: Any) -> mishaps.GateShut:
-    return mishaps.GateShut(name=QUEUE.name, seconds=seconds, **{"readable": True, **more})
+def _shut(seconds: float | None, **more: Any) -> program_mishaps.GateShut:
+    return program_mishaps.GateShut(name=QUEUE.name, seconds=seconds, **{"readable": True, **more})
 
 
 def _snapshot(seconds: float | None, after: float = 0.0) -> Mishap:

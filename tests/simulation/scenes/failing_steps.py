@@ -18,6 +18,7 @@ from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import Mishap, Trip
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.words import sentence
+from tests.simulation import program_mishaps
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import (
     DONE,
@@ -214,17 +215,17 @@ _REPLICAS: Final = (
 
 def _refused_from(verb: str, *, until: float | None = None) -> list[Mishap | Trip]:
     """Every settings update is refused from a while after this verb, for good or for so many seconds."""
-    refusing = at(verb, mishaps.SettingsRefused(reason="403 not allowed any more"), after=0.5)
+    refusing = at(verb, program_mishaps.SettingsRefused(reason="403 not allowed any more"), after=0.5)
     if until is None:
         return [refusing]
-    return [refusing, at(verb, mishaps.SettingsRefused(reason=""), after=until)]
+    return [refusing, at(verb, program_mishaps.SettingsRefused(reason=""), after=until)]
 
 
 _LOST_ALWAYS: Final = lost("set_allocation", times=100_000)
 # fmt: off
 _SETTINGS: Final = (
     Scene(name="StaleReadings: settings that were restored and are not seen yet are read with a pause",
-        befalls=[at("restore_allocation", mishaps.StaleReadings(seconds=20.0))],
+        befalls=[at("restore_allocation", program_mishaps.StaleReadings(seconds=20.0))],
         shows=lambda played: len(played.sent(WriteSettings)) < 14),
     Scene(name="called off: every wave for deadlines.hold ends in a hold",
         wanted=HELD_SOON, befalls=[_LOST_ALWAYS], ends=HELD,

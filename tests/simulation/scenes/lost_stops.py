@@ -17,15 +17,14 @@ from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import (
     HostCutOff,
-    HostHangs,
     IndexMade,
     NodeDies,
     ProgramStandsStill,
-    RestartedByHand,
     StopHangs,
     Unreadable,
 )
 from tests.simulation.index_mishaps import WorkBegun
+from tests.simulation.node_mishaps import HostHangs, RestartedByHand
 from tests.simulation.play import policy
 from tests.simulation.scene import (
     DONE,

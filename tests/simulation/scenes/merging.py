@@ -8,8 +8,8 @@ from orchestrator.model.event import PhaseEntered
 from orchestrator.model.merge_event import MergeBegun
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How
+from tests.simulation import index_mishaps, node_mishaps
 from tests.simulation.loaded import loaded, merged_policy, merging
 from tests.simulation.scene import (
     FAILED,
@@ -26,7 +26,7 @@ from tests.simulation.scene import (
     trip,
 )
 
-WRITES: Final = mishaps.WriterBegins(index="posts-2")
+WRITES: Final = index_mishaps.WriterBegins(index="posts-2")
 UNTOUCHED: Final = {f"es{number}": 1 for number in (1, 2, 3)}
 NOTHING: Final = {"force_merge": 0, "stop": 0}
 
@@ -69,7 +69,7 @@ SCENES: Final = (
     Scene(name="--allow-writes: a written index is merged, with a warning", of=loaded,
         wanted=_wanted(allow_writes=True), befalls=[first(WRITES)], events={"merge_warned": range(1, 4)}),
     Scene(name="disk_has_room: its arithmetic", of=loaded, wanted=_wanted(),
-        befalls=[first(mishaps.DiskFills(node="es2", share=0.8999, seconds=9e9))], ends=HELD,
+        befalls=[first(node_mishaps.DiskFills(node="es2", share=0.8999, seconds=9e9))], ends=HELD,
         lives=UNTOUCHED, sent=NOTHING,
         says=("disk_has_room: index posts-", "merging its copies on es2 may take", "too little")),
     Scene(name="Request.PAUSE waits for the merge and begins no other", of=loaded, wanted=_wanted(),

@@ -22,6 +22,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, merges, mishaps
 from orchestrator.simulation.world import World
+from tests.simulation import program_mishaps
 from tests.simulation.loaded import RIGHT, loaded, merged_policy, merging
 from tests.simulation.play import cluster, lives, policy
 from tests.simulation.scene import (
@@ -423,7 +424,7 @@ _MERGES: Final = (
             name=f"MergeWarned: a copy that comes back unmerged is named, SegmentsUnreadable {seconds:.0f} s",
             of=_kept_in_place,
             wanted=merged_policy(),
-            befalls=[at("stop", mishaps.SegmentsUnreadable(seconds=seconds), nth=4)],
+            befalls=[at("stop", program_mishaps.SegmentsUnreadable(seconds=seconds), nth=4)],
             prepares=lambda played: _away_at_the_beginning(played, 150.0, 10.0),
             shows=partial(_named_unmerged, counted=seconds < 300.0),
         )

@@ -216,8 +216,8 @@ _BY_OTHERS: Final[tuple[What, ...]] = (
     index_mishaps.IndexRestoredOver(index="archive", seconds=60.0),
     index_mishaps.IndexReopened(index="logs", seconds=0.5),
     index_mishaps.IndexReopened(index="archive", seconds=20.0),
-    mishaps.IndexDeleted(index="archive"),
-    mishaps.IndexDeleted(index="archive", made_again=True),
+    index_mishaps.IndexDeleted(index="archive"),
+    index_mishaps.IndexDeleted(index="archive", made_again=True),
     index_mishaps.ReplicasSet(index="logs", replicas=2),
 )
 """A primary that is restored, mounted or reopened is red for a while, and not by us."""
@@ -370,7 +370,7 @@ _CANDIDATES: Final = (
         for name, what in {
             "a candidate that force-merges": index_mishaps.WorkBegun(node=ES2, seconds=3000.0, reindex=False),
             "a candidate that reindexes": index_mishaps.WorkBegun(node=ES2, seconds=3000.0, reindex=True),
-            "DiskFills over the watermark": mishaps.DiskFills(node=ES2, share=0.93, seconds=3000.0),
+            "DiskFills over the watermark": node_mishaps.DiskFills(node=ES2, share=0.93, seconds=3000.0),
         }.items()
     ),
     *(
@@ -431,7 +431,7 @@ _OWED: Final = (
         for after in (1.0, 5.0, 5.5, 9.0, 12.0)
     ),
     night("RestartedByHand: the node gets its hooks and tuning in another turn",
-        first(mishaps.RestartedByHand(node=ES5), after=5.0), within=2 * QUIET),
+        first(node_mishaps.RestartedByHand(node=ES5), after=5.0), within=2 * QUIET),
     night("rescued: an index made between the last reading and the stop",
         at_stop(mishaps.IndexMade(name="raced", on=ES3, replicas=0), after=0.0), ends=HELD,
         says="zero_replica_indices: index raced", within=4000.0, events={"rescued": 1},

@@ -16,19 +16,13 @@ from orchestrator.model.host_event import AccessGranted, AccessRefused, Answered
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Deadlines
 from orchestrator.simulation.cluster import LOGIN_REFUSED, RIGHT_TAKEN
-from orchestrator.simulation.mishaps import (
-    HostCutOff,
-    HostHangs,
-    Mishap,
-    ProgramStandsStill,
-    SettingMeddled,
-    StartsFail,
-)
+from orchestrator.simulation.mishaps import HostCutOff, Mishap, ProgramStandsStill, SettingMeddled, StartsFail
 from orchestrator.view.model import screen_of
 from orchestrator.view.progress import wait_of
 from orchestrator.view.reporters import waiting_lines, waiting_object
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
+from tests.simulation.node_mishaps import HostHangs
 from tests.simulation.play import policy
 from tests.simulation.program_mishaps import CredentialsRefused
 from tests.simulation.scene import (

@@ -12,7 +12,7 @@ from orchestrator.model.turn import REBOOT
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
-from tests.simulation import node_mishaps
+from tests.simulation import node_mishaps, program_mishaps
 from tests.simulation.play import cluster, policy
 from tests.simulation.scene import (
     DONE,
@@ -110,7 +110,7 @@ AUTOMATON: Final = (
         name="killed in STOPPED and booted by itself: the restart counts, the hook is still owed",
         wanted=OWED,
         killed="after stop of es2",
-        then=[20.0, mishaps.RestartedByHand(node=ES2), 60.0, resume()],
+        then=[20.0, node_mishaps.RestartedByHand(node=ES2), 60.0, resume()],
         shows=lambda played: (
             _installed_once(played) and played.phases(ES2)[:3] == ["stopping", "starting", "rejoined"]
         ),
@@ -124,7 +124,7 @@ AUTOMATON: Final = (
         sent={"stop es2": 1, "hook_while_stopped es2": 1}),
     Scene(name="FAILED and started by people: the run takes the node as it is",
         wanted=OWED, befalls=[first(mishaps.StartsFail(node=ES2, times=3))], ends=FAILED, away=[ES2],
-        then=[mishaps.RestartedByHand(node=ES2), 60.0, resume()], sent={"stop es2": 1},
+        then=[node_mishaps.RestartedByHand(node=ES2), 60.0, resume()], sent={"stop es2": 1},
         shows=lambda played: _last_phases(played, "failed", "rejoined", "recovered")),
     Scene(name="restarted before its turn: put into service, and needs no stop",
         wanted=policy(hooks=POOL, deadlines=SHORT),
@@ -137,7 +137,7 @@ AUTOMATON: Final = (
         wanted=OWED, befalls=[at("stop", mishaps.HostCutOff(node=ES2, seconds=45.0), ES2, after=2.0)],
         shows=_installed_once),
     Scene(name="RestartedByHand while it recovers: accounted for, and no failure",
-        wanted=BRIEF, befalls=[at("restore_allocation", mishaps.RestartedByHand(node=ES2), after=0.05)],
+        wanted=BRIEF, befalls=[at("restore_allocation", node_mishaps.RestartedByHand(node=ES2), after=0.05)],
         lives={ES2: 3}),
     Scene(name="a node that never joins has FAILED at its limit, and nothing else is stopped",
         nodes={ES2: {"join_seconds": 100_000.0}}, wanted=BRIEF, ends=FAILED, says="es2", away=[ES2],
@@ -203,7 +203,7 @@ _OF_A_START: Final = (
             name=f"StaleReadings: a node that ended is not unstopped by an old list, {how}",
             wanted=policy(reboot=reboot),
             befalls=[
-                at("stop", mishaps.StaleReadings(seconds=90.0), ES2),
+                at("stop", program_mishaps.StaleReadings(seconds=90.0), ES2),
                 *[at("stop", node_mishaps.DiesAgain(node=ES2, after=1.0), ES2)] * dies,
             ],
             shows=lambda played: (
@@ -219,7 +219,7 @@ _OF_A_START: Final = (
     ),
     Scene(name="StaleReadings: allocation is enabled only with the node, which joined and is gone again",
         befalls=[
-            at("start", mishaps.StaleReadings(seconds=20.0), nth=1, after=10.1),
+            at("start", program_mishaps.StaleReadings(seconds=20.0), nth=1, after=10.1),
             at("start", mishaps.NodeDies(node=ES2), after=10.2)
         ],
         ends=None, shows=_enabled_with_es2, marks=[pytest.mark.proves("rejoined")]),
@@ -232,7 +232,7 @@ _OF_A_START: Final = (
     *(
         Scene(name=f"ClockSet by {set_by:.0f} s: a stop in doubt, {how.name}, is settled all the same",
             befalls=[trip("stop", how)], killed="after the commit of action_failed",
-            then=[mishaps.ClockSet(seconds=set_by), resume(within=200.0)], lives={})
+            then=[program_mishaps.ClockSet(seconds=set_by), resume(within=200.0)], lives={})
         for set_by in (-86400.0, 86400.0)
         for how in (How.LOST, How.UNACKNOWLEDGED)
     ),

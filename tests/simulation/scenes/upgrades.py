@@ -245,7 +245,7 @@ SCENES: Final = (
         lives={ES2: 3}),
     upgrade("upgrade: a node that others upgrade is not stopped",
         nodes={ES3: {"next_version": TARGET, "disk.holds": TARGET}},
-        befalls=[at("stop", mishaps.RestartedByHand(node=ES3), ES2, after=1.0)], verbs={ES3: []},
+        befalls=[at("stop", node_mishaps.RestartedByHand(node=ES3), ES2, after=1.0)], verbs={ES3: []},
         shows=_by_others),
     upgrade(
         "UpgradeMissed: a node that returns with another version ends the run",  # a wrong link
