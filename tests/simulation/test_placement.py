@@ -1,21 +1,53 @@
-"""The indexes of copies are kept current by their changes: they must be what a pass over all shards gives."""
+"""What is kept of the world, indexes of copies and views, is what a full pass would give."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.simulation import allocation
+from orchestrator.model.cluster import CopyState, Health, NodeName
+from orchestrator.model.observation import ClusterView, HealthView
+from orchestrator.simulation import allocation, views
 from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.mishaps import Seams
 from orchestrator.simulation.parts import SimIndex, SimShard
 from orchestrator.simulation.placement import Placement
 from orchestrator.simulation.world import World
-from tests.simulation.compared import compared
+from tests.simulation.chance import chance
+from tests.simulation.lived import BrokenError
 from tests.simulation.play import cluster
-from tests.simulation.wide import life_of, tell
+from tests.simulation.wide import Life, life_of, tell
+
+
+@dataclass(slots=True)
+class _Comparing(Seams):
+    """Compares at every point at which the program could be killed."""
+
+    compare: Callable[[], None]
+    crash_at: int | None = None
+    passed: list[str] = field(default_factory=list)
+
+    def point(self, what: str) -> None:
+        del what
+        self.compare()
+        self.passed.append("compared")
+
+
+def compared(seed: int, compare: Callable[[World], None]) -> None:
+    """Live the run of that seed, and compare its world wherever the program could be killed."""
+    life = Life(chance(seed))
+    seams = _Comparing(lambda: compare(life.world))
+    life.simulation.seams = life.simulation.cluster.seams = seams
+    with contextlib.suppress(BrokenError):  # what the program does wrong is not what is asked here
+        life.live()
+    assert seams.passed
+
+
+# Indexes ------------------------------------------------------------------------------------------------
 
 
 def _equals_a_full_pass(world: World) -> None:
@@ -84,3 +116,51 @@ def test_an_index_that_is_deleted_is_in_no_index() -> None:
     _equals_a_full_pass(world)
     allocation.reroute(world)
     assert world.placement.waiting == []
+
+
+# Views --------------------------------------------------------------------------------------------------
+
+
+def _made_anew(world: World) -> ClusterView:
+    """The view of the cluster that no earlier view has a part in."""
+    copies = [copy for _, shard in shards_of(world) for copy in shard.copies]
+    parts = [*world.nodes.values(), *world.indices.values(), *copies]
+    kept, shown = world.shown, [part.shown for part in parts]  # type: ignore[attr-defined]
+    world.shown = None
+    for part in parts:
+        part.shown = None
+    made = views.cluster(world)
+    world.shown = kept
+    for part, before in zip(parts, shown, strict=True):
+        part.shown = before
+    return made
+
+
+def _counted_anew(world: World) -> HealthView:
+    copies = [copy for _, shard in shards_of(world) for copy in shard.copies]
+    away = [copy for copy in copies if not copy.serves]
+    status = Health.RED if any(copy.primary for copy in away) else Health.YELLOW
+    states = [copy.state for copy in copies]
+    return HealthView(
+        status=status if away else Health.GREEN,
+        settled=world.master is not None,
+        nodes=sum(node.joined for node in world.nodes.values()),
+        active_shards=sum(copy.serves for copy in copies),
+        initializing_shards=states.count(CopyState.INITIALIZING),
+        relocating_shards=states.count(CopyState.RELOCATING),
+        unassigned_shards=states.count(CopyState.UNASSIGNED),
+        pending_tasks=len(world.late_writes),
+        oldest_task=world.oldest_task,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_kept_is_what_would_be_made_anew(seed: int) -> None:
+    def compare(world: World) -> None:
+        made = _made_anew(world)
+        assert views.cluster(world) == made
+        assert tuple(views.cluster(world).copies) == made.copies  # in the same order
+        assert list(views.cluster(world).members.items()) == [(node.name, node) for node in made.nodes]
+        assert views.health(world, settled=True) == _counted_anew(world)
+
+    compared(seed, compare)

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.model.action import RebootHost
 from orchestrator.model.event import NotWaitedFor, StoodStill
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Strategy
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
@@ -23,9 +23,11 @@ from orchestrator.simulation.mishaps import (
     StopHangs,
     Unreadable,
 )
+from orchestrator.simulation.world import World
 from tests.simulation.index_mishaps import WorkBegun
 from tests.simulation.node_mishaps import HostHangs, RestartedByHand
-from tests.simulation.play import policy
+from tests.simulation.play import cluster, policy
+from tests.simulation.program_mishaps import StaleReadings
 from tests.simulation.scene import (
     DONE,
     ES1,
@@ -36,6 +38,7 @@ from tests.simulation.scene import (
     HOOKS,
     INTERRUPTED,
     PAUSED,
+    POOL,
     Played,
     Scene,
     asked,
@@ -90,6 +93,19 @@ def _reboot_while_asleep(played: Played) -> None:
             world.agenda.after(1.0, reboot)
 
     world.agenda.after(1.0, reboot)
+
+
+def _slow_to_copy() -> World:
+    world = cluster()
+    for _, shard in shards_of(world):
+        shard.size = 4 << 30
+    return world
+
+
+def _six() -> World:
+    world = cluster(6)
+    world.allowed_down = 2
+    return world
 
 
 _BY = {"restore": restore(), "resume": resume()}
@@ -271,6 +287,12 @@ SCENES: Final = (
         befalls=[late("stop", 34.0, ES2)],
         prepares=lambda played: played.simulation.fate.befall(StopHangs(node=ES2, repaired_after=2000.0)),
         ends=FAILED, then=[4000.0]),
+    Scene(name="a late stop behind StaleReadings: after_recovery hooks wait for the copies",
+        of=_slow_to_copy, wanted=policy(hooks=POOL),
+        befalls=[at("restore_allocation", StaleReadings(seconds=60.0), after=0.05), late("stop", 60.0, ES1)],
+        shows=lambda played: [
+            fact.missing for fact in played.world.nodes[ES1].facts if fact.what == "hook after_recovery 0"
+        ] == [()]),
     # In a wave of several ------------------------------------------------------------------------------
     *(
         Scene(name=f"zone: a stop of {node} that is done {seconds} s late is repaired",
@@ -280,6 +302,9 @@ SCENES: Final = (
             [ES5], (2.0, 11.0, 29.0, 31.0, 35.0, 36.4, 37.0, 37.6, 38.2, 38.8, 39.4, 40.0, 41.0, 44.0, 50.0)
         )
     ),
+    Scene(name="zone: a stop in doubt counts from its answer",  # which the other one of the wave waits for
+        of=_six, wanted=policy(strategy=Strategy.ZONE, max_unavailable=2),
+        befalls=[unheard("stop"), replace(late("stop", 70.0), first=2)]),
     *(
         Scene(name=f"zone: a stop done {seconds} s late, interrupted {after} s after it, is repaired",
             of=zoned, nodes={ES2: {"start_seconds": 30.0}}, wanted=by_zone(),

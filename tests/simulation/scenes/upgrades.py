@@ -42,7 +42,7 @@ from tests.simulation.scene import (
     unheard,
 )
 from tests.simulation.tuned import profile
-from tests.simulation.upgrading import TARGET, upgrading, wanted
+from tests.simulation.upgrading import STEPS, TARGET, upgrading, wanted
 
 FAILS_ONCE: Final = {"*": {"disk.fails": 1}}
 INSTALLS: Final = ["stop", "install", "install", "start"]
@@ -101,6 +101,12 @@ def _one_machine() -> World:
     world = cluster(3)
     for node in world.nodes.values():
         node.machine = world.nodes[ES1].machine
+    return world
+
+
+def _of_two_steps() -> World:
+    world = cluster(3)
+    world.steps = len(STEPS)
     return world
 
 
@@ -255,6 +261,14 @@ SCENES: Final = (
         shows=lambda played: [(e.node, e.version) for e in played.found(UpgradeMissed)] == [(ES1, "9.1.0")],
         marks=[pytest.mark.proves("upgraded")],
     ),
+    upgrade("upgrade: a step in doubt, refused when it is sent again, and done late is not taken again",
+        of=_of_two_steps, nodes={ES1: {"disk.seconds": 3.0}},
+        wanted=upgrading(upgrade=replace(wanted(), installed=None)),
+        befalls=[
+            replace(late("install", 15.0, ES1), first=2), refused("install", target=ES1, first=3),
+            lost("start", target=ES1, times=2)
+        ],
+        ends=FAILED, then=[resume(retry_failed=True)]),
     upgrade("upgrade: plugins are loaded with the target",
         wanted=upgrading(upgrade=wanted(plugins=("analysis-icu",)))),
     upgrade("upgrade_mode: machine learning pauses for the upgrade",
