@@ -158,8 +158,8 @@ class ClusterPorts(Protocol):
         """What is wrong with each endpoint that does not answer, if there are several."""
         ...
 
-    def only_through(self) -> OnlyThrough | None:
-        """The nodes through which alone the cluster can be reached from here; None if there are others."""
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
         ...
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:

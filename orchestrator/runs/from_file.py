@@ -243,9 +243,10 @@ class FilePorts:
         several = len(self.file.spec.endpoints) > 1
         return [wrong for wrong in self.cluster.endpoints().values() if wrong] if several else []
 
-    def only_through(self) -> OnlyThrough | None:
-        """The nodes through which alone the cluster can be reached from here; None if there are others."""
-        return self.cluster.only_through() if isinstance(self.cluster, ElasticsearchCluster) else None
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
+        cluster = self.cluster
+        return cluster.only_through(together) if isinstance(cluster, ElasticsearchCluster) else None
 
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
         """The hosts of these nodes and of all nodes of earlier calls."""

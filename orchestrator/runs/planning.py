@@ -269,7 +269,7 @@ def _warn_of_endpoints(connection: Connection) -> None:
 
 def _warn_of_blind_waves(connection: Connection, plan: Plan) -> None:
     """Warn of waves during which nothing of the cluster can be read."""
-    through = connection.ports.only_through() if plan.waves else None
+    through = connection.ports.only_through([wave.nodes for wave in plan.waves])
     blind = [str(wave.number) for wave in plan.waves if through and through.nodes.issubset(wave.nodes)]
     if blind:
         connection.process.warn(f"blind in wave {', '.join(blind)}: {through}")

@@ -296,7 +296,7 @@ class SimulatedPorts:
         """A simulation has no endpoints."""
         return ()
 
-    def only_through(self) -> None:
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> None:
         """A simulation has no endpoints."""
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:

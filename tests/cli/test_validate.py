@@ -321,7 +321,7 @@ def test_a_dead_endpoint_among_several_is_warned_of(console: Console, cluster: S
 def test_waves_in_which_nothing_can_be_read_are_named(console: Console, cluster: SmallCluster) -> None:
     """The only endpoint is a node's own address, and the addresses of the others are private."""
     cluster.addresses = dict.fromkeys(("es2", "es3"), f"127.0.0.1:{free_port()}")
-    why = f"nothing of the cluster can be read while es1 is down: {cluster.url} leads to no other node"
+    why = f"nothing of the cluster can be read while es1 is down: {cluster.url} led to no other node"
     said = validate(console, cluster)
     assert (said.code, f"warning: blind in every wave with es1: {why}" in said.err) == (ExitCode.DONE, True)
     said = console.run("plan", "--cluster", cluster.write_file(console.folder))

@@ -111,7 +111,7 @@ def _checks(
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
     yield from expected_checks(ports.file.spec, view)
     yield from _endpoints(ports)
-    if through := ports.only_through():
+    if through := ports.only_through([node.name] for node in view.nodes):
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")
     yield from _parts(read, view)
     addresses = {node.name: node.address for node in view.nodes}

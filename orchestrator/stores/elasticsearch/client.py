@@ -8,7 +8,7 @@ have done anything. This module does not wait for the *cluster* to become ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -118,8 +118,8 @@ class ElasticsearchClient:
         with self._lock:
             self._book.avoid(nodes)
 
-    def only_through(self) -> OnlyThrough | None:
-        """The nodes through which alone the cluster can be reached from here; None if there are others.
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here, if they go down `together`.
 
         What is not a node's own address is connected to several times: a load balancer may change the node.
         """
@@ -131,6 +131,8 @@ class ElasticsearchClient:
                 return None
             through |= names
             urls += [endpoint.url] if names else []
+        if not through or not any(through.issubset(each) for each in together):
+            return None
         with self._lock:
             others = (self._members or {}).keys() - through
             found = self._book.discovered(through)[:_OTHERS_TRIED]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff, Refused
@@ -84,9 +84,9 @@ class ElasticsearchCluster:
         """The problem of each endpoint; None if it answers."""
         return self._client.endpoints()
 
-    def only_through(self) -> OnlyThrough | None:
-        """The nodes through which alone the cluster can be reached from here; None if there are others."""
-        return self._client.only_through()
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
+        """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
+        return self._client.only_through(together)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Send nothing to these nodes where anything else answers: they go down or are down."""

@@ -117,9 +117,9 @@ class OnlyThrough:
         """What it means for a wave with all of these nodes, why, and what to do."""
         return (
             f"nothing of the cluster can be read while {', '.join(sorted(self.nodes))} "
-            f"{'are' if len(self.nodes) > 1 else 'is'} down: {', '.join(self.urls)} "
-            f"{'lead' if len(self.urls) > 1 else 'leads'} to no other node, and no other node can be reached "
-            f"directly ({self.wrong}). Add the URL of another node to `endpoints`"
+            f"{'are' if len(self.nodes) > 1 else 'is'} down: {', '.join(self.urls)} led to no other node, "
+            f"and no other node can be reached directly ({self.wrong}). "
+            "Add the URL of another node to `endpoints`"
         )
 
 

@@ -380,10 +380,11 @@ def test_only_through_names_the_nodes_whose_waves_are_blind(
             with subtests.test(what):
                 sender = client(be_members(server, *names, at=at).url)
                 assert not isinstance(sender.dialect(), Fault)
-                found = sender.only_through()
+                found = sender.only_through([["es2"], ["es1"]])
+                assert sender.only_through([["es3"]]) is None
                 assert (found and sorted(found.nodes)) == (through and [through])
                 if found:
-                    assert f"while es1 is down: {server.url} leads to no other node" in str(found)
+                    assert f"while es1 is down: {server.url} led to no other node" in str(found)
                     assert "Add the URL of another node to `endpoints`" in str(found)
 
 
