@@ -6,7 +6,7 @@ without `node.name` has another name and id at each start: its address is its na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from orchestrator.stores.elasticsearch.dialect import Dialect, VotingExclusions, family_of
+from orchestrator.stores.elasticsearch.dialect import family_of
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.elasticsearch.naming import parse_names
@@ -25,63 +25,11 @@ from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
 from orchestrator.stores.elasticsearch.parse_nodes import parse_lives
 from orchestrator.stores.elasticsearch.request import get
 from tests.cli.small_cluster import SmallCluster
-from tests.fakes.scripted_http import ELASTIC, ScriptedServer, node, reply
+from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.unit.stores.cases import known, why
 from tests.unit.stores.scripted import HEALTH, MEMBERS, PROBE
 
 Open = Callable[..., ElasticsearchClient]
-Versions = Mapping[str, tuple[str, str | None]]
-
-
-@pytest.fixture
-def dialect_by(server: ScriptedServer, client: Open) -> Callable[[str, Versions], Dialect | Fault]:
-    """The dialect that a run speaks whose first endpoint is this node."""
-
-    def spoken(first: str, nodes: Versions) -> Dialect | Fault:
-        listed: dict[str, Any] = {"cluster_name": "c", "nodes": {}}
-        for name, (version, build) in nodes.items():
-            listed["nodes"] |= node(name, version=version, build=build)["nodes"]
-        version, build = nodes[first]
-        said = ELASTIC if version in ("7.17.28", "9.1.0", "10.0.0") else {}
-        server.on(PROBE, reply(node(first, version=version, build=build), headers=said))
-        server.on(MEMBERS, reply(listed, headers={}))
-        own = {
-            key: {**value, "settings": {"node.name": value["name"]}} for key, value in listed["nodes"].items()
-        }
-        server.on("/_nodes/settings", reply({"nodes": own}, headers={}))
-        return client(server.url).dialect()
-
-    return spoken
-
-
-def test_the_lowest_version_decides_by_every_endpoint(dialect_by: Any) -> None:
-    nodes = {"es1": ("7.17.28", "zip"), "es2": ("7.5.2", "zip"), "es3": ("7.17.28", "zip")}
-    assert {dialect_by(first, nodes).voting for first in nodes} == {VotingExclusions.PATH}
-    five = dialect_by("es1", {"es1": ("6.8.23", "zip"), "es2": ("5.6.16", "unknown")})
-    assert five.family == "Elasticsearch 5", "a node of 5 is no OpenSearch to one of 6"
-
-
-def test_a_strange_node_is_refused_by_name(subtests: pytest.Subtests, dialect_by: Any) -> None:
-    mixed = "different products (Elasticsearch 7.10.2 on es1, OpenSearch 1.3.20 on os1)"
-    for nodes, reason in [
-        ({"es1": ("9.1.0", "zip"), "es2": ("10.0.0", "zip")}, "Elasticsearch 10.0.0 on es2 ("),
-        ({"es1": ("2.3.0", None), "es2": ("2.2.0", None)}, "Elasticsearch 2.2.0 on es2 ("),
-        ({"es1": ("7.10.2", "zip"), "os1": ("1.3.20", "zip")}, mixed),
-    ]:
-        for first in nodes:  # type: ignore[attr-defined]
-            with subtests.test(reason, first=first):
-                refused = why(dialect_by(first, nodes))
-                assert reason in refused
-                assert "not in this version" in refused
-
-
-def test_a_node_that_hides_its_product_from_the_others(server: ScriptedServer, client: Open) -> None:
-    """OpenSearch 1 in a cluster of Elasticsearch 7.10 is listed as 7.10.2."""
-    listed = node("es1", version="7.10.2")
-    listed["nodes"] |= node("os1", version="7.10.2")["nodes"]
-    server.on(PROBE, reply(node("os1", version="1.3.20"), headers={}))
-    server.on(MEMBERS, reply(listed, headers={}))
-    assert "OpenSearch 1.3.20 on os1" in why(client(server.url).dialect())
 
 
 # Versions that change while a run goes on ------------------------------------------------------------------

@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from orchestrator.model.action import (
+    ClearVotingExclusions,
     Flush,
     ForceMerge,
     ProbeSettings,
     Purpose,
     RefreshIndex,
     SetIndexSettings,
+    SetReplicas,
     SettingChange,
     WriteSettings,
 )
@@ -46,6 +48,9 @@ ACTIONS = {
     "refresh": RefreshIndex(**OF),
     "update": SetIndexSettings(**OF, found={}, wanted={"index.refresh_interval": None}),
     "update nothing": SetIndexSettings(**OF, found={}, wanted={}),
+    "replicas": SetReplicas(**OF, found=0, wanted=1),
+    "write": WriteSettings(changes=(_ENABLE,), purpose=Purpose.PUT_BACK),
+    "clear": ClearVotingExclusions(),
     "flush": Flush(),
     "probe": ProbeSettings(),
     "write with mode": WriteSettings(changes=(_ENABLE, _MODE), purpose=Purpose.WITHHOLD),
