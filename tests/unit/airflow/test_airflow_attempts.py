@@ -141,6 +141,32 @@ def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Tol
     _started(told)
 
 
+def test_a_starter_killed_early_leaves_no_gap(folder: Path, start: Start, told: Told, tmp_path: Path) -> None:
+    # A Python of the launcher's that dawdles before it writes who it is; its starter is killed meanwhile.
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys, time\nif 'orchestrator.airflow.launch' in sys.orig_argv:\n"
+        f"    open({str(slow / 'begun')!r}, 'w').close()\n    time.sleep(1.5)\n"
+    )
+    code = (
+        "import sys; from pathlib import Path\nfrom orchestrator.airflow.attempts import *\n"
+        "find_or_start(Path(sys.argv[1]), Start(program=sys.argv[2:], words=['restart']))\n"
+    )
+    starter = subprocess.Popen(  # noqa: S603  (this Python)
+        [sys.executable, "-c", code, str(folder), *start.program],
+        env={**os.environ, "PYTHONPATH": f"{slow}:{ROOT}"},
+    )
+    _await((slow / "begun").exists)
+    starter.kill()
+    starter.wait()
+    assert not told.starts, "the launcher was too fast: this shows nothing"
+    attempt, new = find_or_start(folder, start)
+    assert not new, "a second one was started beside the first"
+    assert attempt.condition() is Condition.RUNNING
+    _started(told)
+
+
 def test_an_end_is_reported_once_and_the_next_try_starts_again(
     folder: Path, start: Start, told: Told
 ) -> None:

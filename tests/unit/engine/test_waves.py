@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.largest_safe import Bound
-from orchestrator.engine.order import in_order, selected, undated
+from orchestrator.engine.order import in_order, selected, undated, unmatched
 from orchestrator.engine.progress import NodeProgress, Nodes
 from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import (
@@ -110,6 +110,7 @@ def test_a_node_with_an_unknown_start_is_not_older() -> None:
     assert undated(view, Selection(started_before=1e12), None) == ("es1",)
     assert undated(view, Selection(), None) == ()
     assert undated(view, Selection(only=("es2",), started_before=1e12), None) == ()
+    assert unmatched(view, Selection(only=("es1", "es9"), exclude=("web*",))) == ("es9", "web*")
 
 
 def _anything(_: Wave) -> tuple[Hold, ...]:
@@ -236,6 +237,13 @@ def test_a_zone_is_made_smaller_in_order_with_the_reason(subtests: pytest.Subtes
         with subtests.test(refused=refused, most=most, nodes=nodes, why=why):
             wave = _zone_wave(*FOUR, ask=_refusing(*refused), most=most)
             assert (" ".join(wave.nodes), wave.why) == (nodes, why)
+
+    def too_many(wave: Wave) -> tuple[Hold, ...]:
+        over = len(wave.nodes) > 2
+        return (Hold(predicate="capacity_remains", subject="tier data", evidence="few"),) if over else ()
+
+    for_one_reason = "zone a without es3, es4 (capacity_remains: tier data: few)"
+    assert _zone_wave(*FOUR, ask=too_many).why == for_one_reason
 
 
 def test_what_the_cluster_says_of_zones_is_said(subtests: pytest.Subtests) -> None:

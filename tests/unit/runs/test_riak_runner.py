@@ -65,6 +65,15 @@ def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None
     assert logged(tmp_path) == []
 
 
+def test_only_what_needs_roots_rights_goes_through_sudo(tmp_path: Path) -> None:
+    riak = script(tmp_path, "echo pong")
+    with running(tmp_path, sudo=Sudo.PASSWORDLESS) as run:
+        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
+        assert logged(tmp_path) == [f"-n {riak} ping"]
+        run.run(RIAK1, Command(argv=(riak, "x"), as_root=False))
+        assert logged(tmp_path) == [f"-n {riak} ping"]
+
+
 def test_a_password_goes_to_standard_input_alone(tmp_path: Path) -> None:
     riak = script(tmp_path, "echo pong")
     secret = {"sudo": Sudo.PASSWORD, "sudo_password": lambda: PASSWORD}
