@@ -128,7 +128,7 @@ RECORDED: Final = Path(__file__).parents[2] / "data" / "cells.txt"
 REWRITE: Final = "ORCHESTRATE_REWRITE_GOLDEN"
 BY_THE_RUN: Final = {Move.STOP, Move.REJOIN, Move.FINISH, Move.UNDO, Move.OURS, Move.OURS_OR_FLIP}
 HEAD: Final = (
-    "What a reading leads a node to: phases entered, then the verb; or the move that the run makes; - = none.",
+    "What a reading leads a node to: phases entered, then the verb, or the move that the run makes; - = none",
     "",
     "phase | sight | RESTART, at once | RESTART, late | BRING_UP, at once | BRING_UP, late",
 )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, insert
 from sqlalchemy.exc import InvalidRequestError
 
 from orchestrator.errors import DeposedError, ExitCode, JournalError
@@ -24,6 +24,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Journal
 from orchestrator.runtime import journal as journal_module
+from orchestrator.runtime import tables
 from orchestrator.runtime.asking import RequestWatch
 from orchestrator.runtime.database import Access, CommitInDoubt, committing
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
@@ -65,24 +66,20 @@ def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: En
     assert [record.at for record in store.replay(RUN)] == [1.0, 1.0, 2.0, 2.0]
 
 
-def test_a_missing_event_is_damage(store: StateStore, entry: Entry, tmp_path: Path) -> None:
+def test_damage_of_a_journal_is_named(store: StateStore, entry: Entry, tmp_path: Path) -> None:
     store.create_run(entry()).append((*STEP, *STEP), 1.0)
-    raw = sqlite3.connect(tmp_path / "state.db")
-    with raw:
-        raw.execute("DELETE FROM events WHERE sequence = 2")
-    raw.close()
-    with pytest.raises(JournalError, match=r"event 2 of run .* is missing"):
-        store.replay(RUN)
-
-
-def test_a_damaged_event_is_named(store: StateStore, entry: Entry, tmp_path: Path) -> None:
-    store.create_run(entry()).append(STEP, 1.0)
-    raw = sqlite3.connect(tmp_path / "state.db")
-    with raw:
-        raw.execute("""UPDATE events SET event = '{"event": "lease_' WHERE sequence = 1""")
-    raw.close()
-    with pytest.raises(JournalError, match=f"run {RUN}, event 1: .*damaged"):
-        store.replay(RUN)
+    for damage, words in (
+        ("DELETE FROM events WHERE sequence = 2", r"event 2 of run .* is missing"),
+        (
+            """UPDATE events SET event = '{"event": "lease_' WHERE sequence = 1""",
+            f"run {RUN}, event 1: .*damaged",
+        ),
+    ):
+        with sqlite3.connect(tmp_path / "state.db") as raw:
+            raw.execute(damage)
+        raw.close()
+        with pytest.raises(JournalError, match=words):
+            store.replay(RUN)
 
 
 def test_the_line_of_a_run_follows_its_events(store: StateStore, entry: Entry) -> None:
@@ -126,6 +123,15 @@ def test_the_strongest_request_counts_until_the_run_is_resumed(store: StateStore
     assert journal.asked() == (Request.STOP, "ben@bastion2")
     journal.append((RunResumed(operator="o", host="h"),), 3.0)
     assert journal.request() is Request.NONE
+
+
+def test_a_request_of_an_unknown_kind_is_the_strongest_known(store: StateStore, entry: Entry) -> None:
+    """A newer program left it."""
+    for kind, known in ((2, Request.STOP), (99, Request.INTERRUPT)):
+        journal = store.create_run(entry(f"run-{kind}"))
+        with store._engine.begin() as connection:
+            connection.execute(insert(tables.requests).values(run=f"run-{kind}", kind=kind, by="ben", at=1.0))
+        assert journal.asked() == (known, "ben")
 
 
 def test_a_request_wakes_the_run(store: StateStore, entry: Entry) -> None:
