@@ -45,37 +45,34 @@ def _node(name: str, *roles: Role, started: int = 1000, zone: str = "a") -> Node
     )
 
 
-def _lost(name: str, *roles: Role) -> Node:
-    """A node without a zone."""
-    return replace(_node(name, *roles), attributes={})
+ROLES = {"d": D, "m": M, **{role.value.removeprefix("data_"): role for role in Role}}
+
+
+def _nodes(text: str) -> tuple[Node, ...]:
+    """`a=d,m@z b=hot c@-`: a node with data and a vote in zone z, one of a tier in zone a, and one bare."""
+    made = []
+    for word in text.split():
+        named, _, zone = word.partition("@")
+        name, _, roles = named.partition("=")
+        node = _node(name, *(ROLES[role] for role in roles.split(",") if role), zone=zone or "a")
+        made.append(replace(node, attributes={}) if zone == "-" else node)
+    return tuple(made)
 
 
 def test_order(subtests: pytest.Subtests) -> None:
     for nodes, master, order in [
-        ([_node("b", D), _node("a", D)], None, "a b"),
-        ([_node("a", D), _node("z", Role.COORDINATING)], None, "a z"),
-        ([_node("a", Role.ML), _node("b", Role.INGEST), _node("c", D)], None, "c a b"),
-        ([_node("a", M), _node("b", D)], "a", "b a"),
-        ([_node("a", D, M), _node("b", D, M), _node("c", D, M)], "a", "b c a"),
-        ([_node("a", D, M), _node("b", D, M), _node("c", D, M)], "b", "a c b"),
-        (
-            [
-                _node("a", Role.DATA_CONTENT),
-                _node("b", Role.DATA_HOT),
-                _node("c", Role.DATA_WARM),
-                _node("d", Role.DATA_COLD),
-                _node("e", Role.DATA_FROZEN),
-                _node("f", D),
-            ],
-            None,
-            "e d c b a f",
-        ),
-        # A node of several tiers goes with the last of them.
-        ([_node("a", Role.DATA_HOT, Role.DATA_CONTENT), _node("b", Role.DATA_HOT)], None, "b a"),
-        ([_node("a", M), _node("b", D, M), _node("c", D)], "a", "c b a"),
+        ("b=d a=d", None, "a b"),
+        ("a=d z", None, "a z"),
+        ("a=ml b=ingest c=d", None, "c a b"),
+        ("a=m b=d", "a", "b a"),
+        ("a=d,m b=d,m c=d,m", "a", "b c a"),
+        ("a=d,m b=d,m c=d,m", "b", "a c b"),
+        ("a=content b=hot c=warm d=cold e=frozen f=d", None, "e d c b a f"),
+        ("a=hot,content b=hot", None, "b a"),  # a node of several tiers goes with the last of them
+        ("a=m b=d,m c=d", "a", "c b a"),
     ]:
-        with subtests.test(nodes=nodes, master=master, order=order):
-            placed = in_order(tuple(nodes), NodeName(master) if master else None)
+        with subtests.test(nodes=nodes, master=master):
+            placed = in_order(_nodes(nodes), NodeName(master) if master else None)
             assert " ".join(node.name for node in placed) == order
 
 
@@ -165,44 +162,23 @@ SIX = tuple(_node(f"es{n}", D, M, zone="abc"[(n - 1) % 3]) for n in range(1, 7))
 
 
 def test_the_next_zone(subtests: pytest.Subtests) -> None:
-    for nodes, master, wave in [
-        (SIX, None, "a: es1 es4"),
-        (SIX, "es1", "b: es2 es5"),
-        (SIX, "es2", "a: es1 es4"),
-        # A zone goes when its last node would: one without votes first, whatever its name.
-        ((_node("es1", D, M, zone="a"), _node("es2", D, zone="b")), None, "b: es2"),
-        ((_node("es1", D, M, zone="a"), _node("es2", D, zone="b"), _node("c", zone="z")), None, "b: es2"),
-        ((_node("es1", D, M, zone="a"), _node("c", zone="z")), None, "z: c"),
-        # Tiers: the zone whose last tier comes first.
-        ((_node("h", Role.DATA_HOT, zone="a"), _node("c", Role.DATA_COLD, zone="b")), None, "b: c"),
-        (
-            (
-                _node("h", Role.DATA_HOT, zone="a"),
-                _node("c", Role.DATA_COLD, zone="a"),
-                _node("w", Role.DATA_WARM, zone="b"),
-            ),
-            None,
-            "b: w",
-        ),
-        # Dedicated masters and coordinating nodes go with their zone, in the order of nodes.
-        (
-            (
-                _node("m1", M, zone="a"),
-                _node("d1", D, zone="a"),
-                _node("c1", zone="a"),
-                _node("m2", M, zone="b"),
-            ),
-            "m2",
-            "a: d1 c1 m1",
-        ),
-        # The elected master goes last in its zone, and its zone last.
-        ((_node("es1", D, M, zone="a"), _node("es4", D, M, zone="a")), "es1", "a: es4 es1"),
-        # Without a zone: alone, in the place that the node itself has.
-        ((_node("es1", D, M, zone="a"), _lost("x", D, M), _lost("y", D, M)), None, "-: x"),
-        ((_node("es1", D, zone="a"), _lost("x", D, M)), None, "a: es1"),
+    six = "es1=d,m@a es2=d,m@b es3=d,m@c es4=d,m@a es5=d,m@b es6=d,m@c"
+    for what, nodes, master, wave in [
+        ("by name", six, None, "a: es1 es4"),
+        ("that of the elected master last", six, "es1", "b: es2 es5"),
+        ("that of the elected master last", six, "es2", "a: es1 es4"),
+        ("one without votes first, whatever its name", "es1=d,m@a es2=d@b", None, "b: es2"),
+        ("one without votes first, whatever its name", "es1=d,m@a es2=d@b c@z", None, "b: es2"),
+        ("a zone goes when its last node would", "es1=d,m@a c@z", None, "z: c"),
+        ("the zone whose last tier comes first", "h=hot@a c=cold@b", None, "b: c"),
+        ("the zone whose last tier comes first", "h=hot@a c=cold@a w=warm@b", None, "b: w"),
+        ("all roles, in the order of nodes", "m1=m@a d1=d@a c1@a m2=m@b", "m2", "a: d1 c1 m1"),
+        ("the elected master last in its zone", "es1=d,m@a es4=d,m@a", "es1", "a: es4 es1"),
+        ("without a zone: alone, in its own place", "es1=d,m@a x=d,m@- y=d,m@-", None, "-: x"),
+        ("without a zone: alone, in its own place", "es1=d@a x=d,m@-", None, "a: es1"),
     ]:
-        with subtests.test(nodes=nodes, master=master, wave=wave):
-            chosen = _zone_wave(*nodes, master=master)
+        with subtests.test(what, nodes=nodes, master=master):
+            chosen = _zone_wave(*_nodes(nodes), master=master)
             assert f"{chosen.zone or '-'}: {' '.join(chosen.nodes)}" == wave
 
 
