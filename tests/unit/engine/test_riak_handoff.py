@@ -13,11 +13,13 @@ from orchestrator.engine.kinds.riak.hasten import (
     forced,
     given_up,
     impossible,
+    missed,
+    shortfall,
     unstarted,
 )
 from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
-from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
+from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key, timer_key
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceHandoff, Purpose
 from orchestrator.model.cluster import NodeName
@@ -190,6 +192,8 @@ STARTED: Final = 64 * 2 / 16 * 10.0
 """Seconds in which Riak itself starts every vnode of the ring."""
 WITHOUT_FIVE: Final = _with(unstarted={**READ.unstarted, FIVE: SILENT})
 UNKNOWN: Final = f"the vnodes that {FIVE} has not started are unknown: {SILENT.reason}"
+SHORT: Final = SettingsView(transient={timer_key(TWO): "1000"})
+FAILS: Final = (ActionSent(action=FORCE), REFUSED)
 SAID: Final = NotHastened(nodes=(TWO,), why=UNKNOWN)
 
 
@@ -275,6 +279,40 @@ def test_hastening_ends_once_every_vnode_has_started(subtests: pytest.Subtests) 
     ]:
         with subtests.test(what):
             assert given_up(of, seen, at) == (SAID if said else None)
+
+
+def test_what_was_not_hastened_is_told_when_the_wave_is_done(subtests: pytest.Subtests) -> None:
+    """Partitions may have changed their owner meanwhile, and do no more at its end."""
+    usual = replace(STATE, begun=replace(STATE.begun, policy=riak_policy()))
+    once = _after(STATE, *ACCEPTED)
+    slow = SettingsView(transient={timer_key(TWO): "10000"})
+    for what, state, seen, settings, at, why in [
+        ("all went well", STATE, SEEN, SHORT, 100.0, None),
+        ("unknown", STATE, WITHOUT_FIVE, SHORT, 100.0, UNKNOWN),
+        ("said before", _after(STATE, SAID), WITHOUT_FIVE, SHORT, 100.0, None),
+        ("not wanted", usual, WITHOUT_FIVE, SHORT, 100.0, None),
+        ("slow", STATE, SEEN, slow, 100.0, "its vnodes start at their usual pace, every 10000 ms"),
+        ("no timer", STATE, SEEN, SettingsView(), 100.0, "vnode_management_timer cannot be read"),
+        ("unread", STATE, SEEN, NOT_READ, 100.0, None),
+        ("refused", _after(STATE, *FAILS), SEEN, SHORT, 100.0, "it could not be forced: sudo refuses it"),
+        ("accepted", once, SEEN, SHORT, 100.0, None),
+        ("just accepted", _after(once, *FAILS), SEEN, SHORT, 110.0, None),
+        ("accepted long ago", _after(once, *FAILS), SEEN, SHORT, 140.0, "sudo refuses it"),
+        ("soon over", RING, SEEN, SHORT, 60.0, None),
+        ("never forced", RING, SEEN, SHORT, 75.0, "it was never forced in the 75 s until it was done"),
+        ("forced", _after(RING, *ACCEPTED), SEEN, SHORT, 200.0, None),
+    ]:
+        with subtests.test(what):
+            event = missed(state, seen, settings, at)
+            assert (event is None) is (why is None)
+            assert event is None or ((why or "") in event.why and event.nodes == (TWO,))
+    assert shortfall(STATE) == ""
+    other = NotHastened(nodes=(ONE,), why="it could not be forced: no answer")
+    told = _after(STATE, SAID, other, NotHastened(nodes=(THREE,), why=UNKNOWN))
+    assert shortfall(told) == (
+        f"handoff was not hastened after the restart of {TWO}, {THREE} ({UNKNOWN}); "
+        f"{ONE} (it could not be forced: no answer)"
+    )
 
 
 # Transfer limits ------------------------------------
