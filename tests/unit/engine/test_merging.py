@@ -11,6 +11,7 @@ import pytest
 from orchestrator.engine.changes import from_record
 from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.merge_state import MergeProgress, Merging
+from orchestrator.merging import decide
 from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
 from orchestrator.merging.merging import _room_for_another
 from orchestrator.merging.rules import MERGE_RULES
@@ -18,7 +19,7 @@ from orchestrator.merging.settling import left_behind
 from orchestrator.model.cluster import CopyState, Incarnation, NodeName, ShardId
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.merge_event import IndexMerged
+from orchestrator.model.merge_event import IndexMerged, MergeDue
 from orchestrator.model.merging import (
     BulkIndex,
     BulkView,
@@ -30,10 +31,21 @@ from orchestrator.model.merging import (
     Writes,
 )
 from orchestrator.model.observation import Disk
+from orchestrator.model.phase import Phase
 from orchestrator.model.policy import DisabledPredicate
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
-from tests.unit.engine.asking import ES1, begun, knowing, question, seeing, view_of, viewing, wanting
+from tests.unit.engine.asking import (
+    ES1,
+    begun,
+    knowing,
+    question,
+    seeing,
+    situation_of,
+    view_of,
+    viewing,
+    wanting,
+)
 from tests.unit.engine.merge_steps import POSTS, WANTED
 
 MEGABYTE: Final = 10**6
@@ -157,6 +169,28 @@ def test_how_many_indices_are_merged_at_a_time(subtests: pytest.Subtests) -> Non
         with subtests.test(others=[each.name for each in others], at_once=at_once, per_node=per_node):
             wanted = MergePolicy(patterns=("*",), at_once=at_once, per_node=per_node)
             assert _room_for_another(others, one, wanted) is begins
+
+
+def test_an_index_is_due_when_a_copy_returns_unmerged(subtests: pytest.Subtests) -> None:
+    """The copy was away when the run began. Writes make segments too: with those nothing is concluded."""
+    written = Writes(operations=200, sequence=199)
+    for what, found, looked, due in [
+        ("few segments", index("posts", segments=5), 10.0, False),
+        ("a copy with many", index("posts", segments=6), 10.0, True),
+        ("with writes", index("posts", segments=6, writes=written), 10.0, False),
+        ("looked a moment ago", index("posts", segments=6), 4.0, False),
+    ]:
+        with subtests.test(what):
+            asked = wanting(question(), merge=MergePolicy(patterns=("*",), max_segments=5))
+            asked, at = seeing(asked, bulk=_bulk(found)), asked.observation.at
+            one = MergeProgress(target=replace(POSTS, due=False))
+            counters = {found.uuid: Writes(operations=100, sequence=99)}
+            merging = Merging(indices={found.uuid: one}, writes=counters, writes_at=at - looked)
+            state = situation_of(asked, Phase.MERGING, merging=merging, since=at, started=at - 99.0).state
+            told = decide(state, asked.observation, at).events
+            assert [event.why for event in told if isinstance(event, MergeDue)] == (
+                ["a copy of it has come back with 6 segments"] if due else []
+            )
 
 
 def test_a_run_that_restores_merges_nothing() -> None:

@@ -12,6 +12,7 @@ from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.hasten import (
     forced,
     given_up,
+    home,
     impossible,
     missed,
     shortfall,
@@ -253,6 +254,26 @@ def test_vnodes_that_are_left_to_start_keep_the_wave(subtests: pytest.Subtests) 
     ]:
         with subtests.test(what):
             assert unstarted(state, riak) == said
+
+
+def test_handback_is_over_when_the_wave_alone_holds_anything(subtests: pytest.Subtests) -> None:
+    def waiting(*holders: NodeName) -> Transfers:
+        return Transfers(waiting=tuple(PartitionCount(node=name, partitions=2) for name in holders))
+
+    two, sends = waiting(TWO), ActiveTransfer(kind="hinted", vnode="v", index=0, source=FIVE, target=TWO)
+    for what, changed, over in [
+        ("the wave alone", {"transfers": {ONE: two, THREE: two}}, True),
+        ("by /stats", {"beyond": {TWO: 3}}, True),
+        ("another holds", {"transfers": {ONE: two, THREE: waiting(TWO, FIVE)}}, False),
+        ("unread by one", {"transfers": {ONE: SILENT, THREE: two}}, False),
+        ("nobody asked", {"transfers": {}}, False),
+        ("another by /stats", {"beyond": {TWO: 1, FIVE: 1}}, False),
+        ("one sends", {"transfers": {ONE: Transfers(active=(sends,))}}, False),
+    ]:
+        with subtests.test(what):
+            news = home(STATE, _with(**changed), 42.0)
+            assert (news and (news.number, news.seconds)) == ((1, 37.0) if over else None)
+            assert home(state_with(STATE, home=True), _with(**changed), 43.0) is None, "once a phase"
 
 
 def test_only_handoff_of_3_2_can_be_hastened() -> None:
