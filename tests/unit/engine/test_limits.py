@@ -133,6 +133,13 @@ def test_a_wait_lasts_as_long_as_is_written_here(subtests: pytest.Subtests) -> N
                 assert (shown == limit) is (name not in HIDDEN and not over)
 
 
+def test_overlap_alone_counts_recovery_from_the_latest_return() -> None:
+    """The run may wait again for an earlier wave, and then enters the phase again."""
+    state = _state("recovery", Phase.REASSIGNED, {"since": AT}, {**REJOINED, "since": AT - 50.0})
+    overlap = state_with(state, policy=_asked(overlap_recovery=True).policy)
+    assert [limits.recovery(each).since for each in (state, overlap)] == [AT, AT - 50.0]
+
+
 def test_every_limit_has_its_wait_here() -> None:
     public = {
         name for name, found in vars(limits).items() if getattr(found, "__module__", "") == limits.__name__
