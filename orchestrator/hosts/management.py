@@ -8,20 +8,29 @@ their own, are passed over: what they install is not on the machine.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from orchestrator.hosts.script import Section
 
 _NAMES: Final = (
-    *("puppet", "chef-client", "cinc-client", "salt-call"),
-    *("apt", "apt-get", "aptitude", "dpkg", "unattended-upgr"),
-    *("rpm", "yum", "dnf", "dnf5", "microdnf", "zypper", "transactional-u"),
+    *("puppet", "chef-client", "cinc-client", "chef-solo", "cinc-solo", "chef-apply"),
+    *("salt-call", "ansible-pull"),
+    *("apt", "apt-get", "aptitude", "dpkg", "unattended-upgr", "apt.systemd.dai", "needrestart"),
+    *("rpm", "yum", "yum-cron", "dnf", "dnf5", "dnf-automatic", "microdnf", "zypper", "transactional-u"),
 )
 """Names of processes as the kernel has them: of a script its file's name, 15 characters at most."""
 _LOCKS: Final = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/rpm/.rpm.lock")
 _BY_LOCK: Final = "lock"
-_ONCE: Final = {"puppet": {"--onetime", "--test", "-t", "apply"}}
-"""Arguments without which it waits as a daemon; its run has a process with a title of its own."""
+_MARKS: Final = {
+    "AnsiballZ_": "Ansible",
+    "BECOME-SUCCESS-": "Ansible",  # with pipelining a module comes on standard input
+    "ProcessPayload(jid=": "Salt",  # the minion's process for a job of its master, if it has setproctitle
+    "_salt/salt-call": "Salt",  # salt-ssh: `python3 /var/tmp/.USER_HASH_salt/salt-call`
+}
+"""In the command lines of work that is begun from another machine, and whose it is."""
+_ONCE: Final = re.compile(r"--onetime(=true)?|--test|-[a-z]*[to][a-z]*|apply")
+"""An argument without which Puppet waits as a daemon; its run has a process with a title of its own."""
 _INTERVAL: Final = frozenset({"-d", "--daemonize", "-i", "--interval"})
 _DAEMON: Final = {"chef-client": _INTERVAL, "cinc-client": _INTERVAL}
 """Arguments with which it waits as a daemon."""
@@ -29,13 +38,20 @@ _TITLES: Final = ("applying configuration", "client worker")
 """In the title of the process in which a daemon of Puppet or Chef does a run."""
 _WAITS_FOR_SHUTDOWN: Final = "unattended-upgrade-shutdown"
 
+
+def _unlike_itself(mark: str) -> str:
+    """A pattern for a text that is not in the pattern."""
+    return f"{mark[0]}[{mark[1]}]{re.escape(mark[2:])}"
+
+
 IN_CONTAINER: Final = "^NSpid:[[:space:]]+[0-9]+[[:space:]]+[0-9]"
 """A line of `/proc/PID/status`, since Linux 4.1: the process has a second number, in a namespace below."""
 
-# The class of one letter keeps the line from finding itself. A process may end at any moment.
+# The class of one letter keeps the line from finding itself. A process may end at any moment. `/proc/locks`
+# has the device of a file system: that of `stat`, or on btrfs and overlays only that of the mount.
 SCRIPT: Final = f"""\
 (for one in $(grep -lxE '{"|".join(_NAMES)}' /proc/[0-9]*/comm 2>/dev/null
-    grep -la 'Ansiball[Z]_' /proc/[0-9]*/cmdline 2>/dev/null); do
+    grep -laE '{"|".join(_unlike_itself(mark) for mark in _MARKS)}' /proc/[0-9]*/cmdline 2>/dev/null); do
   pid=${{one#/proc/}}; pid=${{pid%%/*}}
   {{ IFS= read -r name <"/proc/$pid/comm"; }} 2>/dev/null || continue
   grep -qE '{IN_CONTAINER}' "/proc/$pid/status" 2>/dev/null && continue
@@ -43,10 +59,21 @@ SCRIPT: Final = f"""\
   echo "$pid $name $line"
 done
 for file in {" ".join(_LOCKS)}; do
-  inode=$(stat -c %i "$file" 2>/dev/null) || continue
-  awk -v inode="$inode" -v file="$file" '
-    $2 == "POSIX" && $5 > 0 {{ split($6, part, ":"); if (part[3] == inode) print $5, "{_BY_LOCK}", file }}
-  ' /proc/locks 2>/dev/null
+  at=$(stat -c '%i %d %m' "$file" 2>/dev/null) || continue
+  awk -v at="$at" -v file="$file" '
+    BEGIN {{
+      split(at, its, " ")
+      of[sprintf("%02x:%02x", int(its[2] / 256) % 4096, its[2] % 256 + int(its[2] / 1048576) * 256)] = 1
+    }}
+    FILENAME == "/proc/self/mountinfo" {{
+      if ($5 == its[3]) {{ split($3, device, ":"); of[sprintf("%02x:%02x", device[1], device[2])] = 1 }}
+      next
+    }}
+    $2 == "POSIX" && $5 > 0 {{
+      split($6, part, ":")
+      if (part[3] == its[1] && (part[1] ":" part[2]) in of) print $5, "{_BY_LOCK}", file
+    }}
+  ' /proc/self/mountinfo /proc/locks 2>/dev/null
 done
 exit 0)"""
 
@@ -62,7 +89,8 @@ def read_at_work(answer: Section | None) -> tuple[str, ...]:
         if name == _BY_LOCK:
             found.setdefault(pid, f"process {pid} has locked {command}")
         elif _is_at_work(name, command):
-            found[pid] = f"{name if name in _NAMES else 'Ansible'} (process {pid})"
+            tool = next((whose for mark, whose in _MARKS.items() if mark in command), "Ansible")
+            found[pid] = f"{name if name in _NAMES else tool} (process {pid})"
     return tuple(found.values())
 
 
@@ -70,6 +98,6 @@ def _is_at_work(name: str, command: str) -> bool:
     words = set(command.split())
     if any(title in command for title in _TITLES):
         return True
-    if name in _ONCE:
-        return bool(words & _ONCE[name])
+    if name == "puppet":
+        return any(_ONCE.fullmatch(word) for word in words)
     return not words & _DAEMON.get(name, frozenset()) and _WAITS_FOR_SHUTDOWN not in command

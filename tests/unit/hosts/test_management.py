@@ -17,9 +17,10 @@ from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section, read_sections, sections, untranslated
 from tests.fakes.cases import cases
-from tests.tools import by_shell
+from tests.tools import by_shell, needs
 
 PRETENDED = "not-"
+CAT = needs("cat")
 
 
 def test_who_is_at_work(subtests: pytest.Subtests) -> None:
@@ -69,6 +70,21 @@ def test_a_process_of_a_container_is_passed_over(tmp_path: Path) -> None:
         assert said not in _read(elsewhere)
 
 
+@pytest.mark.parametrize("by", ["sh", "busybox"])
+def test_work_that_is_begun_elsewhere_is_found(subtests: pytest.Subtests, by: str) -> None:
+    """By real processes with such command lines; not by the reader's own."""
+    assert not [said for said in _read(by=by) if "Salt" in said]
+    for said, line in {
+        "Salt": "/usr/bin/salt-minion ProcessPayload(jid=2026)",
+        "Ansible": "/bin/sh -c echo BECOME-SUCCESS-qkzdjx ; /usr/bin/python3",
+    }.items():
+        process = subprocess.Popen([line], executable=CAT, stdin=subprocess.PIPE)  # noqa: S603  (its own)
+        with subtests.test(line), process:
+            assert f"{said} (process {process.pid})" in _read(by=by)
+            assert process.stdin is not None
+            process.stdin.close()
+
+
 @contextlib.contextmanager
 def _pretended(program: Path, words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process under a name that no other reader of this machine looks for."""
@@ -94,3 +110,25 @@ def test_a_real_lock_is_found_until_it_is_released(tmp_path: Path, by: str) -> N
         assert said in _read(script, by=by)
         fcntl.lockf(file, fcntl.LOCK_UN)
         assert said not in _read(script, by=by)
+
+
+@pytest.mark.parametrize("by", ["sh", "busybox"])
+def test_a_lock_on_another_file_system_is_of_another_file(tmp_path: Path, by: str) -> None:
+    """Files of two file systems may have the same number, such as one in the image of a container."""
+    lock = tmp_path / "lock-frontend"
+    script = management.SCRIPT.replace("/var/lib/dpkg/lock-frontend", str(lock))
+    said = f"process {os.getpid()} has locked {lock}"
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        inode, device = os.fstat(file.fileno()).st_ino, os.fstat(file.fileno()).st_dev
+        mount = next(str(p) for p in (lock, *lock.parents) if p.is_mount())
+        for at, seen in {
+            f"{inode} {device} {mount}": True,
+            f"{inode} {device} m": True,
+            f"{inode} 77 {mount}": True,
+            f"{inode} 77 /proc": False,
+            f"{inode + 1} {device} {mount}": False,
+        }.items():
+            told = script.replace("""$(stat -c '%i %d %m' "$file" 2>/dev/null)""", f"'{at}'")
+            assert told != script
+            assert (said in _read(told, by=by)) == seen, at
