@@ -44,9 +44,9 @@ from orchestrator.model.event import (
     StandingDown,
     WaveStarted,
 )
-from orchestrator.model.observation import ClusterView, Observation, SettingValue
+from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.model.plan import Plan, PlannedWave, Step, ValueToday
+from orchestrator.model.plan import FoundAndWanted, Plan, PlannedWave, Step, ValueToday, by_key
 from orchestrator.model.policy import DisabledPredicate, Policy, Strategy, Wave
 from orchestrator.model.reading import Instant, Unknown
 
@@ -76,9 +76,14 @@ class _Draft:
     waves: list[Wave] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    settings: dict[str, tuple[SettingValue | None, SettingValue | None]] = field(default_factory=dict)
+    levels: dict[str, dict[str, FoundAndWanted]] = field(default_factory=dict)
     off: list[DisabledPredicate] = field(default_factory=list)
     lasting: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, FoundAndWanted]:
+        """By key, of the first level at which it is changed."""
+        return {key: each[0][1] for key, each in by_key(self.levels).items()}
 
 
 def make_plan(
@@ -210,7 +215,7 @@ def _follow(
         if isinstance(event, WaveStarted):
             draft.waves.append(event.wave)
         elif isinstance(event, SettingChanged):
-            draft.settings.setdefault(event.key, (event.found, event.wanted))
+            draft.levels.setdefault(event.level.value, {}).setdefault(event.key, (event.found, event.wanted))
         elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
             # Predicates that pass with time are checked again on the next wave.
             state = _without(state, policy, draft.off)
@@ -271,6 +276,7 @@ def _finished(
         lasting=tuple(draft.lasting),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
+        settings_by_level=draft.levels,
         predicted=overlapped or total(each, times),
         timeout=started.policy.timeout,
         predicted_from=rests_on(times, usual) if waves else "",

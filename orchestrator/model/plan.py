@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Hold
@@ -15,6 +16,8 @@ from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.prediction import Forecast, Prediction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,19 @@ class ValueToday:
     times: float | None = None
 
 
+FoundAndWanted: TypeAlias = tuple[SettingValue | None, SettingValue | None]
+"""A setting before the run and during it; None is "absent"."""
+
+
+def by_key(levels: Mapping[str, Mapping[str, T]]) -> dict[str, list[tuple[str, T]]]:
+    """By key, each level that has it, and its value there."""
+    found: dict[str, list[tuple[str, T]]] = {}
+    for level, values in levels.items():
+        for key, value in values.items():
+            found.setdefault(key, []).append((level, value))
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a run would do, and the state of the cluster at planning.
@@ -86,7 +102,8 @@ class Plan:
         overlaps: whether a wave may begin while copies still recover in which it has no part.
         holds: what would hold the run now.
         lasting: predicates among them that waiting cannot clear: the run ends at once.
-        settings_changed: key to (found, wanted); None is "absent".
+        settings_changed: key to (found, wanted), of the first level at which the run changes it.
+        settings_by_level: the same by each level: `persistent`, `transient`.
         settings_today: the values in force now of the settings that it changes, by key.
         max_segments: maximum segments per copy; None for a restart alone.
         merges: indices of the run, in order; empty for a restart alone.
@@ -114,9 +131,7 @@ class Plan:
     holds: tuple[Hold, ...] = ()
     lasting: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(
-        default_factory=dict
-    )
+    settings_changed: Mapping[str, FoundAndWanted] = field(default_factory=dict)
     max_segments: int | None = None
     merges: tuple[MergeTarget, ...] = ()
     leftovers: tuple[LoaderLeftover, ...] = ()
@@ -130,6 +145,7 @@ class Plan:
     nodes_selected: int = 0
     pauses: bool = False
     settings_today: Mapping[str, ValueToday] = field(default_factory=dict)
+    settings_by_level: Mapping[str, Mapping[str, FoundAndWanted]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> frozenset[NodeName]:

@@ -21,7 +21,8 @@ from orchestrator.model.allocation import DISABLING
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
-from orchestrator.model.plan import Plan, Step, ValueToday
+from orchestrator.model.observation import SettingValue
+from orchestrator.model.plan import FoundAndWanted, Plan, Step, ValueToday, by_key
 from orchestrator.model.policy import Kind
 from orchestrator.model.upgrade import ML_UPGRADE_MODE
 from orchestrator.untrusted import one_line, visible
@@ -63,9 +64,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
             }
             for step in plan.steps
         ],
-        "settings_changed": {
-            key: {"from": found, "to": wanted} for key, (found, wanted) in plan.settings_changed.items()
-        },
+        "settings_changed": _from_to(plan.settings_changed),
         "predicted_seconds": prediction_object(plan.predicted),
         "predicted_from": plan.predicted_from,
         "timeout_seconds": plan.timeout,
@@ -74,8 +73,13 @@ def plan_object(plan: Plan) -> dict[str, object]:
         "nodes_to_restart": len(plan.nodes),
         "nodes_selected": plan.nodes_selected,
         "settings_today": {key: asdict(today) for key, today in plan.settings_today.items()},
+        "settings_by_level": {level: _from_to(each) for level, each in plan.settings_by_level.items()},
         **planned_object(plan),
     }
+
+
+def _from_to(settings: Mapping[str, FoundAndWanted]) -> dict[str, object]:
+    return {key: {"from": found, "to": wanted} for key, (found, wanted) in settings.items()}
 
 
 def plan_text(plan: Plan) -> str:
@@ -190,10 +194,19 @@ def _changed(plan: Plan, key: str) -> str:
     found, wanted = plan.settings_changed[key]
     today = plan.settings_today.get(key, ValueToday(value=found))
     source = f" ({_SOURCES[today.source]})" if today.source in _SOURCES else ""
-    value = "not set" if today.value is None else setting(today.value)
+    value = _value(today.value)
     times = "" if today.times is None else f", {today.times:.3g} times"
     why = next((f", {why}" for begins, why in _REASONS.items() if key.startswith(begins)), "")
-    return f"{value}{source} -> {'not set' if wanted is None else setting(wanted)}{times}{why}"
+    levels = [
+        f"{level} {_value(before)} -> {_value(after)}"
+        for level, (before, after) in by_key(plan.settings_by_level).get(key, ())
+    ]
+    both = f" ({'; '.join(levels)})" if len(levels) > 1 else ""
+    return f"{value}{source} -> {_value(wanted)}{both}{times}{why}"
+
+
+def _value(value: SettingValue | None) -> str:
+    return "not set" if value is None else setting(value)
 
 
 _SOURCES: Final = {"default": "default", "transient": "transient", "file": "from the nodes' configuration"}
