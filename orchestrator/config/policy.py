@@ -104,7 +104,7 @@ def build_policy(
     overrides: Overrides,
     *,
     predicates: PredicateNames,
-    nodes: int,
+    nodes: int | None,
     now: Instant,
     tuning: TuningProfile | None = None,
 ) -> Policy:
@@ -115,7 +115,7 @@ def build_policy(
         playbook: the playbook.
         overrides: the flags.
         predicates: the predicates that can be disabled.
-        nodes: number of nodes in the cluster, for a budget in percent.
+        nodes: number of nodes in the cluster, for a budget in percent; None before the cluster is read.
         now: start for a duration in `--started-before`.
         tuning: the profile that `profile_wanted` named.
 
@@ -130,6 +130,7 @@ def build_policy(
     upgrade = _upgrade(cluster, playbook, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
+    _require_enough(overrides, nodes, cluster.spec.expect.nodes)
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)
     policy = Policy(
@@ -137,7 +138,9 @@ def build_policy(
         cluster=cluster.spec.name,
         playbook=playbook.name,
         strategy=strategy,
-        max_unavailable=budget.resolve(nodes) if budget else _usual_budget(strategy, together, overrides),
+        max_unavailable=budget.resolve(nodes or 1)
+        if budget
+        else _usual_budget(strategy, together, overrides),
         settle_consecutive=spec.settle.consecutive,
         deadlines=_deadlines(spec.deadlines, overrides),
         hooks=_hooks(spec),
@@ -366,6 +369,18 @@ def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Sel
         started_before=before.resolve(now) if before is not None else None,
         due=parse_due(overrides.due, spec.kind, reboot=overrides.reboot, files=spec.config_files),
     )
+
+
+def _require_enough(overrides: Overrides, nodes: int | None, expected: int | None) -> None:
+    """Refuse a number of nodes on the command line that the cluster does not have: it would bound nothing."""
+    if nodes is None:
+        return
+    most = max(nodes, expected or 0)
+    budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable)
+    wanted = {"--max-unavailable": budget.count if budget else None, "--pause-after": overrides.pause_after}
+    for flag, number in wanted.items():
+        if number is not None and number > most:
+            raise UsageError(f"{flag} {number}: the cluster has {most} {'node' if most == 1 else 'nodes'}")
 
 
 def _pause_after(nodes: int | None) -> int | None:

@@ -58,11 +58,12 @@ class PolicySource:
     """How a cluster's policy is built.
 
     Attributes:
-        build: the policy for a cluster with this many nodes; raises `UsageError` for a wrong flag.
+        build: the policy for a cluster with this many nodes (None = not known yet); raises `UsageError` for
+            a wrong flag.
         secrets: references that its gates need.
     """
 
-    build: Callable[[int], Policy]
+    build: Callable[[int | None], Policy]
     secrets: tuple[SecretReference, ...] = ()
 
 

@@ -206,7 +206,7 @@ class FilePorts:
         wanted = profile_wanted(self.file, book, overrides)
         tuning = self._files.tuning_profile(wanted) if wanted else None
 
-        def build(nodes: int) -> Policy:
+        def build(nodes: int | None) -> Policy:
             return build_policy(
                 self.file,
                 book,
@@ -217,7 +217,7 @@ class FilePorts:
                 tuning=tuning,
             )
 
-        build(1)  # a wrong flag is reported before the cluster is read
+        build(None)  # a wrong flag is reported before the cluster is read
         secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
         return PolicySource(build=build, secrets=tuple(secrets))
 

@@ -140,7 +140,7 @@ def _today(connection: Connection, recorded: Policy) -> Policy | OrchestratorErr
     found: list[Policy | OrchestratorError] = []
     for name in (None, *([] if is_path(recorded.playbook) else [recorded.playbook])):
         try:
-            policy = connection.ports.policy(name, overrides).build(1)
+            policy = connection.ports.policy(name, overrides).build(None)
         except OrchestratorError as error:
             found.append(error)
             continue

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import combinations, groupby
 from typing import Final
 
+import orjson
 import pytest
 
 from orchestrator.engine.beginning import COULD_NOT_FINISH
@@ -495,17 +496,19 @@ def test_what_is_to_save_time_does(subtests: pytest.Subtests) -> None:
 # Limits -------------------------------------------------------------------------------------------------
 
 BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
+ALLOCATION, REBALANCE = "cluster.routing.allocation.enable", "cluster.routing.rebalance.enable"
 RECOVERIES: Final = "cluster.routing.allocation.node_concurrent_recoveries"
 
 
 def test_a_plan_says_by_how_much_limits_are_raised(subtests: pytest.Subtests) -> None:
     faster = "so that copies come back faster"
+    two_levels = "persistent not set -> 100mb; transient 25mb -> 100mb"
     for layer, key, value, said in [
         ("files", BANDWIDTH, "40mb", f"40mb (default) -> 100mb, 2.5 times, {faster}"),
         ("files", BANDWIDTH, "41943040b", f"40mb (default) -> 100mb, 2.5 times, {faster}"),
         ("files", BANDWIDTH, "80mb", f"80mb (from the nodes' configuration) -> 100mb, 1.25 times, {faster}"),
         ("persistent", BANDWIDTH, "50mb", f"50mb -> 100mb, 2 times, {faster}"),
-        ("transient", BANDWIDTH, "25mb", f"25mb (transient) -> 100mb, 4 times, {faster}"),
+        ("transient", BANDWIDTH, "25mb", f"25mb (transient) -> 100mb ({two_levels}), 4 times, {faster}"),
         ("files", RECOVERIES, "2", f"2 (default) -> 15, 7.5 times, {faster}"),
         ("persistent", BANDWIDTH, "200mb", None),
         ("transient", BANDWIDTH, "0b", None),
@@ -519,6 +522,30 @@ def test_a_plan_says_by_how_much_limits_are_raised(subtests: pytest.Subtests) ->
             assert (key in plan.settings_changed) is (said is not None)
             assert (f"  {key}: {said}\n" in plan_text(plan)) is (said is not None), plan_text(plan)
             assert (key in plan.settings_today) is (said is not None)
+
+
+def test_a_plan_has_every_level_that_it_changes(subtests: pytest.Subtests) -> None:
+    for key, before, ours in [
+        (ALLOCATION, {"transient": "all"}, "primaries"),
+        (ALLOCATION, {"transient": "all", "persistent": "all"}, "primaries"),
+        (REBALANCE, {"transient": "all"}, "none"),
+        (BANDWIDTH, {"transient": "25mb", "persistent": "50mb"}, "100mb"),
+        (ALLOCATION, {"persistent": "all"}, "primaries"),
+    ]:
+        with subtests.test(key=key, before=before):
+            world = cluster(3)
+            for layer, value in before.items():
+                getattr(world, layer)[key] = value
+            plan = plan_of(world, policy())
+            found = {level: values[key] for level, values in plan.settings_by_level.items() if key in values}
+            assert found == {level: (before.get(level), ours) for level in ("persistent", *before)}
+            (line,) = [line for line in plan_text(plan).splitlines() if key in line]
+            both = "; transient" in line
+            assert both == (len(found) > 1), line
+            said = orjson.loads(orjson.dumps(plan_object(plan)))["settings_by_level"]
+            assert {level: said[level][key]["from"] for level in found} == {
+                level: before.get(level) for level in found
+            }
 
 
 def test_a_higher_value_behind_a_transient_one_is_kept(subtests: pytest.Subtests) -> None:

@@ -61,7 +61,6 @@ class LocalConnection:
         def work() -> Ended:
             over = False
             try:
-                process.feed()
                 over = process.read(streams.stdout, streams.stderr, deadline)
             finally:
                 if not over:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -46,7 +47,7 @@ class Process:
         stdin: str | None,
         clock: Callable[[], Seconds],
     ) -> None:
-        self._stdin, self._clock = stdin, clock
+        self._left, self._clock = memoryview((stdin or "").encode()), clock
         self._process = subprocess.Popen(  # noqa: S603  (the command is the operator's own, from the cluster file)
             argv,
             stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
@@ -57,13 +58,6 @@ class Process:
         )
         self.pid = self._process.pid
 
-    def feed(self) -> None:
-        """Give the program its input."""
-        if self._process.stdin is not None:
-            # A program that does not read its input closes the pipe: its exit code is the result.
-            with contextlib.suppress(BrokenPipeError), self._process.stdin as feed:
-                feed.write((self._stdin or "").encode())
-
     def read(
         self,
         stdout: Sink,
@@ -72,7 +66,9 @@ class Process:
         *,
         enough: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Read until the program and its output have ended, or there is enough; may be called again.
+        """Give it its input and read until it and its output have ended, or there is enough.
+
+        It may be called again: the input that is left is given then.
 
         Returns:
             False when the limit ran out first.
@@ -85,6 +81,9 @@ class Process:
                 for pipe, sink in ((self._process.stdout, stdout), (self._process.stderr, stderr)):
                     if pipe is not None and not pipe.closed:
                         selector.register(pipe, selectors.EVENT_READ, sink)
+                feed = self._process.stdin
+                if feed is not None and not feed.closed:
+                    selector.register(feed, selectors.EVENT_WRITE)
                 return self._read(selector, pidfd, deadline, enough)
         finally:
             if pidfd is not None:
@@ -121,11 +120,23 @@ class Process:
                 if key.fd == pidfd:
                     ended = True
                     selector.unregister(pidfd)
-                elif not _take(key):
+                elif not (self._feed() if key.fileobj is self._process.stdin else _take(key)):
                     selector.unregister(key.fileobj)
             if ended and self._clock() > deadline + _DRAIN_SECONDS:
                 return True
         return True
+
+    def _feed(self) -> bool:
+        """Write as much input as its pipe takes at once; False when all is written, or it reads no more."""
+        feed = self._process.stdin
+        assert feed is not None  # noqa: S101  (it is registered)
+        # A program that does not read its input closes the pipe: its exit code is the result.
+        with contextlib.suppress(BrokenPipeError):
+            self._left = self._left[os.write(feed.fileno(), self._left[: select.PIPE_BUF]) :]
+            if self._left:
+                return True
+        feed.close()
+        return False
 
 
 def _take(key: selectors.SelectorKey) -> bool:

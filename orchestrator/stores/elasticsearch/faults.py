@@ -39,7 +39,6 @@ _PASSING: Final = _WORTH_ANOTHER_TRY | {HTTPStatus.SERVICE_UNAVAILABLE}
 """429 of a full queue or a circuit breaker, 503 of a cluster without a master, and a proxy's own trouble."""
 _AFTER_LOGIN: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 """With a type of error: a node looked for something. A proxy names no type; a full node checks no login."""
-_UNTRUSTED: Final = "is not signed by an authority that we trust"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +66,7 @@ class Fault:
         status: HTTP's, None when there was no answer.
         error_type: the server's name for it, such as `index_not_found_exception`.
         untrusted: the certificate is signed by no authority that is trusted here.
+        unlicensed: the cluster's license does not have the feature.
         refusal: the credentials that were not accepted.
         held_back: nothing was sent, because the credentials were refused a moment ago.
     """
@@ -78,6 +78,7 @@ class Fault:
     status: int | None = None
     error_type: str | None = None
     untrusted: bool = False
+    unlicensed: bool = False
     refusal: Refusal | None = None
     held_back: bool = False
 
@@ -103,7 +104,10 @@ class Fault:
 def transport_fault(error: Exception, *, url: str) -> Fault:
     """The fault for a request without a complete answer."""
     fault = _without_answer(error, url=url)
-    return fault if fault.passes else replace(fault, reason=_of_transport_port(fault.reason, url))
+    if fault.passes:
+        return fault
+    answered = _NO_HTTP in _root(error.__cause__ or error)
+    return replace(fault, reason=_of_transport_port(fault.reason, url, answered=answered))
 
 
 _NO_HTTP: Final = "This is not an HTTP port"
@@ -112,10 +116,10 @@ _TRANSPORT_PORTS: Final = range(9300, 9401)
 """`transport.port` by default. With TLS such a port ends the handshake, or asks for a node's certificate."""
 
 
-def _of_transport_port(reason: str, url: str) -> str:
+def _of_transport_port(reason: str, url: str, *, answered: bool) -> str:
     """The reason why a request failed; where the endpoint is a transport port, it says so."""
     port = urlsplit(url).port or 0
-    if _NO_HTTP in reason:
+    if answered:
         return f"{url} is a node's transport port: name its HTTP port, usually 9200"
     if port in _TRANSPORT_PORTS:
         return f"{url}: {port} is the transport port of most nodes, is it {port - 100}? If not: {reason}"
@@ -132,8 +136,8 @@ def _without_answer(error: Exception, *, url: str) -> Fault:
     if isinstance(cause, AnswerLimit):
         return Fault(reason=f"{url}: {cause}", nothing_done=False, elsewhere=True)
     if isinstance(error, TlsError):
-        reason = _tls_reason(cause, url)
-        done_nothing, untrusted = _while_connecting(cause), _UNTRUSTED in reason
+        reason, untrusted = _tls_reason(cause, url)
+        done_nothing = _while_connecting(cause)
         return Fault(reason=reason, nothing_done=done_nothing, elsewhere=True, untrusted=untrusted)
     if isinstance(cause, urllib3.exceptions.NameResolutionError):
         return _unreached(f"the host of {url} does not resolve")
@@ -175,26 +179,32 @@ def _while_connecting(cause: BaseException) -> bool:
     return any(word in text for word in certain)
 
 
-def _tls_reason(cause: BaseException, url: str) -> str:
-    text = _inmost_tls(cause)
+def _tls_reason(cause: BaseException, url: str) -> tuple[str, bool]:
+    """Why TLS failed, and whether the certificate is signed by no authority that is trusted here."""
+    text, untrusted = _inmost_tls(cause), False
     lower = text.lower()
     if "fingerprint" in lower:
-        return f"the certificate of {url} is not the one of `tls.fingerprint`"
-    if "mismatch" in lower or "not valid for" in lower or "doesn't match" in lower:
-        return (
+        reason = f"the certificate of {url} is not the one of `tls.fingerprint`"
+    elif "mismatch" in lower or "not valid for" in lower or "doesn't match" in lower:
+        reason = (
             f"the certificate of {url} is for another host ({text}): use the name that is in the certificate"
         )
-    if "expired" in lower:
-        return f"the certificate of {url} has expired"
-    if any(word in lower for word in ("certificate verify failed", "issuer", "self-signed", "self signed")):
-        return f"the certificate of {url} {_UNTRUSTED} ({text}): set `tls.ca`"
-    if "wrong version number" in lower or "record layer failure" in lower:
-        return f"{url} does not speak TLS: is it http:// there?"
-    if "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
-        return f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"
-    if "eof occurred" in lower:  # how the refusal of a certificate reaches who is sending already
-        return f"{url} ended the connection during TLS ({text}): does it want `tls.client_cert`?"
-    return f"TLS with {url} failed: {text}"
+    elif "expired" in lower:
+        reason = f"the certificate of {url} has expired"
+    elif any(word in lower for word in ("certificate verify failed", "issuer", "self-signed", "self signed")):
+        untrusted = True
+        reason = (
+            f"the certificate of {url} is not signed by an authority that we trust ({text}): set `tls.ca`"
+        )
+    elif "wrong version number" in lower or "record layer failure" in lower:
+        reason = f"{url} does not speak TLS: is it http:// there?"
+    elif "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
+        reason = f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"
+    elif "eof occurred" in lower:  # how the refusal of a certificate reaches who is sending already
+        reason = f"{url} ended the connection during TLS ({text}): does it want `tls.client_cert`?"
+    else:
+        reason = f"TLS with {url} failed: {text}"
+    return reason, untrusted
 
 
 def _inmost_tls(cause: BaseException) -> str:
@@ -249,7 +259,19 @@ def error_fault(status: int, body: Any, *, url: str, call: str, access: Access) 
         status=status,
         error_type=error_type,
         refusal=refusal,
+        unlicensed=status == HTTPStatus.FORBIDDEN and _is_unlicensed(body),
     )
+
+
+def _is_unlicensed(body: Any) -> bool:
+    """Whether the license of the cluster lacks the feature: the server names it in a field of its own."""
+    match body:
+        case {"error": {"license.expired.feature": _} | {"root_cause": [{"license.expired.feature": _}, *_]}}:
+            return True
+        case {"error": {"reason": str(reason)}}:
+            return reason.startswith("current license is non-compliant for ")
+        case _:
+            return False
 
 
 def _refusal(access: Access, url: str, status: int, call: str = "") -> Refusal:

@@ -31,10 +31,6 @@ _NO_SUCH_API: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, H
 """The answers of a server without X-Pack to a path of X-Pack (seen on 5.6, 6.8, 7.17, 8.19 and 9.1)."""
 
 
-_NOT_LICENSED: Final = "non-compliant"
-"""In the answer of a cluster whose licence has no machine learning (`LicenseUtils` of Elasticsearch)."""
-
-
 def read_upgrade(client: ElasticsearchClient, dialect: Dialect) -> Reading[UpgradeView]:
     """The fitness of the cluster for an upgrade."""
     indices = _body(client, calls.creations(dialect, client.limits))
@@ -65,7 +61,7 @@ def with_modes(
         return settings
     outcome = client.read(calls.ml_info())
     if isinstance(outcome, Fault):
-        if outcome.status in _NO_SUCH_API or _NOT_LICENSED in outcome.reason:
+        if outcome.status in _NO_SUCH_API or outcome.unlicensed:
             return settings
         return Unknown(reason=f"upgrade mode of machine learning: {outcome.reason}", passes=outcome.passes)
     mode = parse_upgrade_mode(outcome.body)

@@ -62,7 +62,7 @@ def _policy(
     kind: str = "elasticsearch",
     cluster: str = "",
     playbook: str = "",
-    nodes: int = 30,
+    nodes: int | None = 30,
     now: float = 100_000.0,
     tuning: TuningProfile | None = None,
 ) -> Policy:
@@ -77,7 +77,7 @@ def _policy(
     )
 
 
-def _refused(flags: Overrides, **files: str) -> str:
+def _refused(flags: Overrides, **files: Any) -> str:
     with pytest.raises(UsageError) as caught:
         _policy(flags, **files)
     assert caught.value.exit_code is ExitCode.USAGE
@@ -148,6 +148,25 @@ def test_a_merge_of_riak_is_refused_by_name() -> None:
         "prod is riak, which has no segments to merge: post-bulk-index and force-merge are for "
         "elasticsearch; `orchestrate restart` restarts its nodes"
     )
+
+
+def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) -> None:
+    """It would bound nothing. Before the cluster is read its size is not known, and is never taken as 1."""
+    for flags, nodes, files, said in [
+        ({"max_unavailable": "31"}, 30, {}, "--max-unavailable 31: the cluster has 30 nodes"),
+        ({"max_unavailable": "2"}, 1, {}, "--max-unavailable 2: the cluster has 1 node"),
+        ({"pause_after": 6}, 5, {"kind": "riak"}, "--pause-after 6: the cluster has 5 nodes"),
+        ({"max_unavailable": "6"}, 5, {"kind": "riak"}, "--max-unavailable 6: the cluster has 5 nodes"),
+        ({"max_unavailable": "30"}, 30, {}, ""),
+        ({"max_unavailable": "100%"}, 3, {}, ""),
+        ({"max_unavailable": "50", "pause_after": 50}, None, {}, ""),
+        ({"max_unavailable": "3"}, 2, {"cluster": "expect: {nodes: 3}\n"}, ""),
+    ]:
+        with subtests.test(flags=flags, nodes=nodes):
+            if said:
+                assert _refused(Overrides(**flags), nodes=nodes, **files) == said
+            else:
+                _policy(Overrides(**flags), nodes=nodes, **files)
 
 
 def test_a_playbook_of_another_kind_is_refused() -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import paramiko
 import pytest
 
-from orchestrator.hosts.connection import Trouble
+from orchestrator.hosts.connection import Lost, Trouble
+from orchestrator.hosts.connections.openssh import master
 from orchestrator.hosts.connections.sessions import (
     LOG_INS_AT_A_TIME,
     SESSIONS_PER_CONNECTION,
     LinkError,
+    Order,
     SessionRefusedError,
     Sessions,
 )
+from orchestrator.hosts.connections.ssh.commands import ChannelSession
 from orchestrator.hosts.connections.ssh.link import Link
+from orchestrator.hosts.connections.ssh.route import Hop
+from orchestrator.hosts.settings import Limits
 
 
 class FakeLink:
@@ -182,6 +190,77 @@ class Dead:
 @pytest.mark.parametrize("error", [EOFError(), OSError("socket is closed")], ids=repr)
 def test_closing_a_link_that_is_dead_fails_nothing(error: Exception) -> None:
     link: Any = object.__new__(Link)
-    link._lock, link._transport = threading.RLock(), Dead(error)
+    link._lock, link._transport, link._retired = threading.RLock(), Dead(error), []
     link.drop()
     assert link._transport is None
+
+
+class SilentChannel:
+    """A channel whose server does not acknowledge a command; closing it ends the wait, as paramiko's does."""
+
+    def __init__(self, transport: object) -> None:
+        self._transport, self._closed = transport, threading.Event()
+
+    def get_transport(self) -> object:
+        return self._transport
+
+    def exec_command(self, _line: str) -> None:
+        assert self._closed.wait(20.0)
+        raise paramiko.SSHException("Channel closed.")
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+class OpenTransport:
+    """A connection on which other commands run."""
+
+    ended = False
+
+    def open_session(self, *, timeout: float) -> SilentChannel:
+        assert timeout
+        return SilentChannel(self)
+
+    def is_active(self) -> bool:
+        return not self.ended
+
+    def close(self) -> None:
+        self.ended = True
+
+
+def test_a_command_without_acknowledgement_leaves_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server may hang: the next command gets a new connection, and those of other nodes keep theirs."""
+    made: list[OpenTransport] = []
+
+    def connect(_link: Link) -> OpenTransport:
+        made.append(OpenTransport())
+        return made[-1]
+
+    monkeypatch.setattr(Link, "_connect", connect)
+    link = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
+    for _ in range(2):
+        session = ChannelSession(link, Order(command="x", stdin=None, timeout=0.2, keep=9), time.monotonic)
+        assert session.attend() == Lost(reason="deploy@riak1:22 gave no answer within 0.2 s", timed_out=True)
+    assert [each.ended for each in made] == [False, False], "each has a connection of its own"
+    link.close()
+    assert [each.ended for each in made] == [True, True]
+
+
+def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ended: list[Path] = []
+    monkeypatch.setattr(master, "end_master", lambda socket, _clock: ended.append(socket))
+    sockets = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
+    left = iter(sockets)
+    monkeypatch.setattr(master.Master, "_connect", lambda _master: next(left))
+    target = master.Target(address="riak1", config=tmp_path / "config", options=())
+    shared = master.Master(target, tmp_path, Limits(), alone=lambda _jump: contextlib.nullcontext())
+    first = shared.session("x")
+    shared.retire(first)
+    second = shared.session("x")
+    shared.retire(first)
+    assert (second != first, shared.session("x") == second, ended) == (True, True, [])
+    shared.forget(second)
+    assert ended == [sockets[1]]
+    shared.session("x")
+    shared.close()
+    assert set(ended) == set(sockets)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from orchestrator.hosts import script
-from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult
+from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult, Lost
 from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.script import Section
 from orchestrator.redact import Redactor, beginning_of, end_of
@@ -72,3 +74,27 @@ def test_no_half_of_a_secret_remains_at_the_gap_of_long_output() -> None:
         shown = Redactor([secret])(kept.text())
         assert "bytes left out" in shown
         assert not any(part in shown for part in ("s3cr", "value", "cr3t"))
+
+
+def test_a_command_that_reads_no_input_has_its_limit(subtests: pytest.Subtests) -> None:
+    """More input than a pipe holds: given while the output is read, and never beyond the limit."""
+    much = "x " * 150_000
+    for line, exit_code, output in [
+        ("sleep 20", None, ""),
+        ("echo begun; sleep 20 <&0", None, "begun"),
+        ("sleep 0.5; echo over", 0, "over"),
+        ("head -c 1", 0, "x"),
+        ("wc -c", 0, "300000"),
+        ("cat | wc -c", 0, "300000"),
+        ("cat; exit 3", 3, much[:1000].strip()),
+    ]:
+        with subtests.test(line):
+            began = time.monotonic()
+            found = LocalConnection().run(line, timeout=1.5 if exit_code is None else 30.0, stdin=much)
+            assert time.monotonic() - began < 10.0
+            if exit_code is None:
+                assert isinstance(found, Lost)
+                assert (found.timed_out, found.output) == (True, output)
+            else:
+                assert isinstance(found, CommandResult)
+                assert (found.exit, found.stdout.strip()[: len(output)]) == (exit_code, output)

@@ -44,7 +44,6 @@ class OpensshSession:
         """Give it its input, and wait for the first mark; True if it ended and certainly nothing was sent."""
         process, frame, stderr = self.process, self.frame, self.streams.stderr
         try:
-            process.feed()
             until = min(self.deadline, self.clock() + within)
             over = process.read(frame, stderr, until, enough=lambda: frame.begun)
             said = stderr.text()
@@ -75,7 +74,7 @@ class OpensshSession:
         name = self.link.name
         if not over:
             if not frame.begun:
-                self.link.forget(self.argv)
+                self.link.retire(self.argv)
             return streams.lost(f"no end within {self.order.timeout:g} s on {name}", timed_out=True)
         return streams.lost(f"the command on {name} lost its connection, or was killed", timed_out=False)
 

@@ -106,6 +106,7 @@ class Master:
         self._wait = wait or self._closing.wait
         self._lock = threading.Lock()
         self._socket: Path | None = None
+        self._retired: list[Path] = []
 
     @property
     def name(self) -> str:
@@ -123,15 +124,24 @@ class Master:
         return (*words, "-T", "-a", "-x", "-k", "--", self.target.address, command)
 
     def forget(self, argv: tuple[str, ...]) -> None:
-        """The connection of this session is gone, or hangs: the next session makes a new one."""
+        """The connection of this session is gone: the next session makes a new one."""
         with self._lock:
             if self._socket is not None and str(self._socket) in argv:
                 self._drop()
+
+    def retire(self, argv: tuple[str, ...]) -> None:
+        """The same where it may only hang: sessions that run over it are left to their end."""
+        with self._lock:
+            if self._socket is not None and str(self._socket) in argv:
+                self._retired.append(self._socket)
+                self._socket = None
 
     def drop(self) -> None:
         """Close the connection; the next session makes a new one."""
         with self._lock:
             self._drop()
+            while self._retired:
+                end_master(self._retired.pop(), self._clock)
 
     def close(self) -> None:
         """Close it for good, and end any wait for another attempt."""

@@ -74,13 +74,14 @@ class ChannelSession:
             return self.streams.lost(f"the connection to {hop} was lost: {error}", timed_out=False)
         finally:
             self.abort()
-        why = "was killed by a signal" if self._link.alive() else "lost its connection"
+        open_still = self._channel.get_transport().is_active()
+        why = "was killed by a signal" if open_still else "lost its connection"
         return self.streams.lost(f"the command on {hop} {why}", timed_out=False)
 
     def _send(self) -> bool:
         """Send the command and its input; False when the limit ran out first."""
-        # exec_command waits for the server's answer without a limit: closing the link ends that wait.
-        watchdog = threading.Timer(max(0.0, self._deadline - self._clock()), self._link.drop)
+        # exec_command waits for the server's answer without a limit: closing the channel ends that wait.
+        watchdog = threading.Timer(max(0.0, self._deadline - self._clock()), self._not_acknowledged)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -98,6 +99,11 @@ class ChannelSession:
         finally:
             watchdog.cancel()
         return True
+
+    def _not_acknowledged(self) -> None:
+        """The server may hang: the next command gets another connection, and those that run keep theirs."""
+        self._link.retire(self._channel.get_transport())
+        self.abort()
 
     def _read(self) -> bool:
         """Read until the command and its output have ended; False when the limit ran out first."""

@@ -63,6 +63,7 @@ class Link:
         self._wait = wait or self._closing.wait
         self._lock = threading.Lock()
         self._transport: paramiko.Transport | None = None
+        self._retired: list[paramiko.Transport] = []
 
     def open_session(self) -> paramiko.Channel:
         """Open a channel for a command, making the connection again if it has dropped.
@@ -85,10 +86,19 @@ class Link:
             )
         )
 
+    def retire(self, transport: paramiko.Transport) -> None:
+        """The next channel makes a new connection; commands that run over this one are left to their end."""
+        with self._lock:
+            if self._transport is transport:
+                self._transport = None
+                self._retired.append(transport)
+
     def drop(self) -> None:
         """Close the connection; the next channel makes a new one."""
         with self._lock:
             self._drop()
+            while self._retired:
+                self._end(self._retired.pop())
 
     def close(self) -> None:
         """Close it for good, and end any wait for another attempt."""
@@ -131,9 +141,12 @@ class Link:
     def _drop(self) -> None:
         gone, self._transport = self._transport, None
         if gone is not None:
-            # A connection through another, dead one raises when it is closed: it is closed then.
-            with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
-                gone.close()
+            self._end(gone)
+
+    def _end(self, transport: paramiko.Transport) -> None:
+        # A connection through another, dead one raises when it is closed: it is closed then.
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            transport.close()
 
     def _ensure(self) -> paramiko.Transport:
         """The connection, made if needed; a limited number of attempts where another attempt can help."""
