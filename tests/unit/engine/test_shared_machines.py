@@ -1,4 +1,4 @@
-"""Nodes that share a machine: who does, what holds a reboot of more than the wave, one reboot for all."""
+"""Nodes that share a machine: who does, and what holds a reboot of more than the wave."""
 
 from __future__ import annotations
 
@@ -124,6 +124,3 @@ def test_selected_hosts_ready_for_a_reboot_of_the_whole_machine(subtests: pytest
     assert ways(alone, RULE) == ("all of them selected, so that they go together, or no `--reboot`",)
     (way,) = ways(_hosts(_rebooting("es2", "es5", together=Together.NEVER), **pair), RULE)
     assert way.startswith("`hosts.together: reboot` in the cluster file")
-
-
-# One reboot of a machine ------------------------------------

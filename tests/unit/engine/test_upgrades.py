@@ -1,4 +1,4 @@
-"""Upgrades: what holds one, case by case, and each install step of a node, decision by decision."""
+"""Upgrades: what holds one, case by case, refused install steps, and when a node is upgraded."""
 
 from __future__ import annotations
 

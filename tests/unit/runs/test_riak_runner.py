@@ -1,4 +1,4 @@
-"""Riak's commands over the host port: what is taken for an output, with sudo, with limits, out of reach."""
+"""Riak's commands over the host port: what is taken for an output, and what goes through sudo."""
 
 from __future__ import annotations
 
