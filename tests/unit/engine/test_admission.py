@@ -180,6 +180,15 @@ def test_a_gate_bars_unless_it_was_read_and_is_open(subtests: pytest.Subtests) -
     assert gates_passed(off, seen) == (GatesPassed(gates={SCRIPT.name: "12 messages"}),)
 
 
+def test_the_journal_is_told_once_of_what_closes_and_what_opens() -> None:
+    closing = gate_news(_gated(), GATED, _seen(SHUT, UNREAD))
+    why = "cannot be read, so it counts as closed: timed out"
+    assert closing == (CLOSED, GateClosed(gate=SCRIPT.name, evidence=why, readable=False))
+    state = _gated(*closing)
+    assert gate_news(state, GATED, _seen(SHUT, UNREAD)) == ()
+    assert gate_news(state, GATED, _seen(OPEN, UNREAD)) == (OPENED,)
+
+
 def test_gates_are_asked_where_something_may_go_on(subtests: pytest.Subtests) -> None:
     """While a wave is chosen, and any index may be merged: a copy of a merged one may come back."""
     asking = {Phase.GATED, Phase.WITHHELD}

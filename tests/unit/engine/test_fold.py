@@ -28,6 +28,7 @@ from orchestrator.model.event import (
     RestoreBegun,
     RunResumed,
     TakenDown,
+    WaveStarted,
     WorkDone,
     node_phase,
     run_phase,
@@ -278,6 +279,15 @@ def _gave_way() -> RunState:
 
 
 # Copies that waves took down ------------------------------------
+
+
+def test_a_wave_that_stopped_nothing_is_called_off_at_once() -> None:
+    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
+    refused = (wave, *_steps(Phase.GATED, Phase.WITHHELD, Phase.DOWN, Phase.REASSIGNED, Phase.GATED))
+    state = _after(_state(), *_steps(Phase.PREPARING, Phase.GATED), *refused)
+    assert (state.process.called_off_since, state.wave) == (AT, None)
+    assert _after(state, *refused, at=AT + 60.0).process.called_off_since == AT
+    assert _after(with_node(state, ES1, phase=STOPPING), GONE).process.called_off_since is None
 
 
 def _taken(number: int, index: str, *, started: int = 2, replicas: int = 1, **changes: Any) -> TakenDown:

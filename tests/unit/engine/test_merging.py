@@ -13,7 +13,7 @@ from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.merging import decide
 from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
-from orchestrator.merging.merging import _room_for_another
+from orchestrator.merging.merging import _is_late, _room_for_another
 from orchestrator.merging.rules import MERGE_RULES
 from orchestrator.merging.settling import left_behind
 from orchestrator.model.cluster import CopyState, Incarnation, NodeName, ShardId
@@ -33,6 +33,7 @@ from orchestrator.model.merging import (
 from orchestrator.model.observation import Disk
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import DisabledPredicate
+from orchestrator.model.reading import Unknown
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.asking import (
@@ -191,6 +192,30 @@ def test_an_index_is_due_when_a_copy_returns_unmerged(subtests: pytest.Subtests)
             assert [event.why for event in told if isinstance(event, MergeDue)] == (
                 ["a copy of it has come back with 6 segments"] if due else []
             )
+
+
+def test_a_merge_is_late_while_it_may_still_run(subtests: pytest.Subtests) -> None:
+    """One that ended with too many segments waits for another, which has its own time."""
+    unread = Unknown(reason="3 shards did not answer")
+    for what, read, refreshed, late in [
+        ("it runs", index("posts", tasks=1), None, True),
+        ("its task is lost", index("posts", merging=1), None, True),
+        ("it has ended", index("posts", segments=5), True, True),
+        ("it waits for another", index("posts"), True, False),
+        ("it was not refreshed", index("posts"), None, True),
+        ("unread, and it was refreshed", unread, True, False),
+        ("unread, and not refreshed", unread, None, True),
+    ]:
+        with subtests.test(what):
+            asked = wanting(question(), merge=MergePolicy(patterns=("*",), max_segments=5, deadline=3600.0))
+            at = asked.observation.at
+            asked = seeing(asked, bulk=read if isinstance(read, Unknown) else _bulk(read))
+            began = at - 3601.0
+            one = MergeProgress(target=POSTS, begun=began, asked=1, asked_at=began)
+            one = replace(one, refreshed_at=at - 1.0 if refreshed else None)
+            state = situation_of(asked, Phase.MERGING, started=at - 9000.0)
+            assert _is_late(state, one) is late
+            assert not _is_late(state, replace(one, asked_at=began + 1.0)), "to its last moment"
 
 
 def test_a_run_that_restores_merges_nothing() -> None:

@@ -16,6 +16,7 @@ from orchestrator.engine.kinds.riak.hasten import (
     impossible,
     missed,
     shortfall,
+    timer_changes,
     unstarted,
 )
 from orchestrator.engine.kinds.riak.optimism import at_rest
@@ -274,6 +275,18 @@ def test_handback_is_over_when_the_wave_alone_holds_anything(subtests: pytest.Su
             news = home(STATE, _with(**changed), 42.0)
             assert (news and (news.number, news.seconds)) == ((1, 37.0) if over else None)
             assert home(state_with(STATE, home=True), _with(**changed), 43.0) is None, "once a phase"
+
+
+def test_timers_of_restarted_nodes_get_shorter() -> None:
+    timers = {ONE: "10000", TWO: "10000", THREE: "500", FIVE: "soon"}
+    keys = {timer_key(name): value for name, value in timers.items()}
+    settings = SettingsView(transient={**keys, limit_key(TWO): "2"})
+    restarted = STATE
+    for name in (TWO, THREE, FIVE):
+        restarted = with_node(restarted, name, stopped_at=10.0)
+    changes = timer_changes(restarted, settings, HASTENED)
+    assert [(one.key, one.found, one.wanted) for one in changes] == [(timer_key(TWO), "10000", "1000")]
+    assert timer_changes(restarted, settings, riak_policy()) == ()
 
 
 def test_only_handoff_of_3_2_can_be_hastened() -> None:

@@ -25,7 +25,7 @@ from orchestrator.simulation.facts import FIT, READY
 from tests.simulation.play import cluster
 from tests.simulation.upgrading import wanted
 from tests.states import state_with
-from tests.unit.engine.asking import ES1, ES2, findings, question, seeing, view_of, viewing, wanting
+from tests.unit.engine.asking import ES1, ES2, ES3, findings, question, seeing, view_of, viewing, wanting
 from tests.unit.engine.cells import NEW, OLD, node_in, now, situation
 
 ES, OS = "elasticsearch", "opensearch"
@@ -233,6 +233,7 @@ def failed(tries: int, *, ago: float, passes: bool = True, in_doubt: bool = Fals
     return Failing(last=why, since=now() - ago)
 
 
+UNREAD: Final = Unknown(reason="timed out")
 REJOIN: Final = at(down()).policy.deadlines.rejoin
 FLIP: Final = "install step 1 on es2: no 2"
 
@@ -290,6 +291,22 @@ def test_a_node_is_upgraded_with_its_version_and_plugins(subtests: pytest.Subtes
             assert upgrade.news(found) == ((Upgraded(node=ES2, version="9.2.0"),) if upgraded else ())
             told = upgrade.missed(found)
             assert (told and (told.version, told.lacks)) == missed
+
+
+def test_one_step_a_machine_also_of_a_host_not_read() -> None:
+    """What the beginning showed counts where a host does not answer now."""
+    found = at(down())
+    baseline, host = found.state.baseline, found.seen.host(ES2)
+    assert baseline is not None
+    assert isinstance(host, HostView)
+    state = state_with(found.state, baseline=replace(baseline, machines={ES2: "m", ES3: "m"}))
+    hosts = {ES2: replace(host, machine_id="m"), ES3: UNREAD}
+    found = replace(found, state=state, seen=replace(found.seen, hosts=hosts))
+    steps = (action(), replace(action(), node=ES3))
+    assert upgrade.one_a_machine(found, steps) == steps[:1]
+    running = NodeProgress(name=ES3, phase=NodePhase.STOPPED, since=0.0, install=SENT, installs=1)
+    beside = replace(found, state=state_with(state, nodes={**state.nodes, ES3: running}))
+    assert upgrade.install(beside, beside.state.nodes[ES2]) == Install()
 
 
 def test_nodes_that_run_it_with_its_plugins_are_left_out() -> None:
