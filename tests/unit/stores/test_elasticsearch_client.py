@@ -244,7 +244,14 @@ def be_members(server: ScriptedServer, *names: str, at: Mapping[str, str] = {}) 
         "cluster_name": "c",
         "nodes": {key: own for each in every for key, own in each["nodes"].items()},
     }
-    server.on(PROBE, *[reply(node(name, address=at.get(name))) for name in names])
+    connections: list[object] = []
+
+    def probe(asked: Asked, wire: Wire) -> None:
+        connections.extend([] if wire.connection in connections else [wire.connection])
+        name = names[min(connections.index(wire.connection), len(names) - 1)]
+        reply(node(name, address=at.get(name)))(asked, wire)
+
+    server.on(PROBE, probe)
     server.on(MEMBERS, reply(listed))
     server.on(SETTINGS, ACKNOWLEDGED)
     server.on(HEALTH, reply({"from": names[0]}))
