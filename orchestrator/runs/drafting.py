@@ -33,7 +33,10 @@ def with_cluster(draft: Draft, found: Found) -> Draft:
     nodes = len(found.view.nodes)
     remarks = with_reasons("No endpoint of", found.left_out)
     if len(found.endpoints) == 1 < nodes:
-        remarks = ("Add those of other nodes: one must answer while this node is down.", *remarks)
+        remarks = (
+            "Add those of other nodes, unless it is a load balancer: one must answer while it is down.",
+            *remarks,
+        )
     return replace(
         draft,
         name=found.view.name,

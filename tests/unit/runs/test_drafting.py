@@ -96,7 +96,7 @@ def test_zones_are_said_as_they_are(subtests: pytest.Subtests) -> None:
             assert draft.zones == says
             assert draft.nodes == 3
             assert draft.endpoint_remarks == (
-                "Add those of other nodes: one must answer while this node is down.",
+                "Add those of other nodes, unless it is a load balancer: one must answer while it is down.",
             )
 
 
