@@ -15,7 +15,7 @@ from orchestrator.model.observation import ClusterView, Look, RunningSnapshot, S
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.elasticsearch import before_one, calls
-from orchestrator.stores.elasticsearch.access import Limits, published_places
+from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.fields import Malformed, NotYetReported
@@ -156,44 +156,10 @@ def test_what_1_7_and_0_90_lack_is_read_otherwise() -> None:
     for timed_out, oldest in ((False, 0.0), (True, 5.0)):
         read = known(parse_health({**answer, "timed_out": timed_out}, waited=5.0))
         assert read.oldest_task == oldest
-    assert published_places("inet[/127.0.0.1:9200]") == (("127.0.0.1", 9200),)
-    assert published_places("inet[es1/127.0.0.1:9200]") == (("es1", 9200), ("127.0.0.1", 9200))
     oldest_health = {**body("0.90.13", "health"), "timed_out": True}
     assert known(parse_health(oldest_health, waited=5.0)).pending_tasks == 1, "it does not list them"
     with pytest.raises(NotYetReported):
         before_one.recoveries(raw("0.90.13", "recoveries"), {})
-
-
-def _copy(node: str, *, primary: bool, kind: str = "peer_recovery") -> dict[str, Any]:
-    index = {"size_in_bytes": 10, "reused_size_in_bytes": 4, "recovered_size_in_bytes": 6}
-    return {
-        "routing": {"shard": 0, "primary": primary, "node": node, "state": "STARTED"},
-        kind: {"stage": "DONE", "index": index, "translog": {"recovered": 0}},
-    }
-
-
-def test_the_source_of_a_copy_of_0_90_is_the_primary() -> None:
-    """Whichever copy is listed first: a replica before it is no source."""
-    replicas = [_copy(node, primary=False) for node in ("id2", "id3")]
-    copies = [*replicas, _copy("id1", primary=True, kind="gateway_recovery")]
-    answer = {"indices": {"posts": {"shards": {"0": copies}}}}
-    read = before_one.recoveries(answer, {f"id{number}": NodeName(f"es{number}") for number in (1, 2, 3)})
-    found = {one["target"]["name"]: one["source"].get("name") for one in read["posts"]["shards"]}
-    assert found == {"es2": "es1", "es3": "es1", "es1": None}
-
-
-def test_flags_of_an_index_of_0_90_are_its_enable() -> None:
-    for flags, enable in [
-        ({}, None),
-        ({"disable_allocation": "false"}, None),
-        ({"disable_replica_allocation": "true"}, "primaries"),
-        ({"disable_allocation": "1", "disable_replica_allocation": "true"}, "none"),
-        ({"disable_new_allocation": "true"}, None),
-    ]:
-        settings = {f"index.routing.allocation.{key}": value for key, value in flags.items()}
-        answer = before_one.state({"metadata": {"indices": {"posts": {"settings": settings}}}})
-        read = answer["metadata"]["indices"]["posts"]["settings"]
-        assert read == ({} if enable is None else {"index": {"routing": {"allocation": {"enable": enable}}}})
 
 
 def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:
@@ -205,8 +171,6 @@ def test_reshaped_answers_of_0_90_are_malformed_or_whole() -> None:
     for reshape, bad in (
         (gone.reshape, {"error": "another error"}),
         (gone.reshape, {"metadata": {"indices": {"p": 5}}}),
-        (before_one.node_facts, {"nodes": {"a": 5}}),
-        (before_one.node_facts, {"nodes": {"a": {"settings": 5}}}),
     ):
         with pytest.raises(Malformed):
             reshape(bad)
