@@ -47,7 +47,7 @@ def configured(console: Console) -> Console:
 
 def test_a_tab_offers_what_there_is(configured: Console, subtests: pytest.Subtests) -> None:
     here = f"--state {configured.url}"
-    nowhere = replace(configured, environment={"ORCHESTRATE_STATE": ""})
+    nowhere = replace(configured, environment={"ORCHESTRATE_STATE": f"{configured.url}.none"})
     both, prod, lab = f"{RUN} {LATER}", "es1 es2", "es1 es2 es3"
     for line, offered in [
         ("res", "restart restore resume"),
