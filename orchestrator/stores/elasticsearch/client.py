@@ -178,6 +178,7 @@ class ElasticsearchClient:
         with self._lock:
             kept = frozenset(present) | self._book.avoided
             self._members = {name: each for name, each in (self._members or {}).items() if name in kept}
+            self._book.only(kept)
 
     def endpoints(self) -> Mapping[str, str | None]:
         """The problem of each configured endpoint, by URL; None if it answers. Sends a request to each."""

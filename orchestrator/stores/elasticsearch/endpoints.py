@@ -39,6 +39,15 @@ class EndpointBook:
             if places:
                 self.published[name] = places
 
+    def only(self, nodes: Collection[NodeName]) -> None:
+        """Forget addresses of other nodes that one of these has now. What else has left may come back."""
+        taken = {place for name in nodes for place in self.published.get(name, ())}
+        self.published = {
+            name: places
+            for name, places in self.published.items()
+            if name in nodes or taken.isdisjoint(places)
+        }
+
     def answered(self, endpoint: Endpoint, name: NodeName, *, own: bool) -> None:
         """A node answered on a new connection, at its own address (`is_own`) or not."""
         if own:

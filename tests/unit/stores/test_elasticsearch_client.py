@@ -19,8 +19,10 @@ from orchestrator.model.watch import MasterElected
 from orchestrator.stores.elasticsearch.access import Access, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.dialect import ServerVersion
 from orchestrator.stores.elasticsearch.endpoints import is_own
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.parse_nodes import Member
 from orchestrator.stores.elasticsearch.request import Request, get
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, hang, node, raw, reply
 from tests.ports import free_port
@@ -35,6 +37,7 @@ HASTY = Limits(connect=10.0, silence=0.1, answer=0.2)
 SMALL = replace(PATIENT, answer_bytes=100_000)
 SLOW = ("silence", "a trickle")
 AUTH: Any = {"username": "ops", "password": "hunter2"}
+V9 = ServerVersion(distribution="elasticsearch", version="9.1.0")
 EMPTY_SETTINGS = reply({"persistent": {}, "transient": {}})
 Open = Callable[..., ElasticsearchClient]
 
@@ -390,6 +393,8 @@ def test_only_through_names_the_nodes_whose_waves_are_blind(
             with subtests.test(what):
                 sender = client(be_members(server, *names, at=at).url)
                 assert not isinstance(sender.dialect(), Fault)
+                sender.learn({NodeName("es0"): Member(server=V9, http=at["es1"])})
+                sender.only([NodeName(name) for name in at])  # es0 has left, and es1 has its address
                 found = sender.only_through([["es2"], ["es1"]])
                 assert sender.only_through([["es3"]]) is None
                 assert (found and sorted(found.nodes)) == (through and [through])
