@@ -312,6 +312,7 @@ def test_the_only_endpoint_may_be_the_node_that_comes_back(client: Open) -> None
         assert sender.write(WRITE) == Answer(status=200, body={"acknowledged": True})
 
 
+@pytest.mark.proves("endpoints")
 def test_only_a_node_s_own_address_is_avoided(
     server: ScriptedServer, client: Open, subtests: pytest.Subtests
 ) -> None:
