@@ -121,6 +121,10 @@ def _suspended(at: Point | None, successor: Successor) -> tuple[list[str], list[
         wrong.append(f"it is in {state.phase}, and still has {state.unrestored.settings}")
     if world.settings() != cluster(3).settings():
         wrong.append(f"the settings are {world.settings()}")
+    deposed = state.process.deposed
+    known = at[1] is Phase.ENDED or (deposed is not None and deposed.successor == first.run)
+    if successor is _resumed and not known:
+        wrong.append(f"it knows of {deposed} as its successor")
     if successor is _resumed and any(isinstance(r.event, Deposed) for r in first.records("run-1")):
         wrong.append("it wrote into its successor's journal")
     return [f"suspended at {at[0]} in {at[1].value}: {one}" for one in wrong], list(seams.met)
