@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS
 from orchestrator.errors import UsageError
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.gate import CommandGate, GateView
-from orchestrator.model.observation import ClusterView, HostView, Level
+from orchestrator.model.observation import ClusterView, HostView, Level, Observation, Recovery
+from orchestrator.model.policy import Strategy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import RiakView
-from orchestrator.simulation import views
+from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.aftermath import aftermath, settings
+from orchestrator.simulation.deciders import share_of_a_zone
+from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mirror import mirrored
+from orchestrator.simulation.nights import night
 from orchestrator.simulation.parts import GateState
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import OwnershipMoves
@@ -36,6 +42,7 @@ from tests.simulation.ringed import (
     ringed,
     unlocated,
 )
+from tests.simulation.scene import ES1
 
 
 def lasting(view: ClusterView) -> tuple[object, ...]:
@@ -121,36 +128,16 @@ def test_hand_offs_that_wait_come_to_their_end() -> None:
     assert made.fallbacks == []
 
 
-def test_as_many_nodes_of_a_location_may_be_down_as_there_are() -> None:
-    together = (TWO, THREE)
-    assert mirror(located(together), riak_policy()).allowed_down == 1
-    assert mirror(located(together), by_location()).allowed_down == len(together)
-    sets = by_sets(zone_attribute="location")
-    assert mirror(located(together), sets).allowed_down == len(together)
-    assert not mirror(located(together), sets).across_zones
-
-
-@pytest.mark.parametrize(("budget", "allowed"), [(None, 2), (1, 1), (5, 5)])
-def test_without_locations_a_third_may_be_down(budget: int | None, allowed: int) -> None:
-    made = mirror(unlocated(), by_sets(max_unavailable=budget))
-    assert (made.allowed_down, made.across_zones) == (allowed, True)
-    assert mirror(unlocated(3), by_sets()).allowed_down == 1
-    assert mirror(unlocated(), by_sets(zone_attribute="location", max_unavailable=None)).allowed_down == 1
-
-
 def test_a_copy_on_its_way_begins_anew_and_arrives() -> None:
     world = cluster()
     shard = next(iter(world.indices.values())).shards[0]
     replica = next(copy for copy in shard.copies if not copy.primary)
-    seen = read(world, policy())[1]
-    assert isinstance(seen.cluster, ClusterView)
+    seen, view = _view()
     copies = tuple(
         c._replace(state=CopyState.INITIALIZING) if c.allocation_id == replica.allocation_id else c
-        for c in seen.cluster.copies
+        for c in view.copies
     )
-    world_of_it = mirrored(
-        started_on(world, policy()), replace(seen, cluster=replace(seen.cluster, copies=copies)), seed=0
-    )
+    world_of_it = _mirrored(seen, copies=copies)
     assert sum(not copy.started for copy in views.cluster(world_of_it).copies) == 1
     world_of_it.agenda.advance(600.0)
     assert all(copy.started for copy in views.cluster(world_of_it).copies)
@@ -202,41 +189,42 @@ def test_nor_can_a_ring_that_is(subtests: pytest.Subtests) -> None:
                 mirrored(started, replace(seen, cluster=replace(seen.cluster, riak=riak)), seed=0)
 
 
-def test_an_index_that_may_be_red_is_exempt_as_it_is_for_the_run() -> None:
-    started, seen = read(cluster(), policy(accept_red=frozenset({"logs"})))
-    assert mirrored(started, seen, seed=0).exempt_indices == {"logs"}
+def _mirrored(seen: Observation, **of_view: object) -> World:
+    """The mirror of a reading of three nodes, whose view of the cluster is changed."""
+    assert isinstance(seen.cluster, ClusterView)
+    changed = replace(seen, cluster=replace(seen.cluster, **of_view))
+    return mirrored(started_on(cluster(), policy()), changed, seed=0)
+
+
+def _view() -> tuple[Observation, ClusterView]:
+    seen = read(cluster(), policy())[1]
+    assert isinstance(seen.cluster, ClusterView)
+    return seen, seen.cluster
 
 
 def test_a_voter_that_is_away_counts_as_it_does_for_the_run() -> None:
-    started, seen = read(cluster(), policy())
-    assert isinstance(seen.cluster, ClusterView)
-    assert seen.cluster.voters is not None
-    voters = {*seen.cluster.voters} | {"away-1", "away-2"}
-    view = replace(seen.cluster, voters=frozenset(voters))
-    made = mirrored(started, replace(seen, cluster=view), seed=0)
-    shown = glance(made, started).cluster
+    seen, view = _view()
+    voters = {*(view.voters or ()), "away-1", "away-2"}
+    made = _mirrored(seen, voters=frozenset(voters))
+    shown = glance(made, started_on(cluster(), policy())).cluster
     assert isinstance(shown, ClusterView)
     assert (shown.voters, len(shown.nodes)) == (voters, len(view.nodes))
     assert {name for name, node in made.nodes.items() if not node.process} == {"away-1", "away-2"}
 
 
 def test_clones_of_an_image_are_machines_and_one_address_is_one() -> None:
-    started, seen = read(cluster(), policy())
-    assert isinstance(seen.cluster, ClusterView)
-    first, second, third, *_ = (node.name for node in seen.cluster.nodes)
+    seen, view = _view()
+    first, second, third, *_ = (node.name for node in view.nodes)
     hosts = {
         name: replace(host, machine_id="image") if isinstance(host, HostView) else host
         for name, host in seen.hosts.items()
     }
-    made = mirrored(started, replace(seen, hosts=hosts), seed=0)
+    made = _mirrored(replace(seen, hosts=hosts))
     assert len({node.machine for node in made.nodes.values()}) == len(made.nodes)
     del hosts[third]  # it is not of the run, and was not asked
-    address = seen.cluster.members[second].address
-    nodes = tuple(
-        replace(node, address=address) if node.name == third else node for node in seen.cluster.nodes
-    )
-    view = replace(seen.cluster, nodes=nodes)
-    made = mirrored(started, replace(seen, cluster=view, hosts=hosts), seed=0)
+    address = view.members[second].address
+    nodes = tuple(replace(node, address=address) if node.name == third else node for node in view.nodes)
+    made = _mirrored(replace(seen, hosts=hosts), nodes=nodes)
     assert made.nodes[second].machine == made.nodes[third].machine != made.nodes[first].machine
 
 
@@ -263,3 +251,114 @@ def test_the_aftermath_of_a_ring_tells_of_limits() -> None:
     assert aftermath(world, before).not_as_found == (f"transfer_limit.{FOUR}: was 2, is 8",)
     world.meddle(Level.TRANSIENT, f"transfer_limit.{FOUR}", "8")
     assert aftermath(world, before).not_as_found == ()
+
+
+# What the world is judged by, and no view shows -----------------------------------------------------------
+
+
+def test_a_mirror_is_judged_by_what_the_run_may_do(subtests: pytest.Subtests) -> None:
+    together, by_place = (TWO, THREE), by_sets(zone_attribute="location")
+    pair = partial(located, together)
+    for of, wanted, attribute, value in (
+        (pair, riak_policy(), "allowed_down", 1),
+        (pair, by_location(), "allowed_down", 2),
+        (pair, by_place, "allowed_down", 2),
+        (pair, by_place, "across_zones", False),
+        (unlocated, by_sets(), "across_zones", True),
+        (unlocated, by_sets(), "allowed_down", 2),  # a third
+        (unlocated, by_sets(max_unavailable=1), "allowed_down", 1),
+        (unlocated, by_sets(max_unavailable=5), "allowed_down", 5),
+        (partial(unlocated, 3), by_sets(), "allowed_down", 1),
+        (unlocated, by_place, "allowed_down", 1),
+        (cluster, policy(max_unavailable=1), "allowed_down", 1),
+        (cluster, policy(max_unavailable=2), "allowed_down", 2),
+        (cluster, policy(max_unavailable=None), "allowed_down", 3),
+        (cluster, policy(accept_red=frozenset({"logs"})), "exempt_indices", {"logs"}),
+        *((cluster, policy(accept_master_outage=yes), "may_lose_master", yes) for yes in (True, False)),
+        *(
+            (cluster, policy(strategy=each, zone_attribute="zone"), "one_machine", each is Strategy.NODE)
+            for each in Strategy
+        ),
+    ):
+        with subtests.test(attribute=attribute, value=value):
+            assert getattr(mirror(of(), wanted), attribute) == value
+
+
+def test_who_is_excluded_from_voting_is_so_by_others() -> None:
+    made = _mirrored(_view()[0], voting_exclusions=(ES1,))
+    assert (made.excluded_by_others, made.exclusions) == ({ES1}, [ES1])
+
+
+def test_a_copy_that_failed_too_often_is_not_tried_again() -> None:
+    seen, view = _view()
+    replica = next(copy for copy in view.copies if not copy.primary)
+    recovery = Recovery(
+        shard=replica.shard,
+        target=ES1,
+        source=None,
+        stage="done",
+        bytes_total=12345,
+        bytes_reused=0,
+        bytes_copied=12345,
+        operations_replayed=0,
+        done=True,
+    )
+    copies = tuple(each._replace(failed_attempts=5) for each in view.copies)
+    made = _mirrored(replace(seen, recoveries=(recovery,)), copies=copies)
+    shards = {(shard.id.index, shard.id.number): shard for i in made.indices.values() for shard in i.shards}
+    assert {copy.failed_attempts for shard in shards.values() for copy in shard.copies} == {5}
+    sizes = {name: shard.size for name, shard in shards.items()}
+    assert sizes.pop((replica.shard.index, replica.shard.number)) == 12345
+    assert set(sizes.values()) <= {1 << 30}
+
+
+def test_a_member_that_joins_is_joining_and_a_limit_lasts() -> None:
+    world = ringed()
+    world.add_member(NodeName("riak@new"))
+    world.joining.add(NodeName("riak@new"))
+    world.configure(TWO, configured=7, limit=7)
+    made = mirror(world, riak_policy())
+    assert isinstance(made, RiakWorld)
+    assert made.joining == {"riak@new"}
+    assert (made.vnodes[TWO].configured, made.vnodes[TWO].limit) == (7, 7)
+
+
+def test_no_night_befalls_a_second_node_that_is_down_already() -> None:
+    world = cluster()
+    first, *others = world.nodes
+    for name in others[1:]:
+        world.nodes[name].process = False
+    dying = {
+        what.node
+        for seed in range(1, 200)
+        for what in (each.what for each in night(seed, world, (first,)).plan)
+        if isinstance(what, mishaps.NodeDies)
+    }
+    assert dying == {others[0]}
+
+
+def test_a_host_that_is_cut_off_for_longer_is_not_reached_sooner() -> None:
+    world = cluster()
+    world.nodes[ES1].unreachable_until = float("inf")
+    Fate(world).befall(mishaps.HostCutOff(node=ES1, seconds=90.0))
+    assert world.nodes[ES1].unreachable_until == float("inf")
+
+
+@pytest.mark.parametrize("attribute", ["zone", "rack_id"])
+@pytest.mark.parametrize(("forced", "share"), [((), 2), (("a", "b", "c", "d"), 1)])
+def test_awareness_goes_by_the_attribute_of_the_cluster(
+    attribute: str, forced: tuple[str, ...], share: int
+) -> None:
+    """Two copies over one zone are two a zone; over four that are forced, one."""
+    world = cluster()
+    for node in world.nodes.values():
+        node.zone = "a"
+    world.zone_attribute = attribute
+    world.set(Level.PERSISTENT, AWARENESS, attribute)
+    if forced:
+        world.files = {**world.files, f"{FORCED_AWARENESS}{attribute}.values": forced}
+    made = mirror(world, policy(zone_attribute=attribute))
+    index = next(iter(made.indices.values()))
+    assert share_of_a_zone(made, index, index.shards[0]) == share
+    made.set(Level.PERSISTENT, AWARENESS, "another_attribute")
+    assert share_of_a_zone(made, index, index.shards[0]) is None

@@ -454,7 +454,8 @@ def test_an_undisturbed_run_does_what_was_planned(subtests: pytest.Subtests) -> 
         ("one large zone", lopsided, by_zone(), None),
         ("a budget", partial(zoned, 9), by_zone(max_unavailable=2), None),
         ("sets", neighbours, in_sets(), None),
-        ("a canary of sets", neighbours, in_sets(pause_after=1), PAUSED),
+        ("a canary of sets is one node", neighbours, in_sets(pause_after=1), PAUSED),
+        ("a canary of sets of a ring is one node", unlocated, by_sets(pause_after=1), PAUSED),
         *((f"held for good: {why}", neighbours, in_sets(**changes), HELD) for why, changes in _LASTING),
         ("riak", ringed, riak_policy(), None),
         ("riak sets", unlocated, by_sets(), None),
@@ -467,6 +468,7 @@ def test_an_undisturbed_run_does_what_was_planned(subtests: pytest.Subtests) -> 
             played = replace(scene, ends=ends or scene.ends).play()
             done = [event.wave for event in played.found(WaveStarted)]
             told = [(w.number, w.zone, w.nodes, w.why) for w in plan.waves]
+            assert ends is not PAUSED or [len(wave) for wave in played.waves] == [1]
             assert [(w.number, w.zone, w.nodes, w.why) for w in done] == (told if ends is not HELD else [])
 
 

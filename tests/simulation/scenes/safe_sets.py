@@ -14,7 +14,7 @@ from tests.fakes.riak_rings import in_blocks, names
 from tests.simulation.play import policy
 from tests.simulation.ringed import by_sets, located, unlocated
 from tests.simulation.safe_sets import neighbours
-from tests.simulation.scene import FAILED, HELD, PAUSED, Played, Scene, at, resume
+from tests.simulation.scene import FAILED, HELD, Played, Scene, at, resume
 from tests.simulation.upgrading import upgrading
 from tests.simulation.zones import lopsided, zoned
 
@@ -81,9 +81,6 @@ _SETS: Final = (
     Scene(name="shard-safe: an upgrade takes only nodes of one rank together",
         of=neighbours, wanted=upgrading(strategy=Strategy.SHARD_SAFE, max_unavailable=None),
         shows=lambda played: played.waves[-1] == ("es1",) or len(played.waves) < 8),
-    Scene(name="shard-safe: a canary is one node",
-        of=neighbours, wanted=in_sets(pause_after=1), ends=PAUSED,
-        shows=lambda played: [len(wave) for wave in played.waves] == [1]),
 )
 # fmt: on
 
@@ -180,9 +177,6 @@ _ON_RIAK: Final = (
         of=unlocated, wanted=by_sets(),
         befalls=[at("start", mishaps.NodeDies(node=FOUR, back_after=400.0), SIX, after=3.0)],
         ends=FAILED, says=f"a second failure: node {FOUR} left", away=[FOUR], then=[1500.0, resume()]),
-    Scene(name="shard-safe: a canary of a ring is one node",
-        of=unlocated, wanted=by_sets(pause_after=1), ends=PAUSED,
-        shows=lambda played: [len(wave) for wave in played.waves] == [1]),
     Scene(name="shard-safe: hastened waves of several nodes",
         of=_hastened, wanted=by_sets(hasten_handoff=True), lives={}, shows=partial(_quorum_kept, 4)),
 )
