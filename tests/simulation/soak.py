@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from multiprocessing import get_context
 from typing import Final
 
@@ -123,22 +123,11 @@ class Tally:
     undone: int = 0
 
     def add(self, other: Tally) -> None:
-        """Count another range in."""
-        self.runs += other.runs
-        self.attempts += other.attempts
-        self.nodes += other.nodes
-        self.happened += other.happened
-        self.drawn += other.drawn
-        self.met += other.met
-        self.sizes += other.sizes
-        self.outcomes += other.outcomes
-        self.overlapped += other.overlapped
-        self.beside += other.beside
-        self.together += other.together
-        self.reboots += other.reboots
-        self.waited += other.waited
+        """Count another range in; time passes for all of them together."""
         self.broken |= other.broken
-        self.worked += other.worked
+        for each in fields(self):
+            if each.name not in ("broken", "seconds", "workers", "undone"):
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 def some(first: int, runs: int) -> Tally:

@@ -388,7 +388,6 @@ def _all_back(played: Played) -> None:
 
 
 _RECOVER_SOON: Final = policy(deadlines=Deadlines(recover=900.0))
-_LAST_WAVE: Final = {"verb": "restore_allocation", "nth": 5}
 # fmt: off
 _COPIES: Final = (
     Scene(name="retry_failed: copies that the cluster gave up on are tried again",

@@ -43,7 +43,6 @@ OWED: Final = policy(hooks=HOOKS, deadlines=SHORT)
 REBOOTED: Final = policy(reboot=True)
 TURN: Final = ("stopping", "stopped", "starting", "rejoined")
 WHOLE: Final = ("before_stop", "stop", "while_stopped", "start", "after_recovery", "after_recovery")
-NEVER_UP: Final = first(mishaps.StartsFail(node=ES2, times=9))
 
 
 def _installed_once(played: Played) -> bool:
