@@ -86,8 +86,9 @@ def restore(of: Simulation, run: str | None = None, cluster: str | None = None) 
 DOWN = "after stop of"
 
 
-@pytest.mark.parametrize("ahead", [HOUR, -HOUR, 400 * DAY])
-def test_a_killed_run_is_restored_under_any_clock(ahead: float) -> None:
+@pytest.mark.parametrize("ahead", [HOUR, -DAY, 400 * DAY])
+@pytest.mark.parametrize("resumes", [False, True], ids=["restored", "resumed"])
+def test_a_killed_run_is_taken_up_under_any_clock(ahead: float, *, resumes: bool) -> None:
     """A run finished under a wrong clock; then one under the right clock was killed with a node down."""
     machines = Machines()
     ours = machines.program(ahead=ahead)
@@ -95,24 +96,14 @@ def test_a_killed_run_is_restored_under_any_clock(ahead: float) -> None:
     ours.fate.clock_ahead = 0.0
     assert restart(ours, killed_at=DOWN) is None
     assert not machines.as_found()
-    with ours.connect() as connection, connection.state(Access.READ) as store:
+    with ours.connect() as connection, connection.state(Access.GO_ON) as store:
         assert {wanted: find_run(store, wanted).run for wanted in Wanted} == dict.fromkeys(Wanted, ours.run)
-    assert restore(ours) is Outcome.RESTORED
+        if resumes:
+            past = past_run_of(store, find_run(store, Wanted.RESUME))
+            assert resume_run(connection, store, past).outcome is Outcome.DONE
+    assert resumes or restore(ours) is Outcome.RESTORED
     assert machines.as_found()
     assert "nothing to restore" in str(restore(ours))
-
-
-@pytest.mark.parametrize("ahead", [HOUR, -DAY])
-def test_a_killed_run_is_resumed_under_any_clock(ahead: float) -> None:
-    machines = Machines()
-    ours = machines.program(ahead=ahead)
-    assert restart(ours) is Outcome.DONE
-    ours.fate.clock_ahead = 0.0
-    assert restart(ours, killed_at=DOWN) is None
-    with ours.connect() as connection, connection.state(Access.GO_ON) as store:
-        found = find_run(store, Wanted.RESUME)
-        assert resume_run(connection, store, past_run_of(store, found)).outcome is Outcome.DONE
-    assert machines.as_found()
 
 
 def test_a_colleague_restores_by_the_shared_state() -> None:

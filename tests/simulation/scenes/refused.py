@@ -40,7 +40,7 @@ from tests.simulation.scene import (
     restore,
     resume,
 )
-from tests.simulation.scenes.unasked import LINE
+from tests.simulation.scenes.no_lease import LINE
 
 LONG: Final = 3000.0
 
