@@ -326,9 +326,13 @@ def test_a_record_that_is_gone_is_made_again_unless_everywhere(three: LeaseHosts
     assert three.lease().read() == later, "the one that was away has an older one"
     assert lease.write(replace(later, heartbeat=2)) == Done()
     assert [kept(three, machine)["heartbeat"] for machine in three.machines.values()] == [2, 2, 2]
+    for machine in ("m1", "m2"):
+        three.file(machine).unlink()
+    assert lease.write(replace(later, heartbeat=3)) == Done()
+    assert where(three) == ["m1", "m2", "m3"], "one is enough to know it by"
     for machine in three.machines.values():
         three.file(machine).unlink()
-    assert "somebody removed it" in reason_of(lease.write(replace(ANNA, heartbeat=3)))
+    assert "somebody removed it" in reason_of(lease.write(replace(ANNA, heartbeat=4)))
     assert where(three) == []
 
 
