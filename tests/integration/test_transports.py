@@ -1332,6 +1332,7 @@ def test_the_password_goes_to_standard_input_alone(
     assert seen(hosts).service is ServiceState.RUNNING
     assert PASSWORD not in (sudo_folder / "sudo.log").read_text()
     assert PASSWORD not in hosts.describe(StartNode(node="es1"))
+    (sudo_folder / "refuse").touch()  # without a password
     wrong = with_sudo(way, service, sudo_folder, Sudo.PASSWORD, password="wrong one")  # noqa: S106  (wrong on purpose)
     assert seen(wrong).may_control is False
     assert isinstance(wrong.perform(StopNode(node="es1")), Refused)
