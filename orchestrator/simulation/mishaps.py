@@ -137,14 +137,18 @@ class SnapshotBegun(What):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotAborted(What):
-    """A snapshot that was aborted days ago has not ended on a node: a restart of the node ends it."""
+    """A snapshot that was aborted does not end on a node: a restart of the node ends it, or time, if ever."""
 
     node: NodeName
     name: str = "repo/nightly"
+    seconds: Seconds | None = None
 
     def befall(self, fate: Fate) -> None:
-        fate.world.aborted[self.name] = self.node
-        fate.world.changed(f"snapshot {self.name} does not end")
+        world = fate.world
+        world.aborted[self.name] = self.node
+        world.changed(f"snapshot {self.name} does not end")
+        if self.seconds is not None:
+            world.agenda.after(self.seconds, lambda: world.aborted.pop(self.name, None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

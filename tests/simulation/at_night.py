@@ -19,7 +19,7 @@ from orchestrator.model.event import (
     StandingDown,
 )
 from orchestrator.model.host_event import AccessGranted, AccessRefused
-from orchestrator.simulation.mishaps import Mishap, What
+from orchestrator.simulation.mishaps import Mishap, SnapshotAborted, What
 from tests.simulation.node_mishaps import HostAnswersLate
 from tests.simulation.program_mishaps import CredentialsRefused
 
@@ -42,9 +42,18 @@ def by_chance(seed: int, names: Sequence[NodeName]) -> AtNight:
     """In one run of four, by dice of its own, so that all else of a seed stays."""
     dice = Random(f"at night {seed}")  # noqa: S311  (repeatable, and secret to nobody)
     skew = dice.choice((0.0, 0.0, 0.0, 40.0, -3600.0, 86_400.0))
-    if dice.random() >= 0.25:
-        return AtNight(skew=skew)
-    return AtNight(plan=tuple(_mishap(dice, names) for _ in range(dice.choice((1, 1, 2)))), skew=skew)
+    often = dice.choice((1, 1, 2)) if dice.random() < 0.25 else 0
+    plan = tuple(_mishap(dice, names) for _ in range(often))
+    return AtNight(plan=(*plan, *_aborted(seed, names)), skew=skew)
+
+
+def _aborted(seed: int, names: Sequence[NodeName]) -> tuple[Mishap, ...]:
+    """In one run of ten."""
+    dice = Random(f"aborted {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    if dice.random() >= 0.1:
+        return ()
+    what = SnapshotAborted(node=dice.choice(names), seconds=dice.choice((20.0, 200.0, 900.0)))
+    return (Mishap(what=what, after=dice.uniform(0.0, 200.0)),)
 
 
 def _mishap(dice: Random, names: Sequence[NodeName]) -> Mishap:

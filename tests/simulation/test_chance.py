@@ -17,6 +17,7 @@ import pytest
 
 from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
+from orchestrator.simulation.mishaps import SnapshotAborted
 from tests.simulation import corpus
 from tests.simulation.chance import chance
 from tests.simulation.node_mishaps import HostAnswersLate, ManagementRuns
@@ -109,7 +110,7 @@ def test_enough_of_them_overlapped_went_together_or_waited(lived: Tally) -> None
     assert min(lived.together, lived.reboots, lived.waited) >= RUNS // 30
 
 
-_DRAWN_LATER = (ManagementRuns, CredentialsRefused, HostAnswersLate)
+_DRAWN_LATER = (ManagementRuns, CredentialsRefused, HostAnswersLate, SnapshotAborted)
 """Kinds that were drawn after gates were: by dice of their own, too."""
 
 
