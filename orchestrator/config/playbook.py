@@ -82,6 +82,11 @@ class AcceptSpec(Spec):
         default=False,
         description="Whether a cluster of one or two voters may be without a master for a while.",
     )
+    not_returning: tuple[Name, ...] = Field(
+        default=(),
+        description="Names or globs of indices whose copies need not come back after the restart of their "
+        "node: the run does not wait for copies that the cluster would not allocate again.",
+    )
 
 
 class ZeroReplicasAccept(Spec):

@@ -177,6 +177,7 @@ def _for_elasticsearch(
         master_step_down=spec.master_step_down,
         accept_red=frozenset(spec.accept.red),
         accept_master_outage=spec.accept.master_outage,
+        accept_not_returning=spec.accept.not_returning,
         lease=spec.lease,
         allocation_while_down=spec.allocation_while_down,
         zero_replicas=zero_replicas,

@@ -27,6 +27,7 @@ from orchestrator.engine.state import (
     RunState,
     Silence,
     Unrestored,
+    not_to_return,
     with_node,
 )
 from orchestrator.errors import JournalError
@@ -146,6 +147,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _taken_down(state, event)
         case ev.NotWaitedFor():
             return _not_waited_for(state, event)
+        case ev.ForeseenNotToReturn(shards=shards):
+            return not_to_return(state, shards)
         case NotHastened(nodes=nodes, why=why):
             unhastened = {**state.unhastened, **dict.fromkeys(nodes, why)}
             return replace(state, unhastened=unhastened, in_phase=replace(state.in_phase, usual_pace=True))

@@ -40,6 +40,7 @@ from orchestrator.model.observation import (
     HostView,
     LeaseView,
     Level,
+    MissingCopy,
     Observation,
     ServiceState,
     SettingValue,
@@ -214,6 +215,21 @@ class OptimisticWorld:
             view = view.changed({}, members, copies=view.routing.in_other_states(changed))
         world = replace(self, seen=replace(self.seen, cluster=view), asleep=asleep, lives=lives)
         return world.service(names, ServiceState.RUNNING)
+
+    def without(self, lost: Iterable[MissingCopy]) -> OptimisticWorld:
+        """The world in which so many copies of these shards do not come back with the nodes that are down."""
+        view = self.seen.cluster
+        if isinstance(view, Unknown):
+            return self
+        changed: dict[ShardId, tuple[ShardCopy, ...]] = {}
+        for one in lost:
+            shard, left = ShardId(one.index, one.index_uuid, one.number), one.count
+            copies = list(changed.get(shard) or view.routing.table[shard])
+            for at, copy in enumerate(copies):
+                if left and copy.node in self.asleep:
+                    copies[at], left = copy._replace(node=None), left - 1
+            changed[shard] = tuple(copies)
+        return replace(self, seen=replace(self.seen, cluster=view.changed(changed))) if changed else self
 
     def _settings(self, action: WriteSettings) -> OptimisticWorld:
         settings = self.seen.settings

@@ -36,6 +36,7 @@ from orchestrator.model.due import numbers
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
+    ForeseenNotToReturn,
     Hold,
     PhaseEntered,
     Record,
@@ -147,7 +148,8 @@ def make_plan(
                 )
             )
             state = _follow(state, (ActionConfirmed(action=action),), now, draft, policy)
-        world = world.after_all(decision.actions)
+        foreseen = [event for event in decision.events if isinstance(event, ForeseenNotToReturn)]
+        world = world.after_all(decision.actions).without(one for each in foreseen for one in each.shards)
     return _finished(started, seen, draft, times, access)
 
 

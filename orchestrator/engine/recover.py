@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, refusals
+from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, question_of, refusals
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
 from orchestrator.engine.progress import NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
@@ -207,6 +207,12 @@ def _by_target(recoveries: tuple[Recovery, ...]) -> Mapping[NodeName, Sequence[R
     for recovery in recoveries:
         found.setdefault(recovery.target, []).append(recovery)
     return found
+
+
+def foreseen(situation: Situation, wave: Wave) -> tuple[Event, ...]:
+    """The event that names the copies of a wave that will not return; none without such copies."""
+    found = situation.kind.foreseen(question_of(situation, wave))
+    return () if found is None else (found,)
 
 
 def without_a_place(situation: Situation) -> tuple[Event, ...]:

@@ -614,6 +614,7 @@ def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
         *recover.overlap_evidence(situation, wave),
         *gates_passed(situation.policy, situation.seen),
         *((TakenDown(number=wave.number, indices=taken),) if taken else ()),
+        *recover.foreseen(situation, wave),
         run_phase(situation.state.phase, Phase.DOWN),
         *steps,
     )

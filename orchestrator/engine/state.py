@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +13,7 @@ from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import Level, MissingCopy
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
@@ -240,6 +241,7 @@ class RunState:
         baseline: the cluster at the start, without missing copies that were back when a wave took them down.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        foreseen: copies that waves took down, foreseeing that the cluster does not allocate them again.
         displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
             found them: a node has another version than before. They are waited for once they have a place.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
@@ -263,6 +265,7 @@ class RunState:
     overlapping: Overlapping | None = None
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    foreseen: tuple[MissingCopy, ...] = ()
     displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
@@ -352,6 +355,18 @@ class RunState:
     def failing_since(self, action: Action) -> Instant | None:
         """The first of its failures in a row since the phase was entered; None when it did not fail."""
         return next((one.since for one in self.in_phase.failing if one.last.action == action), None)
+
+
+def not_to_return(state: RunState, shards: Iterable[MissingCopy]) -> RunState:
+    """The state in which these copies are away for good: each shard is awaited with so many copies less."""
+    taken, not_waited, shards = dict(state.taken), dict(state.not_waited), tuple(shards)
+    for one in shards:
+        key = (one.index_uuid, one.number)
+        not_waited[key] = not_waited.get(key, 0) + one.count
+        if key in taken:
+            taken[key] = dataclasses.replace(taken[key], started=max(0, taken[key].started - one.count))
+    foreseen = tuple(dict.fromkeys((*state.foreseen, *shards)))
+    return replace(state, taken=taken, not_waited=not_waited, foreseen=foreseen)
 
 
 def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:

@@ -116,8 +116,8 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
 def node_wave(choice: Choice) -> Wave:
     """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
 
-    A node that does not pass a predicate is skipped for the next one of its rank. If no node passes, the wave
-    is the first node, and the run holds.
+    A node that does not pass a predicate is skipped for the next one of its rank, or of any rank where all of
+    them wait for another node. If no node passes, the wave is the first node, and the run holds.
     """
     unit, passed_over = _first_that_passes(choice)
     name = unit[-1]
@@ -144,13 +144,18 @@ def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
     lowest = choice.rank(units[0][-1])
     passed_over: dict[NodeName, Hold] = {}
     for unit in units:
-        if choice.rank(unit[-1]) != lowest:
+        if choice.rank(unit[-1]) != lowest and not _go_later(passed_over.values()):
             break
         held = choice.ask(choice.wave([unit]))
         if not held:
             return unit, passed_over
         passed_over |= dict.fromkeys(unit, held[0])
     return units[0], {}
+
+
+def _go_later(held: Iterable[Hold]) -> bool:
+    """Whether nodes of any rank may go before these: their copies do not return, so that others go first."""
+    return all(hold.predicate == "copies_can_return" for hold in held)
 
 
 def _leader(choice: Choice) -> str:
@@ -173,9 +178,9 @@ def zone_wave(choice: Choice) -> Wave:
     the zone of the elected master last, and zones of equal place by name. A node without a zone is a zone of
     its own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if it
     passes the predicates together with the nodes taken before. The rest of the zone goes next. If no node of
-    a zone passes, the next zone of its rank goes first; if none passes in all of them, the wave is the
-    first node, and the run holds. If nodes of one machine go together, all this applies to machines: none is
-    split.
+    a zone passes, the next zone of its rank goes first, or of any rank where all of them wait for another
+    node; if none passes in all of them, the wave is the first node, and the run holds. If nodes of one
+    machine go together, all this applies to machines: none is split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
@@ -184,7 +189,10 @@ def zone_wave(choice: Choice) -> Wave:
     ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
     titles = choice.in_turn(groups)
     first = [title for title in titles if ranks[title] == ranks[titles[0]]]
-    for title in first:
+    for title in titles:
+        alone = (choice.wave([unit]) for each in first for unit in groups[each])
+        if title not in first and not _go_later(hold for wave in alone for hold in choice.ask(wave)[:1]):
+            break
         wave = _of_zone(choice, tuple(groups[title]))
         if wave is not None:
             return wave

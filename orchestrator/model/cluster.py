@@ -196,11 +196,11 @@ class Index:
     Attributes:
         replicas: configured copies besides the primary.
         auto_expand: value of `auto_expand_replicas` such as `0-1`, None when off.
-        pinned_to: node id or name in `index.routing.allocation.require._id|_name` (a shrink is running).
         allocation_enable: the index's own `index.routing.allocation.enable`, which overrides the cluster's.
         searchable_snapshot: the snapshot repository serves as its second copy.
         in_sync: allocation ids by shard number; None where the version does not report them (before 5).
         filters: its allocation filters and limits, as one text. Another text allows other nodes.
+        shrinks: ILM shrinks it now. While it does, it has pinned the index to one node.
     """
 
     name: str
@@ -208,11 +208,11 @@ class Index:
     open: bool = True
     replicas: int = 1
     auto_expand: str | None = None
-    pinned_to: str | None = None
     allocation_enable: str | None = None
     searchable_snapshot: bool = False
     in_sync: Mapping[int, frozenset[str]] | None = None
     filters: str = ""
+    shrinks: bool = False
 
 
 class Health(Enum):

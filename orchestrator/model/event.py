@@ -351,6 +351,19 @@ class NotWaitedFor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenNotToReturn:
+    """Copies that the wave takes down and that the cluster will not allocate again: not waited for.
+
+    Attributes:
+        why: the rules that keep them away, in one line.
+    """
+
+    shards: tuple[MissingCopy, ...]
+    why: str
+    event: Literal["foreseen_not_to_return"] = "foreseen_not_to_return"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FallbacksHome:
     """Riak: the wave's data was handed back, after this many seconds. Its own fallbacks may still wait."""
 
@@ -549,6 +562,7 @@ Event: TypeAlias = (
     | MergeEvent
     | TakenDown
     | NotWaitedFor
+    | ForeseenNotToReturn
     | FallbacksHome
     | NotHastened
     | RedExcused

@@ -167,6 +167,7 @@ class Policy:
         min_started_copies: in-sync copies of every shard that stay started outside the wave.
         min_capacity: share of data nodes of each tier that stays up, 0 to 1.
         accept_red: indices that may be red from the start.
+        accept_not_returning: names or globs of indices of which copies may not come back after a restart.
         zero_replicas_accepted: names or globs under the `accept` policy.
         settle_consecutive: good readings in a row after which a node counts as ready.
         zone_attribute: node attribute that names the zone; None without one.
@@ -195,6 +196,7 @@ class Policy:
     master_step_down: bool = False
     accept_red: frozenset[str] = frozenset()
     accept_master_outage: bool = False
+    accept_not_returning: tuple[str, ...] = ()
     lease: LeasePlace = LeasePlace.CLUSTER
     allocation_while_down: str = "primaries"
     zero_replicas: ZeroReplicas = ZeroReplicas.REFUSE

@@ -22,13 +22,13 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import segments
 from orchestrator.simulation.deciders import (
     Ground,
+    allows,
     count_of,
     data_nodes,
     enabled,
     rules,
     shards_of,
-    version_allows,
-    zone_has_room,
+    takes,
 )
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.placement import Slots, Until, Wait
@@ -72,7 +72,7 @@ def _assign(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy) -> W
     if shard.never:
         return Until.CHANGED
     if copy.primary:
-        return _assign_primary(world, shard, copy)
+        return _assign_primary(world, index, shard, copy)
     return _assign_replica(world, index, shard, copy)
 
 
@@ -80,9 +80,10 @@ def _unassigned_since(copy: SimCopy) -> Instant:
     return copy.left_at or 0.0  # a copy that never had a node has waited longest
 
 
-def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy) -> Wait:
+def _assign_primary(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy) -> Wait:
     if copy.fresh:
-        place = world.placement.emptiest(shard, data_nodes(world))
+        free = [name for name in data_nodes(world) if takes(world, index, world.nodes[name])]
+        place = world.placement.emptiest(shard, free)
         if place is not None and copy.from_snapshot is not None:
             _begin(world, shard, copy, place, seconds=copy.from_snapshot, total=shard.size, reused=0)
         elif place is not None:
@@ -117,8 +118,7 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
             if node.joined
             and node.holds_data
             and node.name not in taken
-            and zone_has_room(world, index, shard, node)
-            and version_allows(world, shard, node)
+            and allows(world, index, shard, node)
         ]
 
     returning = free(world.nodes[name] for name in world.placement.in_order(shard.on_disk))
@@ -130,7 +130,7 @@ def _assign_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCo
             return Until.ALWAYS  # `left` has scheduled a reroute for the end of the delay
         place = world.placement.emptiest(shard, free(world.placement.members.nodes))
         if place is None:
-            return Until.CHANGED
+            return Until.ALWAYS if index.rules else Until.CHANGED
         if arriving[place, False] >= limit:
             return Until.ALWAYS  # with other numbers of copies another node is the emptiest
     _begin_replica(world, index, shard, copy, place)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
@@ -23,7 +24,19 @@ from orchestrator.simulation.placement import Placement
 from orchestrator.simulation.recoveries import Recoveries
 from orchestrator.simulation.ways import Ways
 
-_RULES: Final = (ALLOCATION, *FLAGS.values(), INITIAL_PRIMARIES, CONCURRENT_RECOVERIES, AWARENESS)
+_PREFIX: Final = "cluster.routing.allocation."
+_LIMIT: Final = f"{_PREFIX}total_shards_per_node"
+_KINDS: Final = ("require", "include", "exclude")
+_FILTERS: Final = tuple(f"{kind}.{of}" for kind in _KINDS for of in ("_name", "zone"))
+_RULES: Final = (
+    _LIMIT,
+    *(f"{_PREFIX}{each}" for each in _FILTERS),
+    ALLOCATION,
+    *FLAGS.values(),
+    INITIAL_PRIMARIES,
+    CONCURRENT_RECOVERIES,
+    AWARENESS,
+)
 
 
 class Ground(Protocol):
@@ -113,6 +126,55 @@ def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode
     return share is None or copies_in(world, shard, node.zone) < share
 
 
+def allows(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
+    """Whether a replica may go to this node, by all of these deciders."""
+    return (
+        zone_has_room(world, index, shard, node)
+        and version_allows(world, shard, node)
+        and takes(world, index, node)
+    )
+
+
+def takes(world: Ground, index: SimIndex, node: SimNode) -> bool:
+    """Filters, tiers and limits of the index and of the cluster; copies that move count where they are."""
+    of_index = sum(copy.node == node.name for shard in index.shards for copy in shard.copies)
+    of_all = world.placement.held[node.name]
+    limits = (
+        (index.rules.get("total_shards_per_node"), of_index),
+        (world.effective(_LIMIT), of_all),
+    )
+    if any(isinstance(most, str) and 0 < int(most) <= count for most, count in limits):
+        return False
+    wanted = listed(index.rules.get("include._tier_preference"))
+    everywhere = [role.value for each in world.placement.members.nodes for role in each.roles]
+    if wanted and "data" not in everywhere:
+        tier = next((name for name in wanted if name in everywhere), None)
+        if tier not in [role.value for role in node.roles]:
+            return False
+    for of in (index.rules, _of_cluster(world)):
+        for kind in _KINDS:
+            rules = {key.partition(".")[2]: value for key, value in of.items() if key.startswith(f"{kind}.")}
+            rules.pop("_tier_preference", None)
+            if not _passes(world, node, kind, rules):
+                return False
+    return True
+
+
+def _of_cluster(world: Ground) -> dict[str, str]:
+    """The filters of the cluster, by what follows `cluster.routing.allocation.`."""
+    found = {key: world.effective(f"{_PREFIX}{key}") for key in _FILTERS}
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def _passes(world: Ground, node: SimNode, kind: str, rules: Mapping[str, str]) -> bool:
+    known = {"_name": node.name, "_id": node.node_id, world.zone_attribute: node.zone}
+    patterns = [(known.get(name) or "", pattern) for name in rules for pattern in listed(rules[name])]
+    hits = [fnmatch.fnmatchcase(value, pattern) for value, pattern in patterns]
+    if not hits:
+        return True
+    return all(hits) if kind == "require" else any(hits) is (kind == "include")
+
+
 def version_allows(world: Ground, shard: SimShard, node: SimNode) -> bool:
     """Whether a replica may go to this node: its version must not be older than the primary's node."""
     source = shard.primary.node
@@ -155,6 +217,10 @@ def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
     """How many copies of a shard the nodes can hold, members or not, with awareness and versions."""
     share = share_of_a_zone(world, index, shard)
     holders = {copy.node for copy in shard.copies}
-    able = (n for n in world.nodes.values() if n.name in holders or version_allows(world, shard, n))
+    able = (
+        node
+        for node in world.nodes.values()
+        if node.name in holders or (version_allows(world, shard, node) and takes(world, index, node))
+    )
     zones = Counter(node.zone for node in able if node.holds_data)
     return sum(count if share is None else min(count, share) for count in zones.values())

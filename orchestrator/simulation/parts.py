@@ -361,6 +361,8 @@ class SimIndex(Part):
         closed: it serves nothing and is not written; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
         allocation_enable: its own `index.routing.allocation.enable`, which overrides the cluster's.
+        rules: its own `index.routing.allocation.*` besides, by what follows: `require._name`.
+        shrinks: ILM shrinks it.
         searchable_snapshot: the snapshot repository serves as its second copy.
         delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
         keeps: `index.soft_deletes.retention_lease.period`, in seconds: how long a primary keeps operations
@@ -382,6 +384,8 @@ class SimIndex(Part):
     closed: bool = False
     auto_expand: str | None = None
     allocation_enable: str | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)
+    shrinks: bool = False
     searchable_snapshot: bool = False
     delay: Seconds = 60.0
     keeps: Seconds = 12 * 3600.0

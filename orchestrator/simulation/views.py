@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.model.cluster import (
     CopyState,
@@ -45,7 +46,9 @@ from orchestrator.simulation.world import World
 _LOW_WATERMARK: Final = 0.85
 
 _OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone", "node_id")
-_OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
+_OF_INDEX: Final = attrgetter(
+    "closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot", "rules", "shrinks"
+)
 _OF_COPY: Final = attrgetter(
     "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts", "from_snapshot"
 )
@@ -232,12 +235,23 @@ def _index(index: SimIndex, ways: Ways) -> Index:
             auto_expand=index.auto_expand,
             allocation_enable=index.allocation_enable,
             searchable_snapshot=index.searchable_snapshot,
+            filters=_filters(index.rules),
+            shrinks=index.shrinks,
             in_sync={shard.id.number: ids for shard, ids in zip(index.shards, in_sync, strict=True)}
             if ways.in_sync
             else None,
         )
         index.shown = (made_of, metadata)
     return index.shown[1]
+
+
+def _filters(rules: Mapping[str, str]) -> str:
+    """Rules of an index in the form of the cluster state."""
+    found: dict[str, Any] = {}
+    for key, value in sorted(rules.items()):
+        kind, _, attribute = key.partition(".")
+        found.setdefault(kind, {}).update({attribute: value}) if attribute else found.update({kind: value})
+    return json.dumps(found, sort_keys=True) if found else ""
 
 
 def _index_as_shown(index: SimIndex, ways: Ways) -> Index:

@@ -79,6 +79,7 @@ _Meeting: TypeAlias = Hold | ev.HoldsCleared | ev.Rescued | ev.SecondFailure | T
 _Sight: TypeAlias = (
     ev.TakenDown
     | ev.NotWaitedFor
+    | ev.ForeseenNotToReturn
     | ev.FallbacksHome
     | NotHastened
     | ev.RedExcused
@@ -129,6 +130,10 @@ def _sight(event: _Sight) -> str:
             names = listed([f"[{one.index}][{one.number}]" for one in shards], 5)
             copies = sum(one.count for one in shards)
             return f"not waited for: {counted(copies, 'copy', 'copies')} of {names}: {why}"
+        case ev.ForeseenNotToReturn(shards=shards, why=why):
+            names = listed([f"[{one.index}][{one.number}]" for one in shards], 5)
+            copies = sum(one.count for one in shards)
+            return f"{counted(copies, 'copy', 'copies')} of {names} will not return; not waited for: {why}"
         case ev.FallbacksHome(number=number, seconds=seconds):
             return (
                 f"wave {number}: all other nodes have handed off their data for it after {duration(seconds)};"

@@ -148,6 +148,14 @@ def no_recovery_on_candidates() -> Lapse:
     return _held(world)
 
 
+def copies_can_return() -> Lapse:
+    """A replica is where its index no longer allows it, and no other node may have it."""
+    world = cluster(3)
+    index = world.add_index("pair", replicas=1, places=["es1", "es2"])
+    index.rules = {"require._name": "es1"}
+    return _held(world)
+
+
 def zero_replica_indices() -> Lapse:
     """The candidate has the only copy of an index, by its making."""
     world = cluster(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -13,9 +14,11 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import AnyClusterSpec, ClusterSpec, RiakClusterSpec
 from orchestrator.config.gates import gates_in, secrets_in
+from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
-from orchestrator.engine.kinds.predicates import by_same_reason
+from orchestrator.engine.kinds.elasticsearch.returning import returns
+from orchestrator.engine.kinds.predicates import by_same_reason, evidence_of
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
@@ -26,7 +29,7 @@ from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import ClusterView, Level, Look
-from orchestrator.model.policy import LeasePlace
+from orchestrator.model.policy import Kind, LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.owners import who_reads
@@ -74,7 +77,10 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         secrets = ports.secret_files(secrets_in(book.spec.gates, folder))
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         sound = Check(subject="config", point="files", good=True, message=files)
-        checks = _checks(ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens)
+        accepted = book.spec.accept.not_returning if isinstance(book.spec, PlaybookSpec) else ()
+        checks = _checks(
+            ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
+        )
         every = _noting(faults, chain((sound,), _secrets(secrets), checks, _gates(ports, gates)))
         for check in together(every) if context.output.for_people else every:
             _say(check, context)
@@ -96,7 +102,13 @@ def _secrets(files: Sequence[Path]) -> Iterator[Check]:
 
 
 def _checks(
-    ports: FilePorts, context: Context, *, reboot: bool, lease_place: LeasePlace, hastens: bool
+    ports: FilePorts,
+    context: Context,
+    *,
+    reboot: bool,
+    lease_place: LeasePlace,
+    hastens: bool,
+    accepted: Sequence[str],
 ) -> Iterator[Check]:
     """The cluster and its hosts. If the cluster cannot be read, the hosts are those that the file names."""
     read = ports.cluster.observe(_LOOK)
@@ -114,6 +126,8 @@ def _checks(
     if through := ports.only_through([node.name] for node in view.nodes):
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")
     yield from _parts(read, view)
+    if view.riak is None:
+        yield from copies_checks(read, view, accepted)
     addresses = {node.name: node.address for node in view.nodes}
     for warning in ports.file.overrides_without_node(ports.members(view)):
         context.warn(warning)
@@ -129,6 +143,23 @@ def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
         return require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
     except UsageError as error:
         return str(error)
+
+
+def copies_checks(read: ClusterReadings, view: ClusterView, accepted: Sequence[str]) -> Iterator[Check]:
+    """Check that the cluster would allocate every started copy again after the restart of its node."""
+    if isinstance(read.settings, Unknown):
+        return  # reported beside this
+    here = returns(Policy(kind=Kind.ELASTICSEARCH, cluster=view.name), view, read.settings, read.disks)
+    reasons: dict[str, str] = {}
+    for away in (away for name in view.members for away in here.away(view, name)):
+        if not any(fnmatch.fnmatchcase(away.index.name, glob) for glob in accepted):
+            stays = f"{away.copy.shard} would not come back to {away.copy.node} after its restart"
+            reasons.setdefault(away.index.name, f"{stays}: {evidence_of(away.said)}")
+    for name, why in reasons.items():
+        said = f"{why}; correct that, or accept it in the playbook (`accept.not_returning`)"
+        yield Check(subject=f"index {name}", point="copies", good=False, message=said)
+    if not reasons:
+        yield Check(subject="cluster", point="copies", good=True, message="each would come back to a node")
 
 
 def expected_checks(spec: AnyClusterSpec, view: ClusterView) -> Iterator[Check]:

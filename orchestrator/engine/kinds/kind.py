@@ -37,6 +37,7 @@ class KindOfCluster:
         is_withheld: whether the settings, as read, do that; False if they could not be read.
         raise_limits: the settings that make recovery faster for the run.
         taken: what a wave takes down, by the last reading before its stop.
+        foreseen: the event that copies of the wave will not return, by the same reading; None = all will.
         missing: what the waves took down and is not back yet.
         unplaced: copies without a node although the waves are back: reported, and not waited for.
         red: shards that are red because of the run, and those of them that are excused for a moment.
@@ -61,6 +62,7 @@ class KindOfCluster:
     is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
     taken: Callable[[RunState, ClusterView, Wave], tuple[IndexTaken, ...]]
+    foreseen: Callable[[Question], Event | None]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
     unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
     red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
@@ -85,6 +87,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     is_withheld=settings.is_withheld,
     raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
     taken=recovery.taken_by,
+    foreseen=recovery.not_to_return,
     missing=recovery.missing_of_waves,
     unplaced=recovery.not_waited_for,
     red=recovery.red_by_waves,
@@ -95,7 +98,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     half_way=lambda _state, _view, _now: None,
     given_up=lambda _state, _view, _now: None,
     missed=lambda _state, _view, _settings, _now: None,
-    shortfall=lambda _state: "",
+    shortfall=recovery.shortfall,
     usual=timing.usual_restart,
     reads_too=settings.reads_too,
     folded=lambda found, _rules, _question: found,
@@ -113,6 +116,7 @@ RIAK: Final = KindOfCluster(
         *hasten.timer_changes(state, found, policy),
     ),
     taken=lambda _state, _view, _wave: (),
+    foreseen=lambda _question: None,
     missing=lambda _state, _view: (),
     unplaced=lambda _state, _view: (),
     red=lambda _state, _view: ((), ()),

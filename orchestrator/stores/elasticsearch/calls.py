@@ -51,7 +51,12 @@ _DEFAULTS: Final = (
     r"defaults.cluster\.routing\.allocation\.disk*",
     r"defaults.cluster\.routing\.allocation\.enable",
     r"defaults.cluster\.routing\.allocation\.exclude*",
+    r"defaults.cluster\.routing\.allocation\.include*",
+    r"defaults.cluster\.routing\.allocation\.load_awareness*",
     r"defaults.cluster\.routing\.allocation\.node_*",
+    r"defaults.cluster\.routing\.allocation\.require*",
+    r"defaults.cluster\.routing\.allocation\.same_shard*",
+    r"defaults.cluster\.routing\.allocation\.total_shards_per_node",
     r"defaults.cluster\.routing\.rebalance\.enable",
     r"defaults.indices\.recovery\.max_bytes_per_sec",
 )
@@ -197,12 +202,12 @@ def lives(node_ids: Sequence[str], dialect: Dialect) -> Request:
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
-            "nodes.*.host",
             "nodes.*.roles",
             "nodes.*.version",
             "nodes.*.build_type",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
+            "nodes.*.host",
             "nodes.*.plugins.name",
             *files_of_recovery,
             "nodes.*.settings.node.bandwidth.recovery",

@@ -45,6 +45,8 @@ STATE_FIELDS: Final = (
     "metadata.node_shutdown",
     "metadata.indices.*.state",
     "metadata.indices.*.in_sync_allocations",
+    "metadata.indices.*.ilm.action",
+    "metadata.indices.*.ilm.step",
     "metadata.indices.*.settings.index.uuid",
     "metadata.indices.*.settings.index.number_of_replicas",
     "metadata.indices.*.settings.index.auto_expand_replicas",
@@ -181,18 +183,17 @@ def _index(name: str, value: dict[str, Any], *, in_sync_listed: bool) -> Index:
     if state not in ("open", "close"):
         raise Malformed(f"{where}.state is {state}")
     auto_expand = settings.get("auto_expand_replicas")
-    require = mapping(given(within(settings, "routing", "allocation", "require"), {}), f"{where}: require")
     return Index(
         name=name,
         uuid=text(settings.get("uuid"), f"{where}: uuid"),
         open=state == "open",
         replicas=number(settings.get("number_of_replicas"), f"{where}: number_of_replicas"),
         auto_expand=None if auto_expand in (None, "false", False) else str(auto_expand),
-        pinned_to=_first_text(require.get("_id"), require.get("_name")),
         filters=_filters(within(settings, "routing", "allocation")),
         allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
         searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
         in_sync=_in_sync(value, f"{where}.in_sync_allocations") if in_sync_listed else None,
+        shrinks=within(value, "ilm", "action") == "shrink" and within(value, "ilm", "step") != "ERROR",
     )
 
 

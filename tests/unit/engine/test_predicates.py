@@ -123,6 +123,16 @@ def _bare(*_: Question) -> Question:
     return question(world)
 
 
+def _kept_off_es2(replicas: int = 2, **index: object) -> Question:
+    """A copy of an index is on es2, where it may not be, and the nodes that may have it have one each."""
+    world = cluster(6)
+    pair = world.add_index("pair", replicas=replicas, places=["es2", "es1", "es3"][: replicas + 1])
+    pair.rules = {"exclude._name": "es2", "include._name": "es1,es2,es3" if replicas > 1 else "es1"}
+    for name, value in index.items():
+        setattr(pair, name, value)
+    return question(world)
+
+
 def _only_es2_has(role: Role) -> Change:
     return lambda asked: _nodes(asked, lambda n: {"roles": n.roles | {role}} if n.name == ES2 else {})
 
@@ -193,6 +203,7 @@ ONLY_IT: Final[dict[str, tuple[Change, str]]] = {
         lambda asked: _beside_es2(asked, state=CopyState.RELOCATING, relocating_to=NodeName("es6")),
         "cluster",
     ),
+    "copies_can_return": (lambda _: _kept_off_es2(), "cluster settings"),
     "zero_replica_indices": (_bare, "cluster"),
     "master_quorum_survives": (
         lambda asked: viewing(asked, voters=frozenset({"id-es2", "id-es3", "gone-1", "gone-2"})),
@@ -235,7 +246,7 @@ ONLY_IT: Final[dict[str, tuple[Change, str]]] = {
     "no_management_run_on_candidates": (lambda asked: hosting(asked, ES2, at_work=PUPPET), ""),
     "gates_open": (lambda asked: wanting(asked, gates=(QUEUE,)), ""),
 }
-UPGRADES: Final = frozenset(list(ONLY_IT)[17:26])
+UPGRADES: Final = frozenset(list(ONLY_IT)[18:27])
 """Those of an upgrade: a restart is held by none of them."""
 
 
@@ -479,7 +490,7 @@ def _of_maintenance() -> Iterator[Case]:
         ("_name", "es5", True),
         ("_name", "es9,es5", True),
         ("_name", "es9", False),
-        ("_name", "es*", True),
+        ("_name", "es5*", True),
         ("_id", node.node_id, True),
         ("_id", "left-long-ago", False),
         ("_ip", node.address, True),
@@ -499,20 +510,20 @@ def _of_maintenance() -> Iterator[Case]:
         ("none", 1, True),
         ("primaries", 1, True),
         ("new_primaries", 1, True),
-        ("primaries", 0, False),
+        ("primaries", 0, True),
     ):
         asked = wanting(_indices(question(), allocation_enable=own, replicas=replicas), **bare)
-        yield rule, ("an index with", own, replicas), asked, held
+        yield "copies_can_return", ("an index with", own, replicas), asked, held
 
 
 def _of_names() -> Iterator[Case]:
     """Before Elasticsearch 5 a node without `node.name` is known by its address, and took another name."""
     asked = question()
     named = _nodes(asked, lambda node: {"own_name": "Thor" if node.name == ES2 else ""})
-    for at, name in ((asked, "id-es2"), (asked, "es2"), (named, "Thor")):
-        first, *others = view_of(at).indices
-        pinned = viewing(at, indices=(replace(first, pinned_to=name), *others))
-        yield "every_shard_keeps_started_copies", f"an index pinned to {name}", pinned, True
+    for at, name in ((asked, "es7"), (asked, "es2"), (named, "es2"), (named, "Thor")):
+        kept = _indices(at, filters=json.dumps({"require": {"_name": name}}))
+        told = "es2" if at is asked else "Thor"
+        yield "copies_can_return", f"indices kept on {name}", kept, name != told
     yield "no_other_maintenance", "emptied by its own name", _excluding(named, "_name", "Th*"), True
 
 
@@ -576,6 +587,22 @@ def test_no_other_maintenance_by_flags_of_versions_before_1(subtests: pytest.Sub
                 with subtests.test(key=key, value=value, parts=list(parts)):
                     found = findings(changing(asked, "settings", **parts), rule)
                     assert (key in [subject for subject, _ in found]) is held
+
+
+def test_indices_that_may_lose_copies_are_accepted_by_name(subtests: pytest.Subtests) -> None:
+    """By name or glob. One that ILM shrinks is waited for; a copy whose loss bars another node goes last."""
+    kept, alone, rule = _kept_off_es2(), _kept_off_es2(replicas=1), "copies_can_return"
+    lasting = next(each.lasting for each in PREDICATES if each.name == rule)
+    assert lasting is not None
+    for what, asked, held, lasts in (
+        ("not accepted", kept, True, True),
+        ("another", wanting(kept, accept_not_returning=("x",)), True, True),
+        ("accepted", wanting(kept, accept_not_returning=("pai?",)), False, False),
+        ("in an ILM shrink", _kept_off_es2(shrinks=True), True, False),
+        ("before es1", wanting(alone, accept_not_returning=("pair",)), True, False),
+    ):
+        with subtests.test(what):
+            assert (holding(asked) == [rule], bool(list(lasting(asked)))) == (held, lasts)
 
 
 def test_every_role_keeps_a_member(subtests: pytest.Subtests) -> None:

@@ -75,6 +75,14 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         about=About.WAVE,
     ),
     Predicate(
+        name="copies_can_return",
+        why="The run would wait until its limit for copies that the cluster does not allocate again.",
+        check=on_cluster(redundancy.copies_can_return),
+        lasting=on_cluster(redundancy.copies_that_never_return),
+        about=About.WAVE,
+        own_reasons=True,
+    ),
+    Predicate(
         name="zero_replica_indices",
         why="An index without replicas is red while its node is down. The operator must accept that.",
         check=on_cluster(redundancy.zero_replica_indices),

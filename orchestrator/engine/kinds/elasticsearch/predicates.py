@@ -6,20 +6,18 @@ unknown is never healthy.
 
 from __future__ import annotations
 
-import fnmatch
-import ipaddress
 import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from orchestrator.engine.kinds.elasticsearch.places import version_key
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     is_being_restored,
     lost_beyond_baseline,
     red_shards,
 )
 from orchestrator.engine.kinds.elasticsearch.redundancy import tiers_too
+from orchestrator.engine.kinds.elasticsearch.returning import matches, version_key
 from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
@@ -46,22 +44,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
         yield "voting exclusions", f"{some(sorted(foreign))}: made outside this run"
     if view.shutdowns:
         yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
-    yield from _indices_that_would_not_return(question, view)
     yield from _that_change_tier(question, view)
-
-
-def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index's own `allocation.enable` overrides the cluster's: restoring that does not help the index."""
-    stubborn = _with_enable(view.indices)
-    if not stubborn:
-        return
-    here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
-    for index in (stubborn[uuid] for uuid in sorted(here & stubborn.keys())):
-        own = index.allocation_enable and index.allocation_enable.lower()
-        returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
-        if not returns:
-            why = f"its index.routing.allocation.enable is {own}: its copies would not come back"
-            yield f"index {index.name}", why
 
 
 def _that_change_tier(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -88,11 +71,6 @@ def _that_change_tier(question: Question, view: ClusterView) -> Iterator[Finding
 @for_the_same_objects
 def _with_tiers(indices: tuple[Index, ...]) -> Mapping[str, tuple[Index, Mapping[str, Any]]]:
     return {index.uuid: (index, json.loads(index.filters)) for index in indices if "_tier" in index.filters}
-
-
-@for_the_same_objects
-def _with_enable(indices: tuple[Index, ...]) -> Mapping[str, Index]:
-    return {index.uuid: index for index in indices if index.allocation_enable is not None}
 
 
 _WHOSE: Final = (
@@ -144,30 +122,9 @@ def _left_out(filters: Mapping[str, SettingValue], view: ClusterView) -> Iterato
 
 def _fits(node: Node, attribute: str, value: SettingValue) -> bool:
     """Whether a filter of allocation is about a node, as the server compares."""
-    known: tuple[str | None, ...]
-    match attribute:
-        case "_name":
-            known = (node.own_name or node.name,)
-        case "_id":
-            known = (node.node_id,)
-        case "_ip" | "_publish_ip" | "_host_ip":
-            known = (_spelled(node.address), node.name)
-        case "_host":
-            known = (node.host or node.name, _spelled(node.address))
-        case "_tier":
-            known = tuple(role.value for role in tiers_too(node.roles))
-        case _:
-            known = (node.attributes.get(attribute),)
-    patterns = [_spelled(pattern) for pattern in listed(value)]
-    return any(each is not None and fnmatch.fnmatchcase(each, one) for one in patterns for each in known)
-
-
-def _spelled(address: str) -> str:
-    """An address in the one spelling of the server; any other text as it is."""
-    try:
-        return ipaddress.ip_address(address).compressed
-    except ValueError:
-        return address
+    if attribute == "_tier":
+        return not {role.value for role in tiers_too(node.roles)}.isdisjoint(listed(value))
+    return matches({attribute: listed(value)}, node, all_=False) is True
 
 
 _ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"

@@ -13,13 +13,16 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.places import places
+from orchestrator.engine.kinds.elasticsearch.returning import Away, places, returns
+from orchestrator.engine.kinds.every_kind import some
+from orchestrator.engine.kinds.predicates import Question, evidence_of
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded, IndexTaken
+from orchestrator.model.event import BaselineRecorded, ForeseenNotToReturn, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
+from orchestrator.model.reading import Unknown
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
@@ -99,6 +102,31 @@ def _displaced(state: RunState, view: ClusterView) -> Iterator[ShardCopy]:
         lost = copy.state is CopyState.UNASSIGNED and not copy.primary and not _never_had_a_node(view, copy)
         if lost and not has_a_place(copy.shard):
             yield copy
+
+
+def away_for_good(question: Question, view: ClusterView) -> tuple[Away, ...]:
+    """The started copies of a wave that no node would take again, or of which that cannot be evaluated."""
+    seen = question.observation
+    here = returns(question.policy, view, seen.settings, seen.disks)
+    return tuple(away for name in question.wave.nodes for away in here.away(view, name))
+
+
+def not_to_return(question: Question) -> ForeseenNotToReturn | None:
+    """The event that names them, when the wave goes although predicates could have held it."""
+    view = question.observation.cluster
+    found = () if isinstance(view, Unknown) else away_for_good(question, view)
+    if not found:
+        return None
+    reasons = dict.fromkeys(evidence_of(away.said) for away in found)
+    return ForeseenNotToReturn(
+        shards=counted([away.copy._replace(primary=False) for away in found]), why="; ".join(reasons)
+    )
+
+
+def shortfall(state: RunState) -> str:
+    """The copies that the run did not wait for, as it foresaw, for its last message; empty for none."""
+    shards = list(dict.fromkeys(f"[{one.index}][{one.number}]" for one in state.foreseen))
+    return f"copies that were not waited for, since no node takes them back: {some(shards)}" if shards else ""
 
 
 def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     accepts_without_replicas,
+    away_for_good,
     counts_as_safe,
     exempt_from_copies_rule,
     in_sync_of,
 )
+from orchestrator.engine.kinds.elasticsearch.returning import Away
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
 from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question
 from orchestrator.model.cluster import (
@@ -28,7 +32,8 @@ from orchestrator.model.cluster import (
     ShardId,
 )
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Policy, ZeroReplicas
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 from orchestrator.model.reading import Unknown, Unsupported
 from orchestrator.model.remembered import for_the_same_objects
 
@@ -43,7 +48,6 @@ def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> I
     """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
     for _, finding in _short_of_copies(question.wave.nodes, question.policy, view):
         yield finding
-    yield from _pinned(question, view)
 
 
 def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -116,18 +120,83 @@ def _fragile(least: int, metadata: Mapping[str, Index]) -> Callable[[ShardId, tu
     return fragile
 
 
-def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index pinned to a candidate by `require._id` or `_name` (as for a shrink) has all copies there."""
-    wave = (node for name in question.wave.nodes if (node := view.node(name)))
-    called = {known: node.name for node in wave for known in (node.name, node.node_id, node.own_name)}
-    for index in _pinned_indices(view.indices):
-        if index.pinned_to in called:
-            yield f"index {index.name}", f"is pinned to {called[index.pinned_to]}, as for a shrink"
+def copies_can_return(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Every started copy on the wave has a node that takes it back, or its index is accepted by name.
+
+    An accepted copy goes last: a node whose restart needs it as another copy of its shard is restarted first.
+    """
+    if isinstance(question.observation.settings, Unknown):
+        yield "cluster settings", question.observation.settings
+        return
+    found = away_for_good(question, view)
+    yield from _not_accepted(question.policy, found)
+    for name in dict.fromkeys(away.copy.node for away in found if away.copy.node):
+        for other, shard in _before(question, view, name).items():
+            said = f"after {name}, {other} would have the last copies of {shard}: {other} is restarted first"
+            yield f"index {shard.index}", said
 
 
-@for_the_same_objects
-def _pinned_indices(indices: tuple[Index, ...]) -> tuple[Index, ...]:
-    return tuple(index for index in indices if index.pinned_to)
+def copies_that_never_return(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Of these, those that stay: not of an index that ILM shrinks now, nor of a node that only goes later."""
+    found = away_for_good(question, view)
+    yield from _not_accepted(question.policy, [away for away in found if not away.index.shrinks])
+    for name in dict.fromkeys(away.copy.node for away in found if away.copy.node):
+        yield from _in_a_circle(question, view, name)
+
+
+def _not_accepted(policy: Policy, found: Iterable[Away]) -> Iterator[Finding]:
+    for index, copy, said in ((away.index, away.copy, away.said) for away in found):
+        subject = f"index {index.name}"
+        if _accepted(policy, index):
+            continue
+        if isinstance(said, Unknown):
+            doubt = f"whether {copy.shard} would come back to {copy.node} is not known: {said.reason}"
+            yield subject, replace(said, reason=doubt)
+            continue
+        then = "wait until ILM has shrunk it" if index.shrinks else "correct that"
+        accept = f"`accept: {{not_returning: [{index.name}]}}` in the playbook"
+        stays = f"{copy.shard} would not come back to {copy.node}, and no other node takes it: {said}"
+        yield subject, f"{stays}: {then}, or begin another run with {accept}"
+
+
+def _accepted(policy: Policy, index: Index) -> bool:
+    return any(fnmatch.fnmatchcase(index.name, glob) for glob in policy.accept_not_returning)
+
+
+def _before(question: Question, view: ClusterView, name: NodeName) -> Mapping[NodeName, ShardId]:
+    """The nodes to restart before this one, each with a shard whose copy on this one does not return.
+
+    Without that copy they could not be stopped any more.
+    """
+    policy, found = question.policy, dict[NodeName, ShardId]()
+    alone = replace(question, wave=Wave(number=question.wave.number, nodes=(name,)))
+    pending = {node.name for node in question.state.nodes_in(NodePhase.PENDING)}.difference((name,))
+    for index, shard in ((away.index, away.copy.shard) for away in away_for_good(alone, view)):
+        off = policy.disables("every_shard_keeps_started_copies", f"index {index.name}")
+        if off or index.name in policy.accept_red or exempt_from_copies_rule(index):
+            continue
+        if not _accepted(policy, index):
+            continue  # it holds the run by itself
+        left = [copy.node for copy in view.shards[shard] if counts_as_safe(index, copy) and copy.node != name]
+        if len(left) - 1 < policy.min_started_copies:
+            found |= {node: shard for node in left if node is not None and node in pending}
+    return found
+
+
+def _in_a_circle(question: Question, view: ClusterView, name: NodeName) -> Iterator[Finding]:
+    """The finding that a node would have to go before itself: no order of restarts avoids that."""
+    first, seen = dict(_before(question, view, name)), set[NodeName]()
+    while following := first.keys() - seen:
+        node = min(following)
+        if node == name:
+            shard = first[node]
+            yield (
+                f"index {shard.index}",
+                f"no order of restarts keeps {shard} started: correct that",
+            )
+            return
+        seen.add(node)
+        first |= _before(question, view, node)
 
 
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:

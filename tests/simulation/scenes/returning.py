@@ -1,0 +1,85 @@
+"""Copies that the cluster would not allocate again once their node is back: foreseen, held, or accepted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.model.event import NotWaitedFor
+from orchestrator.model.observation import Level
+from orchestrator.model.policy import ZeroReplicas
+from orchestrator.simulation.world import World
+from tests.simulation.node_mishaps import ReturnsChanged
+from tests.simulation.play import cluster, policy
+from tests.simulation.scene import ES2, HELD, Played, Scene, at
+
+QUIET: Final = 400.0
+ACCEPTED: Final = policy(accept_not_returning=("pair", "many*"))
+BARE: Final = {"zero_replicas": ZeroReplicas.ACCEPT, "zero_replicas_accepted": ("pair",)}
+FORESEEN: Final = "foreseen_not_to_return"
+
+
+def six() -> World:
+    return cluster(6)
+
+
+def _pair(*places: str, **rules: str) -> dict[str, dict[str, object]]:
+    """An index with copies on these nodes and these rules, by `require__name` for `require._name`."""
+    named = {key.replace("_", ".", 1): value for key, value in rules.items()}
+    return {"pair": {"replicas": len(places) - 1, "places": list(places), "rules": named}}
+
+
+def _two_on_es2() -> World:
+    """Both shards of an index have a copy on es2, which may take one of them back, and no other node may."""
+    world = six()
+    index = world.add_index("pair", shards=2, replicas=1, places=["es1", "es2"])
+    index.rules = {"total_shards_per_node": "1", "include._name": "es1,es2"}
+    return world
+
+
+def _emptied() -> World:
+    """The cluster itself keeps copies off es2 for ever, and the playbook of the run allows for that."""
+    world = six()
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.total_shards_per_node", "2")
+    return world
+
+
+def _shrunk(played: Played) -> None:
+    """ILM has shrunk the index after half an hour, and its source is deleted."""
+    played.world.agenda.after(1800.0, lambda: played.world.delete_index("pair"))
+
+
+def _without_waiting(played: Played) -> bool:
+    return [one.index for event in played.found(NotWaitedFor) for one in event.shards] == ["pair"]
+
+
+# fmt: off
+SCENES: Final = (
+    Scene(name="an index kept on es1, with a copy on es2: named before the first stop", of=six,
+        indices=_pair("es1", "es2", require__name="es1"), ends=HELD, sent={"stop": 0}, within=60.0,
+        says="index pair: [pair][0] would not come back to es2, and no other node takes it"),
+    Scene(name="an index kept on es1 that has no copy elsewhere holds nothing", of=six, within=QUIET,
+        indices=_pair("es1", require__name="es1"), wanted=policy(**BARE), events={FORESEEN: 0},
+        violates="pair"),
+    Scene(name="a copy on es2 that another node takes is waited for", of=six, within=QUIET,
+        indices=_pair("es1", "es2", exclude__name="es2"), events={FORESEEN: 0, "not_waited_for": 0}),
+    Scene(name="accepted by name: not waited for, and es1 goes first, though it is the elected master",
+        of=six, indices=_pair("es1", "es2", require__name="es1"), wanted=ACCEPTED, within=QUIET,
+        events={FORESEEN: 1}, waves=[("es3",), ("es4",), ("es5",), ("es6",), ("es1",), ("es2",)],
+        says="copies that were not waited for, since no node takes them back: [pair][0]"),
+    Scene(name="of three copies two do not return: the third is kept", of=six, wanted=ACCEPTED, within=QUIET,
+        indices=_pair("es1", "es2", "es3", require__name="es1"), events={FORESEEN: 2}),
+    Scene(name="two copies that do not return, each of which the other node needs: no order helps", of=six,
+        indices=_pair("es2", "es3", require__name="gone"), wanted=ACCEPTED, ends=HELD, sent={"stop": 0},
+        within=60.0, says="no order of restarts keeps [pair][0] started"),
+    Scene(name="total_shards_per_node: as many copies as a node has over its limit stay away", of=_two_on_es2,
+        ends=HELD, sent={"stop": 0}, within=60.0, says="total_shards_per_node is 1"),
+    Scene(name="total_shards_per_node of the cluster, lowered under what nodes have", of=_emptied, ends=HELD,
+        sent={"stop": 0}, within=60.0, says="cluster.routing.allocation.total_shards_per_node is 2"),
+    Scene(name="while ILM shrinks an index, others go first and the run waits for the end", of=six,
+        indices={"pair": {**_pair("es1", "es2", require__name="es1")["pair"], "shrinks": True}},
+        prepares=_shrunk, within=2200.0, events={FORESEEN: 0}),
+    Scene(name="a node comes back with another zone, where its index may not be: not waited for", of=six,
+        indices=_pair("es2", "es3", "es5", "es6", include_zone="b,c"), wanted=policy(), within=QUIET,
+        befalls=[at("stop", ReturnsChanged(node=ES2, zone="d"), ES2)], shows=_without_waiting),
+)
+# fmt: on
