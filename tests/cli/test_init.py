@@ -328,6 +328,7 @@ def test_bad_input_is_one_message_and_nothing_is_written(
             if otherwise:
                 OTHERWISE[otherwise](small)
             places = {
+                "folder": console.folder,
                 "small": f"--endpoint {small.url}",
                 "tls": f"--endpoint {secured.url}",
                 "trusted": " ".join(trusting(secured)),
