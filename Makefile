@@ -11,8 +11,8 @@ PYTEST := $(PYTHON) -m pytest
 ON_SERVERS := real or docker
 # Four processes on two cores, because tests on servers mostly wait; tests on nodes and tests on hosts are a group each, with which two of them begin (tests/workers.py).
 SHARED := --numprocesses 4 --dist loadgroup --no-loadscope-reorder
-# The fast tests do not wait: a process for each core, since each collects all tests first.
-FAST := --numprocesses auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder -m "not ($(ON_SERVERS) or part or slow)"
+# The fast tests hardly wait: three processes for two cores, since each collects all tests first.
+FAST := --numprocesses 3 --dist loadgroup --no-loadscope-reorder -m "not ($(ON_SERVERS) or part or slow)"
 # A part is on servers: one process for those on nodes and one for those on hosts, each of which collects all tests first.
 PART := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 # What .ci/prepare installs must be there; with SKIP_REAL=1 it installs none of it, and what is missing is a named skip.

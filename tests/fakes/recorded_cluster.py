@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,13 @@ class RecordedCluster(ScriptedServer):
 
     def _lease(self, asked: Asked, wire: Wire) -> None:
         name = asked.path.rpartition("/")[2]
+        meant = {each: kept for each, kept in self.leases.items() if fnmatch(each, name)}
         if asked.method == "PUT":
             self.leases[name] = asked.json
         elif asked.method == "DELETE":
-            self.leases.pop(name, None)
+            self.leases = {each: kept for each, kept in self.leases.items() if each not in meant}
         else:
-            listed = [{"name": each, "component_template": kept} for each, kept in self.leases.items()]
+            listed = [{"name": each, "component_template": kept} for each, kept in meant.items()]
             return reply({"component_templates": listed})(asked, wire)
         return reply({"acknowledged": True})(asked, wire)
 

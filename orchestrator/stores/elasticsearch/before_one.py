@@ -132,6 +132,6 @@ def _recovery(copy: Any, copies: list[Any], names: Mapping[str, NodeName]) -> li
 
 
 def _name(node_id: Any, names: Mapping[str, NodeName]) -> NodeName:
-    if node_id not in names:
+    if not isinstance(node_id, str) or node_id not in names:
         raise NotYetReported(f"node {node_id} recovers a copy and is not among the nodes that were read")
     return names[node_id]
