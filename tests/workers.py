@@ -25,6 +25,7 @@ WHOLE_RUNS: Final = "whole-runs"
 """The group of the whole simulated runs."""
 SLOW: Final = (
     "tests/cli/test_bulk.py",
+    "tests/cli/test_due.py::test_nothing_due_is_done_though",
     "tests/cli/test_due.py::test_nothing_due_restores_what_a_dead_run_left",
     "tests/cli/test_interrupted_early.py",
     "tests/cli/test_left_by_others.py",

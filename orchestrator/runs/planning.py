@@ -15,7 +15,7 @@ from orchestrator.engine.order import undated
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.progress import GOING_UP_OR_DOWN
 from orchestrator.engine.state import RunState
-from orchestrator.errors import JournalError, PlanMismatch, UsageError
+from orchestrator.errors import JournalError, LeaseError, PlanMismatch, UsageError
 from orchestrator.hosts.placeholder import require_names
 from orchestrator.merging import decide
 from orchestrator.model.event import RunStarted
@@ -180,7 +180,10 @@ class Preparation:
         with self.connection.state(Access.WRITE) as store:
             restored = restore_others(self.connection, store, "", self.started)
             if restored is None:
-                release_dead(self.connection, store, self.started)
+                try:
+                    release_dead(self.connection, store, self.started)
+                except LeaseError as error:  # the records are only tidied up: they hold no run
+                    self.connection.process.warn(str(error))
             return restored
 
     def run(self, plan: Plan | None) -> RunState:

@@ -15,7 +15,8 @@ from orchestrator.runtime.identity import current_process
 from orchestrator.stores.elasticsearch.lease import lease_body
 from tests.cli.console import Console, Said
 from tests.cli.runs import DEAD_PROCESS
-from tests.cli.small_cluster import NODES, SmallCluster
+from tests.cli.small_cluster import LEASES, NODES, SmallCluster
+from tests.fakes.scripted_http import reply
 
 OLD, RECENT = 1_000, 1_700_000_000_000
 """Starts of the nodes, in milliseconds."""
@@ -200,3 +201,15 @@ def test_nothing_due_removes_the_lease_of_a_dead_run(
     said = console.run(*restart)
     assert (said.code, said.err) == (ExitCode.DONE, f"{NOTHING}\n")
     assert cluster.templates == {}
+
+
+def test_nothing_due_is_done_though_a_lease_cannot_be_removed(
+    console: Console, cluster: SmallCluster, file: str
+) -> None:
+    cluster.started = RECENT
+    restart = ("restart", "--cluster", file, "--yes", *BEFORE)
+    _left(cluster, DEAD_PROCESS, owes=False)
+    cluster.on(f"{LEASES}2", reply({"status": 403, "error": "no"}, status=403))
+    said = console.run(*restart)
+    assert (said.code, said.err.endswith(f"{NOTHING}\n")) == (ExitCode.DONE, True), said.err
+    assert said.err.startswith("warning: "), "tidying up is no condition of being done"
