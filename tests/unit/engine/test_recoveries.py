@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -25,7 +26,7 @@ from orchestrator.engine.recover import (
 )
 from orchestrator.engine.situation import Decision, Situation
 from orchestrator.engine.state import Absence, RecoveringWave, RunState
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
     Hold,
@@ -176,6 +177,39 @@ def test_a_primary_created_just_before_the_stop_is_awaited() -> None:
         rises = made._replace(primary=True, node=node)
         after = replace(view_of(situation), copies=(*view_of(situation).copies, rises))
         assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
+
+
+def test_a_primary_is_awaited_whatever_the_filters_say(subtests: pytest.Subtests) -> None:
+    """It is forced onto the node that has its data; a replica that no node may have is not awaited."""
+    asked, shard = question(), SHARD._replace(index="own", index_uuid="own-uuid")
+    kept = json.dumps({"require": {"box": "new"}})
+    primary = ShardCopy(shard=shard, primary=True, state=CopyState.STARTED, node=ES2)
+    elsewhere = primary._replace(node=ES3)
+    replica = primary._replace(primary=False)
+    left = {"state": CopyState.UNASSIGNED, "node": None, "unassigned_reason": "NODE_LEFT"}
+    for what, rules in (
+        ("no rules", {}),
+        ("disabled", {"allocation_enable": "none"}),
+        ("filtered", {"filters": kept}),
+    ):
+        for copies, after, awaited in (
+            ([primary], [primary._replace(**left)], 1),
+            (
+                [primary, replica._replace(node=ES3)],
+                [primary._replace(**left), replica._replace(**left)],
+                1 if rules else 2,
+            ),
+            ([elsewhere, replica], [elsewhere, replica._replace(**left)], 0 if rules else 1),
+        ):
+            with subtests.test(what, copies=copies):
+                index = Index(name="own", uuid="own-uuid", replicas=len(copies) - 1, **rules)
+                indices = (*view_of(asked).indices, index)
+                before = view_of(asked).changed({shard: tuple(copies)}, indices=indices)
+                taken = TakenDown(number=1, indices=taken_by(asked.state, before, asked.wave))
+                state = state_with(evolved(asked.state, taken), wave=asked.wave)
+                view = before.changed({shard: tuple(after)})
+                found = len(missing_of_waves(state, view)), len(lost_beyond_baseline(state, view))
+                assert found == (awaited, awaited)
 
 
 def test_as_many_copies_stay_as_the_playbook_says() -> None:

@@ -160,12 +160,12 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         if lacking <= 0:
             continue
         if len(away) == 1:  # nearly all of them
-            placed = away[0].node is not None or has_a_place(shard)
+            placed = _has_its_node(away[0]) or has_a_place(shard)
             missing += away if placed and not _excused(away[0]) else ()
             continue
         awaited = sum([not _excused(copy) for copy in away])
         if not has_a_place(shard):
-            away = tuple(copy for copy in away if copy.node is not None)  # awareness came after the index
+            away = tuple(copy for copy in away if _has_its_node(copy))  # awareness came after the index
         order = sorted(away, key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
         here = sum([copy.node in ours for copy in away])
         missing += order[: min(awaited, max(lacking, here))]
@@ -180,6 +180,11 @@ def _awaited(state: RunState) -> Mapping[tuple[str, int], ShardTaken]:
     for key, was in state.displaced.items():
         awaited[key] = awaited[key].after(was, most=was.started) if key in awaited else was
     return awaited
+
+
+def _has_its_node(copy: ShardCopy) -> bool:
+    """Whether deciders do not count: it is on its way, or it is a primary, forced onto its data."""
+    return copy.node is not None or copy.primary
 
 
 def _excused(copy: ShardCopy) -> bool:
@@ -219,15 +224,15 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Unassigned copies that had a node since the run began.
 
-    A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
-    not count, though it may have had a node that now holds another copy of its shard. One that an upgrade
-    has displaced counts as soon as a node can hold it.
+    A copy that a wave took down counts as lost for every unassigned reason. A replica that no node can hold
+    does not count, though it may have had a node that now holds another copy of its shard. One that an
+    upgrade has displaced counts as soon as a node can hold it.
     """
     if not view.not_started:
         return ()
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     has_a_place = places(state.begun.policy, view)
-    placeable = (copy for copy in beyond if has_a_place(copy.shard))
+    placeable = (copy for copy in beyond if _has_its_node(copy) or has_a_place(copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
