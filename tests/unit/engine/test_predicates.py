@@ -15,7 +15,7 @@ from orchestrator.config.disabling import disabled_predicate
 from orchestrator.engine.admit import whole_sentence
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.predicates import no_other_maintenance, no_running_snapshot
-from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
+from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, not_to_return
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, disabling, holds
 from orchestrator.engine.progress import ShardTaken
@@ -590,18 +590,26 @@ def test_no_other_maintenance_by_flags_of_versions_before_1(subtests: pytest.Sub
 
 
 def test_indices_that_may_lose_copies_are_accepted_by_name(subtests: pytest.Subtests) -> None:
-    """By name or glob. One that ILM shrinks is waited for; a copy whose loss bars another node goes last."""
+    """By name or glob. One that ILM shrinks is waited for; a copy whose loss bars another node goes last.
+
+    A copy that may return is waited for, whether or not its index is accepted.
+    """
     kept, alone, rule = _kept_off_es2(), _kept_off_es2(replicas=1), "copies_can_return"
+    load = "cluster.routing.allocation.load_awareness.provisioned_capacity"
+    doubt = changing(question(), "settings", persistent={load: "6"})
     lasting = next(each.lasting for each in PREDICATES if each.name == rule)
     assert lasting is not None
-    for what, asked, held, lasts in (
-        ("not accepted", kept, True, True),
-        ("another", wanting(kept, accept_not_returning=("x",)), True, True),
-        ("accepted", wanting(kept, accept_not_returning=("pai?",)), False, False),
-        ("in an ILM shrink", _kept_off_es2(shrinks=True), True, False),
-        ("before es1", wanting(alone, accept_not_returning=("pair",)), True, False),
+    for what, asked, held, lasts, foreseen in (
+        ("not accepted", kept, True, True, True),
+        ("another", wanting(kept, accept_not_returning=("x",)), True, True, True),
+        ("accepted", wanting(kept, accept_not_returning=("pai?",)), False, False, True),
+        ("in an ILM shrink", _kept_off_es2(shrinks=True), True, False, True),
+        ("before es1", wanting(alone, accept_not_returning=("pair",)), True, False, True),
+        ("in doubt", doubt, True, True, False),
+        ("in doubt, and accepted", wanting(doubt, accept_not_returning=("*",)), False, False, False),
     ):
         with subtests.test(what):
+            assert (not_to_return(asked) is not None) is foreseen
             assert (holding(asked) == [rule], bool(list(lasting(asked)))) == (held, lasts)
 
 

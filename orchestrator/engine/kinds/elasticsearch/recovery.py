@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.returning import Away, places, returns
 from orchestrator.engine.kinds.every_kind import some
-from orchestrator.engine.kinds.predicates import Question, evidence_of
+from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.progress import ShardTaken
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import SERVING, CopyState, Index, NodeName, ShardCopy, ShardId
@@ -111,15 +111,22 @@ def away_for_good(question: Question, view: ClusterView) -> tuple[Away, ...]:
     return tuple(away for name in question.wave.nodes for away in here.away(view, name))
 
 
+def refused_for_good(question: Question, view: ClusterView) -> Iterator[tuple[Away, str]]:
+    """Those that are refused, with the reason. A copy in doubt may return, and is waited for."""
+    for away in away_for_good(question, view):
+        if isinstance(away.said, str):
+            yield away, away.said
+
+
 def not_to_return(question: Question) -> ForeseenNotToReturn | None:
     """The event that names them, when the wave goes although predicates could have held it."""
     view = question.observation.cluster
-    found = () if isinstance(view, Unknown) else away_for_good(question, view)
+    found = () if isinstance(view, Unknown) else tuple(refused_for_good(question, view))
     if not found:
         return None
-    reasons = dict.fromkeys(evidence_of(away.said) for away in found)
+    reasons = dict.fromkeys(said for _, said in found)
     return ForeseenNotToReturn(
-        shards=counted([away.copy._replace(primary=False) for away in found]), why="; ".join(reasons)
+        shards=counted([away.copy._replace(primary=False) for away, _ in found]), why="; ".join(reasons)
     )
 
 

@@ -16,6 +16,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     counts_as_safe,
     exempt_from_copies_rule,
     in_sync_of,
+    refused_for_good,
 )
 from orchestrator.engine.kinds.elasticsearch.returning import Away
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
@@ -171,7 +172,7 @@ def _before(question: Question, view: ClusterView, name: NodeName) -> Mapping[No
     policy, found = question.policy, dict[NodeName, ShardId]()
     alone = replace(question, wave=Wave(number=question.wave.number, nodes=(name,)))
     pending = {node.name for node in question.state.nodes_in(NodePhase.PENDING)}.difference((name,))
-    for index, shard in ((away.index, away.copy.shard) for away in away_for_good(alone, view)):
+    for index, shard in ((away.index, away.copy.shard) for away, _ in refused_for_good(alone, view)):
         off = policy.disables("every_shard_keeps_started_copies", f"index {index.name}")
         if off or index.name in policy.accept_red or exempt_from_copies_rule(index):
             continue
