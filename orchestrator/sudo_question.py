@@ -17,7 +17,8 @@ ask_sudo() {
         found='' options='' of_root=''
         while IFS= read -r line; do
             case $line in
-                'Sudoers entry:'*) options=authenticate of_root=yes ;;
+                # Those of LDAP and SSSD are `LDAP Role: NAME`.
+                'Sudoers entry:'*|[A-Z]*' Role: '*) options=authenticate of_root=yes ;;
                 *RunAsUsers:*' root'*|*RunAsUsers:*' ALL'*) ;;
                 *RunAsUsers:*) of_root='' ;;
                 *Options:*!authenticate*) options=!authenticate ;;

@@ -169,6 +169,7 @@ def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.S
     start, enable = f"systemctl start {ON}", f"{host.folder / 'bin' / 'puppet'} agent --enable"
     riak = "\nSudoers entry:\n    RunAsUsers: riak\n    Options: !authenticate\n    Commands:\n\tALL\n"
     asks_again = "\nSudoers entry:\n    RunAsUsers: root\n    Options: authenticate\n    Commands:\n\tALL\n"
+    of_ldap = "\nLDAP Role: ops\n    RunAsUsers: root\n    Commands:\n\tALL\n"
     for asks, answer, listed, allowed in [
         (start, NEW.format(""), "", False),
         (enable, NEW.format(""), "", False),
@@ -177,6 +178,7 @@ def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.S
         (enable, enable, "", False),
         (start, start, riak, False),
         (start, start, f"\t{start}\n{asks_again}", False),
+        (start, start, f"\t{start}\n{of_ldap}", False),
         (start, start, f"\t{start}\n", True),
         (start, start, "\tsystemctl start *\n", True),
         (enable, enable, f"\t{enable.split(maxsplit=1)[0]}\n", True),
