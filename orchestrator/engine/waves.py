@@ -154,8 +154,8 @@ def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
 
 
 def _go_later(held: Iterable[Hold]) -> bool:
-    """Whether nodes of any rank may go before these: their copies do not return, so that others go first."""
-    return all(hold.predicate == "copies_can_return" for hold in held)
+    """Whether nodes of any rank may go before these, since all that holds them is that others go first."""
+    return all(hold.others_first for hold in held)
 
 
 def _leader(choice: Choice) -> str:

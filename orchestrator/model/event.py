@@ -264,6 +264,7 @@ class Hold:
         also: predicates that are not met for the same reason and have no hold of their own.
         reasons: the evidence of each of `subjects`; empty where that of the first is enough.
         ways: with what another run passes it, such as a flag, where this run's policy does not let it clear.
+        others_first: the wave only has to wait for other nodes, which may be of any rank.
     """
 
     predicate: str
@@ -274,6 +275,7 @@ class Hold:
     also: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
+    others_first: bool = False
     event: Literal["hold"] = "hold"
 
     def __post_init__(self) -> None:

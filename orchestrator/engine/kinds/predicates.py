@@ -59,7 +59,14 @@ class ByPolicy:
     way: str = ""
 
 
-Evidence = str | Unknown | ByPolicy
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OthersFirst:
+    """Evidence against a node that only has to wait for other nodes: those may be of any rank."""
+
+    evidence: str
+
+
+Evidence = str | Unknown | ByPolicy | OthersFirst
 """Evidence of a hold; a reading that failed is evidence, too."""
 
 Finding = tuple[str, Evidence]
@@ -131,7 +138,12 @@ def _hold(predicate: Predicate, findings: list[Finding]) -> Hold:
     for subject, said in findings:
         evidence.setdefault(subject, evidence_of(said))
     return _of_subjects(
-        predicate.name, evidence, len(evidence), own_reasons=predicate.own_reasons, ways=tuple(ways)
+        predicate.name,
+        evidence,
+        len(evidence),
+        own_reasons=predicate.own_reasons,
+        others_first=all(isinstance(said, OthersFirst) for _, said in findings),
+        ways=tuple(ways),
     )
 
 
@@ -140,7 +152,7 @@ def evidence_of(said: Evidence) -> str:
     match said:
         case Unknown():
             return said.reason
-        case ByPolicy():
+        case ByPolicy() | OthersFirst():
             return said.evidence
         case _:
             return said
@@ -166,6 +178,7 @@ def _of_subjects(
     count: int,
     *,
     own_reasons: bool,
+    others_first: bool,
     also: tuple[str, ...] = (),
     ways: tuple[str, ...] = (),
 ) -> Hold:
@@ -180,6 +193,7 @@ def _of_subjects(
         also=also,
         reasons=tuple(named.values()) if own_reasons else (),
         ways=ways[:SUBJECTS],
+        others_first=others_first,
     )
 
 
@@ -230,6 +244,7 @@ def _merged(same: list[Hold]) -> Hold:
         evidence,
         len(evidence) + unnamed,
         own_reasons=any(hold.reasons for hold in same),
+        others_first=all(hold.others_first for hold in same),
         also=tuple(dict.fromkeys(name for hold in same for name in hold.also)),
         ways=tuple(dict.fromkeys(way for hold in same for way in hold.ways)),
     )

@@ -610,6 +610,7 @@ def test_indices_that_may_lose_copies_are_accepted_by_name(subtests: pytest.Subt
     ):
         with subtests.test(what):
             assert (not_to_return(asked) is not None) is foreseen
+            assert any(hold.others_first for hold in holds(PREDICATES, asked)) is (what == "before es1")
             assert (holding(asked) == [rule], bool(list(lasting(asked)))) == (held, lasts)
 
 

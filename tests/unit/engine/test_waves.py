@@ -265,12 +265,14 @@ def test_a_wave_is_at_most_what_was_planned(subtests: pytest.Subtests) -> None:
             assert " ".join(chosen.nodes) == wave
 
 
-def _against(*names: str) -> Ask:
+def _against(*names: str, rule: str = "busy", others_first: bool = False) -> Ask:
     """A rule about waves that is against these nodes, wherever they go."""
 
     def ask(wave: Wave) -> tuple[Hold, ...]:
-        busy = [name for name in wave.nodes if name in names]
-        return tuple(Hold(predicate="busy", subject=name, evidence="merges") for name in busy)
+        held = [name for name in wave.nodes if name in names]
+        return tuple(
+            Hold(predicate=rule, subject=name, evidence="merges", others_first=others_first) for name in held
+        )
 
     return ask
 
@@ -289,6 +291,17 @@ def test_a_busy_node_is_passed_over_within_its_rank() -> None:
     three = tuple(_node(name, D) for name in "abc")
     choice = _choice(*three, ask=_against("a"), machines=(("a", "b"),), wanted=wanted)
     assert node_wave(choice).nodes == ("c",)
+
+
+def test_a_rank_goes_early_only_where_others_are_to_go_first() -> None:
+    """Copies that do not return hold their node; the dedicated master d goes early only if they need it."""
+    world = (*(_node(name, D, zone="a") for name in "bc"), *(_node(name, M, zone="z") for name in "de"))
+    for first, goes in ((False, "b"), (True, "d")):
+        ask = _against("b", "c", rule="copies_can_return", others_first=first)
+        for strategy, wave_of in ((Strategy.NODE, node_wave), (Strategy.ZONE, zone_wave)):
+            wanted = policy(strategy=strategy, zone_attribute="zone")
+            choice = _choice(*world, master="e", ask=ask, wanted=wanted)
+            assert wave_of(choice).nodes[0] == goes, (strategy, first)
 
 
 def _of_six(wanted: Policy, half: NodeProgress) -> RunState:

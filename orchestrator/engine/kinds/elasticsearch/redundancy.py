@@ -20,7 +20,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
 )
 from orchestrator.engine.kinds.elasticsearch.returning import Away
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
-from orchestrator.engine.kinds.predicates import ByPolicy, Finding, Question
+from orchestrator.engine.kinds.predicates import ByPolicy, Finding, OthersFirst, Question
 from orchestrator.model.cluster import (
     DATA_ROLES,
     SERVING,
@@ -134,7 +134,7 @@ def copies_can_return(question: Question, view: ClusterView) -> Iterator[Finding
     for name in dict.fromkeys(away.copy.node for away in found if away.copy.node):
         for other, shard in _before(question, view, name).items():
             said = f"after {name}, {other} would have the last copies of {shard}: {other} is restarted first"
-            yield f"index {shard.index}", said
+            yield f"index {shard.index}", OthersFirst(evidence=said)
 
 
 def copies_that_never_return(question: Question, view: ClusterView) -> Iterator[Finding]:
