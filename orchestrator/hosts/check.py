@@ -168,7 +168,7 @@ def check_host(
     if isinstance(outcome, Lost):
         return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
-    learned.learn_password(settings, stdin, "\n".join(right.said for right in survey.rights))
+    learned.learn_rights(settings, stdin, survey.rights)
     here = settings.connect is Connect.LOCAL
     checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
     if isinstance(survey.view, Unknown) or survey.barred:

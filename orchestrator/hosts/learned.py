@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -12,10 +14,14 @@ from orchestrator.hosts import programs, script, services, sudo
 from orchestrator.hosts.connection import CommandResult, Connection, Trouble, Unreachable
 from orchestrator.hosts.programs import Found
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.hosts.survey import LOCK, Right
 from orchestrator.model.hosts import Connect, Manager
+from orchestrator.model.reading import Seconds
 
 _ACCOUNT, _PROGRAMS = "account", "programs"
 _ASK: Final = "id -u"
+AGAIN_SECONDS: Final[Seconds] = 300.0
+"""How long a host that has refused a password after it took it does not get it again."""
 _Account: TypeAlias = tuple[Connect, str, int | None, str | None]
 
 
@@ -23,14 +29,17 @@ class Learned:
     """What the hosts of a run have answered about themselves. Each host is asked once. Thread-safe.
 
     A survey already reads it. A host is asked separately only without a survey.
+
+    Args:
+        now: monotonic clock, in seconds.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, now: Callable[[], Seconds] = time.monotonic) -> None:
+        self._lock, self._now = threading.Lock(), now
         self._root: dict[_Account, bool] = {}
         self._found: dict[tuple[_Account, Manager], Found] = {}
-        self._taken: dict[str, set[_Account]] = {}
-        self._wrong: set[str] = set()
+        self._taken: set[tuple[str, _Account]] = set()
+        self._refused_at: dict[tuple[str, _Account], Seconds] = {}
 
     def learn(self, settings: HostSettings, *, root: bool | None, found: Found | None) -> None:
         """Record whether the account is root, and where programs are; None = the host did not answer that."""
@@ -40,34 +49,54 @@ class Learned:
             if found is not None:
                 self._found[_account(settings), settings.service.manager] = found
 
-    def learn_password(self, settings: HostSettings, sent: str | None, said: str) -> None:
-        """Record whether sudo has refused a password that was sent, according to what it printed.
+    def learn_password(
+        self, settings: HostSettings, sent: str | None, said: str, *, taken: bool = False
+    ) -> None:
+        """Record what sudo made of a password that was sent.
 
         A refused password is not sent again: accounts lock, and one account may be that of all hosts. Only
-        a host that took it before gets it after another host refused it.
+        a host that took it before gets it after another host refused it. If that host itself refuses it,
+        its directory may be out of reach for a moment: it gets the password again after `AGAIN_SECONDS`.
+
+        Args:
+            settings: of the host.
+            sent: the password; None if none was sent.
+            said: what sudo printed, which may be a refusal of the password.
+            taken: whether the host did what the password was sent for. Without both, nothing is known.
         """
         if sent is None:
             return
+        key = sent, _account(settings)
         with self._lock:
-            taken = self._taken.setdefault(sent, set())
             if sudo.is_wrong_password(said):
-                self._wrong.add(sent)
-                taken.discard(_account(settings))
-            else:
-                taken.add(_account(settings))
+                self._refused_at[key] = self._now()
+            elif taken:
+                self._taken.add(key)
+                self._refused_at.pop(key, None)
+
+    def learn_rights(self, settings: HostSettings, sent: str | None, rights: Collection[Right]) -> None:
+        """The same from the answers about the rights for which a password was sent."""
+        taken = any(right.allowed and right.what != LOCK and not right.asks_nothing for right in rights)
+        self.learn_password(settings, sent, "\n".join(right.said for right in rights), taken=taken)
 
     @property
     def has_taken_password(self) -> bool:
         """Whether sudo has taken a password anywhere; until then, one host is asked before the others."""
         with self._lock:
-            return any(self._taken.values())
+            return any(key not in self._refused_at for key in self._taken)
 
     def _is_withheld(self, settings: HostSettings) -> bool:
         try:
-            password = sudo.stdin(settings) if self._wrong else None
+            password = sudo.stdin(settings) if self._refused_at else None
         except ConfigError:  # reported where it is sent
             return False
-        return password in self._wrong and _account(settings) not in self._taken[password]
+        if password is None:
+            return False
+        key = password, _account(settings)
+        with self._lock:
+            if key in self._taken:
+                return key in self._refused_at and self._now() < self._refused_at[key] + AGAIN_SECONDS
+            return any(refused == password for refused, _ in self._refused_at)
 
     def as_known(self, settings: HostSettings) -> HostSettings:
         """The settings with `Sudo.AUTO` resolved and paths filled in, as far as they are known.

@@ -23,6 +23,7 @@ The contract for every implementation of this port:
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -84,6 +85,7 @@ class Hosts:
         redact: removes secrets from all command output.
         connections: made here if None.
         owed: the subjects that the ledger of tuning still has of a node.
+        now: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Hosts:
         redact: Redactor | None = None,
         connections: Connections | None = None,
         owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
+        now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         self._settings, self._redact = settings, redact or Redactor()
         self._connections, self._lock = connections or Connections(), threading.Lock()
@@ -102,7 +105,7 @@ class Hosts:
         self._sent: dict[NodeName, str | None] = {}
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring, self._failure)
-        self._learned, self._last_words = Learned(), LastWords(self._redact)
+        self._learned, self._last_words = Learned(now), LastWords(self._redact)
         self._tuner = Tuner(
             self._connection,
             self._redact,
@@ -165,7 +168,8 @@ class Hosts:
         bounded = script.untranslated(script.limited(f"exec {behind}{line}", timeout))
         ended = connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
         if isinstance(ended, CommandResult):
-            self._learned.learn_password(settings, password, ended.stderr)
+            said_by_sudo = ended.stderr if sudo.has_the_last_word(ended.stderr) else ""
+            self._learned.learn_password(settings, password, said_by_sudo, taken=ended.exit == 0)
         return ended
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -285,7 +289,7 @@ class Hosts:
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights, reboot=reboot)
         self._learned.learn(settings, root=survey.root, found=survey.found)
-        self._learned.learn_password(settings, stdin, "\n".join(right.said for right in survey.rights))
+        self._learned.learn_rights(settings, stdin, survey.rights)
         settings = sudo.settled(settings, root=survey.root is True)
         with self._lock:
             self._marks[node] = survey.mark
@@ -363,7 +367,7 @@ class Hosts:
         with self._lock:
             known = (settings.node, verb.value) in self._asks_nothing
             self._asks_nothing.discard((settings.node, verb.value))
-        return replace(settings, sudo=Sudo.PASSWORDLESS) if known else settings
+        return replace(settings, sudo=Sudo.PASSWORDLESS, sudo_password=None) if known else settings
 
     def _reboot(self, node: NodeName) -> ActionResult:
         found = self._as_root(node)
@@ -414,7 +418,9 @@ class Hosts:
                 tail = f": {end_of(output.strip(), 500)}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{tail}"))
             case CommandResult():
-                self._learned.learn_password(settings, self._sent.get(settings.node), said(outcome))
+                taken = outcome.exit == 0 and not exclusion.needed_nothing(said(outcome))
+                sent = self._sent.get(settings.node)
+                self._learned.learn_password(settings, sent, said(outcome), taken=taken)
                 result = outcomes.came_of(settings, verb, line, outcome.exit, said(outcome))
                 return outcomes.redacted(result, self._redact)
             case _:

@@ -52,6 +52,11 @@ def is_wrong_password(text: str) -> bool:
     return re.search(_WRONG, text) is not None
 
 
+def has_the_last_word(stderr: str) -> bool:
+    """Whether these are words of sudo itself, which refused, and not of the command that it ran."""
+    return stderr.strip().rpartition("\n")[2].startswith("sudo")
+
+
 def withheld(settings: HostSettings) -> bool:
     """Whether the password of these settings is not sent, since sudo has refused it."""
     return settings.sudo is Sudo.PASSWORDLESS and settings.sudo_password is not None
@@ -62,7 +67,7 @@ def advice(settings: HostSettings, refusal: str) -> str:
     if withheld(settings):
         return (
             "sudo has refused the password of `hosts.sudo`, which is not sent again, so that the account is"
-            " not locked: correct it"
+            " not locked (only after five minutes to a host that had taken it): correct it if it is wrong"
         )
     if is_missing(refusal):
         return (

@@ -15,6 +15,7 @@ from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.check import Grade, Point, check_hosts, missing_rights
 from orchestrator.hosts.connections.pool import Connections
+from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, ServiceSettings, Sudo
 from orchestrator.hosts.survey import Right
@@ -100,7 +101,9 @@ def test_a_rule_that_has_changed_costs_one_attempt(sudo: Path) -> None:
     (sudo / "options").write_text("Options: !authenticate\n")
     with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
         hosts.observe([NODE], rights=True)
-        assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
+        first = hosts.perform(StartNode(node=NODE))
+        assert isinstance(first, Refused)
+        assert "not sent again" not in first.reason, "it was not sent"
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
 
 
@@ -171,6 +174,50 @@ def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path) -
         assert isinstance(hosts.perform(StartNode(node=es2)), Refused)
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
     assert (other / "attempts").read_text().splitlines() == [PASSWORD]
+
+
+def test_a_host_that_took_a_password_gets_it_again_slowly(sudo: Path) -> None:
+    """Its directory was out of reach for a moment: the node must not stay down until the end of the run."""
+    clock = [0.0]
+    with contextlib.closing(Hosts({NODE: on_host(sudo)}, now=lambda: clock[0])) as hosts:
+        hosts.observe([NODE], rights=True)
+        assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
+        (sudo / "sudo").write_text(_SUDO.replace("correct horse", "nothing"))
+        for clock[0] in (0.0, 299.0, 300.0, 599.0):
+            assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
+            hosts.observe([NODE], rights=True)
+        assert (sudo / "attempts").read_text().splitlines() == [PASSWORD] * 2
+        (sudo / "sudo").write_text(_SUDO)
+        assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
+        clock[0] = 600.0
+        for _ in range(2):
+            assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+
+
+def test_words_of_a_command_are_no_refusal_of_sudo(sudo: Path) -> None:
+    line = str(sudo / "riak-admin")
+    Path(line).write_text("#!/bin/sh\necho Sorry, try again. >&2\nexit 1\n")
+    Path(line).chmod(0o755)
+    with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
+        hosts.run(NODE, line, as_root=True, timeout=20, keep=1000)
+        assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+
+
+def test_has_taken_password_needs_a_right_that_was_allowed(sudo: Path, subtests: pytest.Subtests) -> None:
+    settings = on_host(sudo)
+    refused = Right(what="stop", command="stop", allowed=False, said="no answer")
+    for what, right, taken in [
+        ("cut off", refused, False),
+        ("no sudo", replace(refused, said="sudo: command not found"), False),
+        ("a shell that shows it", replace(refused, said="sudo: a password is required, which"), False),
+        ("the lock", replace(refused, what="lock", allowed=True), False),
+        ("a rule with NOPASSWD", replace(refused, allowed=True, asks_nothing=True), False),
+        ("allowed", replace(refused, allowed=True), True),
+    ]:
+        with subtests.test(what=what):
+            learned = Learned()
+            learned.learn_rights(settings, f"{PASSWORD}\n", [refused, right])
+            assert learned.has_taken_password is taken
 
 
 def test_a_password_that_reached_a_command_is_redacted(sudo: Path) -> None:
