@@ -6,10 +6,9 @@ unknown is never healthy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     is_being_restored,
@@ -22,7 +21,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours, l
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
-from orchestrator.model.cluster import Health, Index, Node, NodeName
+from orchestrator.model.cluster import Health, Node, NodeName
 from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant, Unknown
@@ -44,33 +43,6 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
         yield "voting exclusions", f"{some(sorted(foreign))}: made outside this run"
     if view.shutdowns:
         yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
-    yield from _that_change_tier(question, view)
-
-
-def _that_change_tier(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Indices with a copy on the wave whose filters by tier want it elsewhere: it moves, or waits to."""
-    tiers = _with_tiers(view.indices)
-    there = {role.value for node in view.nodes for role in tiers_too(node.roles)} if tiers else set()
-    for name in question.wave.nodes if tiers else ():
-        node = view.node(name)
-        uuids = {shard.index_uuid for shard in view.routing.by_node.get(name, ())}
-        for uuid in sorted(uuids & tiers.keys()):
-            index, filters = tiers[uuid]
-            preferred = listed(filters.get("include", {}).get("_tier_preference"))
-            wanted = [filters.get(kind, {}).get("_tier") for kind in ("require", "include")]
-            wanted.append(next((tier for tier in preferred if tier in there), None))
-            unwanted = filters.get("exclude", {}).get("_tier")
-            if node is not None and (
-                any(each and not _fits(node, "_tier", each) for each in wanted)
-                or (unwanted and _fits(node, "_tier", unwanted))
-            ):
-                why = f"its copy on {name} moves to another tier: it would not come back"
-                yield f"index {index.name}", why
-
-
-@for_the_same_objects
-def _with_tiers(indices: tuple[Index, ...]) -> Mapping[str, tuple[Index, Mapping[str, Any]]]:
-    return {index.uuid: (index, json.loads(index.filters)) for index in indices if "_tier" in index.filters}
 
 
 _WHOSE: Final = (
