@@ -6,13 +6,14 @@ from typing import Final
 
 ASK_SUDO: Final = r"""
 # Prints sudo's answer about a command, with the options of the rule that matches: `!authenticate` = NOPASSWD.
-# Where sudo prints the command alone (1.9.13p3 of Debian 12 does), the rule is found in the list of all: the
-# last one that matches counts. The exit code proves no NOPASSWD: any other rule with NOPASSWD makes it 0.
+# Where sudo prints the command alone, with its path (1.9.13p3 of Debian 12 does), the rule is found in the
+# list of all: the last one that matches counts. The exit code proves no NOPASSWD: any other makes it 0.
 ask_sudo() {
     said=$(sudo -n -ll "$@" 2>&1)
     code=$?
     printf '%s\n' "$said"
     case $code/$said in 0/*Matched:*) return 0 ;; 0/*) ;; *) return 1 ;; esac
+    command=$(sudo -n -ll "$@" 2>/dev/null)
     sudo -n -ll 2>/dev/null | {
         found='' options='' of_root=''
         while IFS= read -r line; do
@@ -26,18 +27,21 @@ ask_sudo() {
                     rule=${line#?}
                     case $rule in ALL) pattern='*' ;; *' '*) pattern="$rule " ;; *) pattern="$rule *" ;; esac
                     # shellcheck disable=SC2254  # a pattern of sudo's
-                    case "$* " in $pattern) [ -z "$of_root" ] || found=$options ;; esac ;;
+                    case "$command " in $pattern) [ -z "$of_root" ] || found=$options ;; esac ;;
             esac
         done
         [ -z "$found" ] || printf 'Options: %s\nMatched: in the list\n' "$found"
     }
     return 0
 }
-# Whether root's command runs without a password. sudo-rs shows no rule and no options: its exit code is all.
+# Whether root's command is known to run without a password. sudo-rs shows no rule: its exit code is all.
 runs_without_password() {
     said=$(ask_sudo "$@") || return 1
-    case $said in *Matched:*) ;; *) return 0 ;; esac
-    case $said in *!authenticate*) return 0 ;; esac
+    case $said in
+        *!authenticate*) return 0 ;;
+        *Matched:*) ;;
+        *) case $(sudo -V 2>&1) in sudo-rs*) return 0 ;; esac ;;
+    esac
     sudo -n -v 2>/dev/null
 }
 """

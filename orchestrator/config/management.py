@@ -57,7 +57,7 @@ _BEGIN: Final = (
 _MAY: Final = (
     f"{ASK_SUDO}"
     'may() { [ -z "$root" ] || runs_without_password "$@" || '
-    '{ echo "sudo does not allow without a password: $*"; exit 1; }; }'
+    '{ echo "sudo does not allow without a password, or does not show that it does: $*"; exit 1; }; }'
 )
 """Asked before anything is disabled: a missing right would leave it disabled at the end of the turn."""
 _MARK: Final = '"$marks/units/$unit"'

@@ -181,6 +181,7 @@ def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.S
         (start, start, f"\t{start}\n{of_ldap}", False),
         (start, start, f"\t{start}\n", True),
         (start, start, "\tsystemctl start *\n", True),
+        (start, f"/usr/bin/{start}", f"\t/usr/bin/{start}\n", True),
         (enable, enable, f"\t{enable.split(maxsplit=1)[0]}\n", True),
     ]:
         with subtests.test(asks=asks, answer=answer, listed=listed):
@@ -189,6 +190,17 @@ def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.S
             assert host.run(DISABLE, asks=asks) == (0 if allowed else 1)
             assert host.active == (set() if allowed else {ON})
             host.run(ENABLE)
+
+
+def test_a_rule_that_is_not_found_is_a_right_of_sudo_rs(host: Host) -> None:
+    """It may be written as a pattern of sudo's own. sudo-rs shows no rule at all."""
+    start = f"systemctl start {ON}"
+    (host.folder / "answer").write_text(start)
+    (host.folder / "list").write_text(LIST.format(more="").replace("ALL", "/usr/bin/id"))
+    assert (host.run(DISABLE, asks=start), host.active) == (1, {ON})
+    of_rs = '[ "$1" != -V ] || { echo sudo-rs 0.2.5 >&2; exit; }\n'
+    host.add("sudo", SUDO.replace("\n", f"\n{of_rs}", 1))
+    assert (host.run(DISABLE, asks=start), host.active) == (0, set())
 
 
 @pytest.mark.parametrize(
