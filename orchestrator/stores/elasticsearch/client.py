@@ -104,15 +104,15 @@ class ElasticsearchClient:
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Send nothing to these nodes from now on where anything else answers.
 
-        The node behind each endpoint is read now, while it still answers: it may be another one than before.
-        So are the addresses of the other nodes, if they are unknown.
+        The node behind each endpoint that answered the last time is read now, while it still answers: it may
+        be another one than before. So are the addresses of the other nodes, if they are unknown.
         """
         with self._lock:
             more = not self._book.avoided.issuperset(nodes)
             asked = [each for each in self._book.configured if each not in self._book.failed] if more else []
             listed = self._members is not None
         for endpoint in asked:
-            self._identify(endpoint)
+            self._identify(endpoint, silence=self.limits.connect)  # one that hangs must not delay the stop
         if more and not listed:
             self._learn_members()
         with self._lock:
@@ -249,7 +249,7 @@ class ElasticsearchClient:
             return self._spoken if isinstance(found, Fault) and self._spoken is not None else found
 
     def read(self, request: Request) -> Answer | Fault:
-        """Send a read; retry at another endpoint if it gets no answer."""
+        """Send a read; retry at another endpoint if it gets no answer, or one of a node that may be down."""
         return self._sent(request, retry_lost=True)
 
     def write(self, request: Request) -> Answer | Fault:
@@ -267,15 +267,25 @@ class ElasticsearchClient:
         began = self.clock.now()
         tried: list[Endpoint] = []
 
+        def untried() -> Endpoint | None:
+            return next((each for each in self._usable() if each not in tried), None)
+
+        def better_elsewhere(fault: Fault, endpoint: Endpoint) -> bool:
+            if fault.elsewhere:
+                return retry_lost or fault.nothing_done
+            # No master is elected, perhaps only in the view of the node behind this endpoint. Published
+            # addresses are no help: in an election, each that takes no connection would cost its limit.
+            with self._lock:
+                up = self._book.is_up(endpoint)
+            return retry_lost and fault.passes and not up and untried() in self._book.configured
+
         def attempt() -> Answer | Fault:
-            # An endpoint is tried again only after all others.
-            endpoints = self._usable()
-            endpoint = next((each for each in endpoints if each not in tried), endpoints[0])
+            endpoint = untried() or self._usable()[0]
             tried.append(endpoint)
             outcome = self._attempt(request, endpoint)
             if isinstance(outcome, Fault) and wrong is not None:
                 wrong[endpoint.url] = outcome.reason
-            if isinstance(outcome, Fault) and outcome.elsewhere and (retry_lost or outcome.nothing_done):
+            if isinstance(outcome, Fault) and better_elsewhere(outcome, endpoint):
                 raise _TryElsewhere(outcome)
             return outcome
 
@@ -285,7 +295,7 @@ class ElasticsearchClient:
             return late or state.attempt_number >= max(self.limits.attempts, len(self._usable()))
 
         def pause(state: tenacity.RetryCallState) -> float:
-            if any(each not in tried for each in self._usable()):
+            if untried() is not None:
                 return 0.0
             return min(_FIRST_PAUSE * 2.0**state.attempt_number, _LONGEST_PAUSE)
 
@@ -324,12 +334,14 @@ class ElasticsearchClient:
                 return fault
         outcome = self._connection(endpoint).exchange(request)
         with self._lock:
-            if isinstance(outcome, Fault) and (outcome.status is None or outcome.refusal is not None):
+            astray = isinstance(outcome, Fault) and outcome.passes and not self._book.is_up(endpoint)
+            if isinstance(outcome, Fault) and (
+                outcome.status is None or outcome.refusal is not None or astray
+            ):
                 self._went_wrong(endpoint, outcome)
             else:
                 self._book.succeeded(endpoint)
-            own = self._book.node_of(endpoint) is not None
-        if isinstance(outcome, Fault) and outcome.passes and not own:
+        if astray:
             self._connection(endpoint).reconnect()  # a load balancer may lead to another node then
         return outcome if isinstance(outcome, Fault) else self._with_names(outcome)
 
@@ -337,9 +349,9 @@ class ElasticsearchClient:
         if not fault.held_back:
             self._book.went_wrong(endpoint)
 
-    def _identify(self, endpoint: Endpoint) -> Fault | None:
+    def _identify(self, endpoint: Endpoint, *, silence: float | None = None) -> Fault | None:
         """Read product and node of an endpoint, on a new connection. Returns its problem, or None."""
-        server = self._connection(endpoint).probe()
+        server = self._connection(endpoint).probe(silence=silence)
         own = isinstance(server, Server) and is_own(endpoint, server.address)
         with self._lock:
             if isinstance(server, Fault):

@@ -119,18 +119,18 @@ class Connection:
         for node in self._client.transport.node_pool.all():
             close_idle(node)
 
-    def probe(self) -> Server | Fault:
-        """Read the product and version of this endpoint, on a new connection."""
+    def probe(self, *, silence: float | None = None) -> Server | Fault:
+        """Read the product and version of this endpoint, on a new connection; `silence` as in a `Request`."""
         self.reconnect()
-        outcome = self._probed()
+        outcome = self._probed(silence)
         return self._shown(outcome) if isinstance(outcome, Fault) else outcome
 
     def _shown(self, fault: Fault) -> Fault:
         """The fault with a reason that may be shown: a server or a proxy may repeat what it was sent."""
         return replace(fault, reason=visible(self._redact(fault.reason)))
 
-    def _probed(self) -> Server | Fault:
-        outcome = self._exchange(calls.identity())
+    def _probed(self, silence: float | None) -> Server | Fault:
+        outcome = self._exchange(replace(calls.identity(), silence=silence))
         if isinstance(outcome, Fault):
             return outcome
         answer, said = outcome

@@ -16,14 +16,16 @@ class EndpointBook:
 
     An endpoint is a node only if it has that node's own address: the node that answers there publishes it,
     and no other node does. Anything else (a load balancer, a tunnel, an address that all nodes publish) may
-    lead to any node, and to another one at the next connection. It is never avoided.
+    lead to any node, and to another one at the next connection. It is never avoided. Once it fails, other
+    endpoints come first, since it may lead to a node that is down.
 
     Attributes:
         configured: as the user lists them, in that order.
         names: the node that answered at an endpoint with the address that it publishes.
         published: a node's places, as the cluster lists them.
         avoided: nodes that go down or are down.
-        failed: endpoints that took no connection the last time, oldest first: tried last.
+        failed: endpoints that gave no answer the last time, oldest first: tried last. Where a node that is
+            down may be behind one (not `is_up`), trouble that passes counts as no answer.
     """
 
     configured: tuple[Endpoint, ...]
@@ -59,6 +61,11 @@ class EndpointBook:
         """The node whose own address an endpoint has; None if there is none."""
         name = self.names.get(endpoint)
         return None if name is None or self.sharing(name) else name
+
+    def is_up(self, endpoint: Endpoint) -> bool:
+        """Whether it is the own address of a node that is not avoided."""
+        name = self.node_of(endpoint)
+        return name is not None and name not in self.avoided
 
     def sharing(self, name: NodeName) -> frozenset[NodeName]:
         """Other nodes that publish the same address as this one."""
@@ -133,7 +140,12 @@ class OnlyThrough:
 
 
 def is_own(endpoint: Endpoint, address: str | None) -> bool:
-    """Whether a node with this `http.publish_address` is at an endpoint, by every address of its host."""
+    """Whether a node with this `http.publish_address` is at an endpoint, by every address of its host.
+
+    A name that also has an IPv6 address, which the node does not publish, is therefore not its own: it looks
+    like one name for several nodes, and to avoid that could leave nothing to ask. While the node is down,
+    this costs one request. Then other endpoints come first.
+    """
     own = published_places(address or "")
     if endpoint.place in own or not own:
         return bool(own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -338,6 +339,76 @@ def test_only_a_node_s_own_address_is_avoided(
                 assert sender.traffic.requests == count + 2, "nothing else is tried first"
 
 
+@pytest.mark.proves("endpoints")
+def test_an_endpoint_that_leads_to_a_node_that_is_down_is_left(
+    client: Open, subtests: pytest.Subtests
+) -> None:
+    """A proxy beside one node answers for it, or its node is up and cannot join."""
+    away = {f"es{number}": f"127.0.0.1:{free_port()}" for number in (1, 2, 3)}
+    for what, trouble in [
+        ("cannot join", error("master_not_discovered_exception", 503)),
+        ("a bad gateway", reply(b"<html>502</html>", status=502, kind="text/html")),
+        ("no server is available", reply(b"<html>503</html>", status=503, kind="text/html")),
+        ("a gateway's time-out", reply(b"<html>504</html>", status=504, kind="text/html")),
+    ]:
+        for way in ("read", "write", "once"):
+            with subtests.test(what, first=way), ScriptedServer() as first, ScriptedServer() as second:
+                sender = client(be_members(first, "es1", at=away).url, be_members(second, "es2", at=away).url)
+                assert sender.read(READ) == by("es1")
+                sender.avoid([NodeName("es1")])
+                for path in (PROBE, MEMBERS, SETTINGS, HEALTH):
+                    first.on(path, trouble)
+                begun = getattr(sender, way)(WRITE if way == "write" else READ)
+                assert isinstance(begun, Answer) is (way == "read"), "only a read is repeated"
+                count = len(first.asked)
+                assert sender.once(READ) == sender.read(READ) == by("es2")
+                assert sender.write(WRITE) == Answer(status=200, body={"acknowledged": True})
+                assert len(first.asked) == count
+                assert second.paths().count(SETTINGS) == 1
+
+
+def test_a_read_leaves_an_avoided_node_without_a_master(client: Open) -> None:
+    """Both nodes of a wave are down; one is up again before the other and has joined."""
+    with ScriptedServer() as first, ScriptedServer() as second:
+        at = {"es1": f"127.0.0.1:{first.port}", "es2": f"127.0.0.1:{second.port}"}
+        sender = client(be_members(first, "es1", at=at).url, be_members(second, "es2", at=at).url)
+        sender.avoid([NodeName("es1"), NodeName("es2")])
+        first.on(HEALTH, error("master_not_discovered_exception", 503))
+        assert sender.read(READ) == by("es2")
+        assert sender.once(READ) == by("es2")
+
+
+def test_a_name_with_an_unpublished_ipv6_address_is_left(
+    monkeypatch: pytest.MonkeyPatch, client: Open
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def dual(host: str, port: int, *more: Any, **named: Any) -> list[Any]:
+        if host != "dual":
+            return resolve(host, port, *more, **named)
+        unpublished = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fd00::1", port, 0, 0))
+        return [*resolve("127.0.0.1", port, *more, **named), unpublished]
+
+    monkeypatch.setattr("socket.getaddrinfo", dual)
+    with ScriptedServer() as first, ScriptedServer() as second:
+        at = {"es1": f"127.0.0.1:{first.port}", "es2": f"127.0.0.1:{second.port}"}
+        be_members(first, "es1", at=at)
+        sender = client(f"http://dual:{first.port}", be_members(second, "es2", at=at).url)
+        sender.avoid([NodeName("es1")])
+        first.on(HEALTH, error("master_not_discovered_exception", 503))
+        assert sender.read(READ) == sender.once(READ) == by("es2")
+        assert first.paths().count(HEALTH) == 1
+
+
+def test_avoid_waits_briefly_for_an_endpoint_that_hangs(server: ScriptedServer, client: Open) -> None:
+    sender = client(server.url, limits=replace(PATIENT, connect=0.5))
+    assert not isinstance(sender.dialect(), Fault)
+    server.on(PROBE, hang)
+    began = sender.clock.now()
+    sender.avoid([NodeName("es1")])
+    assert sender.clock.now() - began < PATIENT.silence / 2
+
+
 def test_is_own_looks_at_every_address_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = {"es1": ["10.0.0.1"], "es": ["10.0.0.1", "10.0.0.2"], "dual": ["10.0.0.1", "fd00::1"]}
 
@@ -372,6 +443,15 @@ def test_a_node_without_a_master_does_not_pin_a_balancer(server: ScriptedServer,
     for _ in range(3):
         assert fault(sender.read(READ)).status == 503
     assert len({id(each.connection) for each in wires}) == 3
+    away = {f"es{number}": f"127.0.0.1:{free_port()}" for number in (1, 2, 3)}
+    sender = client(be_members(server, "es1", at=away).url)
+    sender.avoid([NodeName("es2")])
+    server.on(HEALTH, answer)
+    count = sender.traffic.requests
+    assert [fault(sender.read(READ)).status for _ in range(2)] == [503, 503]
+    assert sender.traffic.requests == count + 2, (
+        "the only endpoint stays the first, and the others are no help"
+    )
 
 
 def test_only_through_names_the_nodes_whose_waves_are_blind(
