@@ -66,10 +66,11 @@ forget() {
     rm -f "$kept" "$kept.new" 2>/dev/null
 }
 
-# Whether $path, whose text is then in $whole, is the beginning of a kept text.
+# Whether $path is the beginning of a kept text, and not the whole of one.
 is_cut() {
     [ -f "$path" ] && [ -r "$path" ] || return 1
     text_of "$path"
+    if [ "$whole" = "$before" ] || [ "$whole" = "$new" ]; then return 1; fi
     case $before in "$whole"*) return 0 ;; esac
     case $new in "$whole"*) return 0 ;; esac
     return 1
@@ -144,11 +145,13 @@ put_file() {
     folder=${path%/*}
     may_read "$path" || return 1
     if is "$path" "$4"; then
+        if find_kept "$1"; then forget; fi
         reload "$2" || return 2
         [ "$4" != - ] || drop_folder "$folder" || :
         return 10
     fi
-    if ! is "$path" "$3" && ! { find_kept "$1" && is_cut; }; then
+    # A new file may be cut to nothing, which is then the kept text before too.
+    if ! is "$path" "$3" && ! { find_kept "$1" && { is_cut || is "$path" =; }; }; then
         why="another process has changed it since"; return 1
     fi
     find_kept "$1" || :
@@ -250,7 +253,7 @@ with_block() {
 
 restore_cut() {
     find_kept "$1" || return 0
-    if is_cut && [ "$whole" != "$before" ] && [ "$whole" != "$new" ]; then
+    if is_cut; then
         text=$before
         as_root tee "$path" || :
         if ! holds "$path" "$before"; then

@@ -565,6 +565,27 @@ def test_a_file_that_a_kill_cuts_is_whole_again(
     assert tree.at(SHARED).read_text() == with_block("repaired = 1\n", "sysctl", LINES), "by hand"
 
 
+def test_what_a_kill_left_does_not_hide_a_later_change(tree: HostTree, shell: str) -> None:
+    """The kill came when the file was whole. An administrator cuts it to its first line weeks later."""
+    home = tree.at("/home")
+    home.mkdir()
+    kept = home / ".orchestrate-kept" / Path("/proc/sys/kernel/hostname").read_text().strip() / OURS[1:]
+    here = f"HOME={home} {shell}"
+    for resumed in (True, False):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text("")
+        Path(f"{kept}.new").write_text(TEXT)
+        tree.write(OURS, TEXT)
+        found = "ours of old\n"
+        if resumed:
+            assert done(tree, here, file()).startswith("0 changes made, 1 made before")
+            assert not kept.exists()
+            tree.write(OURS, TEXT.splitlines(keepends=True)[0])
+            found = TEXT
+        changed = file(found=found, wanted="vm.swappiness = 10\n")
+        assert CHANGED_SINCE in refused(tree, here, changed), "also where a whole kept text stands"
+
+
 # -- rights
 
 
