@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -21,7 +22,8 @@ from orchestrator.engine.kinds.elasticsearch.returning import (
     version_key,
 )
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
-from orchestrator.model.cluster import CopyState, Node, NodeName, ShardId
+from orchestrator.model.cluster import CopyState, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, SettingsView
 from orchestrator.model.policy import Awareness, Policy
 from orchestrator.model.reading import Unknown
@@ -264,6 +266,43 @@ def test_of_several_copies_the_limit_keeps_some_away() -> None:
     assert [(a.copy.shard.number, a.said) for a in here.away(view, NodeName("es2"))] == [
         (2, "index.routing.allocation.total_shards_per_node is 2")
     ]
+
+
+def test_the_limit_counts_only_copies_that_come_back(subtests: pytest.Subtests) -> None:
+    """The only copies first, since they are forced; and none that stays away for another reason."""
+    for only, kept_off, away in (("0", "", ["b"]), ("z", "", ["b"]), ("", "a", ["a"]), ("", "", ["c"])):
+        with subtests.test(only=only, kept_off=kept_off):
+            world = World()
+            for number in (1, 2):
+                world.add_node(f"es{number}")
+            for name in ("a", "b", only or "c"):
+                index = world.add_index(name, replicas=0 if only == name else 1, places=["es2", "es1"])
+                index.rules = {"exclude._name": "es2"} if name == kept_off else {}
+            view = views.cluster(world)
+            limit = SettingsView(persistent={"cluster.routing.allocation.total_shards_per_node": "2"})
+            here = returns(policy(), view, limit, _disks(view))
+            assert [each.copy.shard.index for each in here.away(view, NodeName("es2"))] == away
+
+
+def test_copies_of_a_node_are_counted_once_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many shards with a limit, and of the next reading anew."""
+    world, counted, on = three(), Counter[NodeName](), Copies.on
+    index = world.add_index("many", shards=8, replicas=1, places=["es1", "es2"])
+    index.rules = {"total_shards_per_node": "1"}
+    view = views.cluster(world)
+    here = returns(policy(), view, SettingsView(), _disks(view))
+
+    def counting(self: Copies, node: NodeName) -> Mapping[ShardId, ShardCopy]:
+        counted[node] += 1
+        return on(self, node)
+
+    monkeypatch.setattr(Copies, "on", counting)
+    shards = [shard for shard in view.shards if shard.index == "many"]
+    assert all(here.has_a_place(view, shard) for shard in shards)
+    assert counted == {"es3": 1}
+    primary, replica = view.shards[shards[0]]
+    moved = view.changed({shards[0]: (primary, replica._replace(node=NodeName("es3")))})
+    assert not any(here.has_a_place(moved, shard) for shard in shards)
 
 
 def _disks(view: ClusterView) -> dict[NodeName, Disk]:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, count_of, listed
 from orchestrator.model.cluster import Index, Node, NodeName, Role, ShardCopy, ShardId
+from orchestrator.model.copies import Copies
 from orchestrator.model.observation import ClusterView, Disk, Members, SettingsView, SettingValue
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -460,6 +461,8 @@ class Returns:
         self._open: dict[tuple[object, ...], Mapping[_Kind, list[Node]]] = {}
         self._places: dict[tuple[object, ...], bool] = {}
         self._own: dict[tuple[object, ...], Said] = {}
+        self._counted: Copies | None = None
+        self._counts: dict[NodeName, tuple[Counter[str], int]] = {}
 
     def _kind(self, node: Node) -> _Kind:
         values = tuple(node.attributes.get(name) for name in self.rules.awareness)
@@ -533,12 +536,21 @@ class Returns:
             surely,
         )
         if limited or key not in self._places:
-            copies = view.routing.on(node.name).values() if limited else ()
-            here = [copy.shard.index_uuid for copy in copies if copy.relocating_to is None]
-            held = {"of_index": here.count(index.uuid), "of_all": len(here)}
+            by_index, of_all = self._count_on(view, node.name) if limited else (Counter[str](), 0)
+            held = {"of_index": by_index[index.uuid], "of_all": of_all}
             said = _first(self._says(_OF_SHARD, index, node, others=others, source=source, **held))
             self._places[key] = isinstance(said, str) or (surely and said is not None)
         return self._places[key]
+
+    def _count_on(self, view: ClusterView, name: NodeName) -> tuple[Counter[str], int]:
+        """How many copies a node has of each index, and of all, without those that leave it."""
+        if self._counted is not view.routing:
+            self._counted, self._counts = view.routing, {}
+        if name not in self._counts:
+            here = view.routing.on(name).values()
+            by_index = Counter(copy.shard.index_uuid for copy in here if copy.relocating_to is None)
+            self._counts[name] = by_index, by_index.total()
+        return self._counts[name]
 
     def _says(self, deciders: Sequence[Decider], index: Index, node: Node, **case: Any) -> Iterator[Said]:
         asked = Case(rules=self.rules, index=index, node=node, **case)
@@ -546,20 +558,21 @@ class Returns:
 
     def away(self, view: ClusterView, name: NodeName) -> tuple[Away, ...]:
         """The started copies on a node that no node would take once it was down and is back."""
-        node, found, back = self._members.get(name), list[Away](), Counter[str]()
+        node, found = self._members.get(name), list[Away]()
         if node is None or not node.holds_data:
             return ()
-        table, metadata = view.routing.table, view.metadata
-        for number, (shard, copy) in enumerate(sorted(view.routing.on(name).items(), key=_in_order)):
-            index = metadata.get(shard.index_uuid)
-            if index is None or not copy.started or copy.relocating_to is not None:
+        replicas, back = _started_on(view, name)
+        of_all, metadata = back.total(), view.metadata
+        for copy, others in replicas:
+            index = metadata.get(copy.shard.index_uuid)
+            if index is None:
                 continue
-            others = [other for other in table[shard] if other is not copy]
-            if any(other.started for other in others):  # the only copy is forced onto its node
-                said = self._of_own_node(index, node, others, of_index=back[index.uuid], of_all=number)
-                if said is not None and not self.has_a_place(view, shard, besides=copy, surely=True):
-                    found.append(Away(copy=copy, index=index, said=said))
-            back[index.uuid] += 1
+            said = self._of_own_node(index, node, others, of_index=back[index.uuid], of_all=of_all)
+            if said is None:
+                back[index.uuid] += 1
+                of_all += 1
+            elif not self.has_a_place(view, copy.shard, besides=copy, surely=True):
+                found.append(Away(copy=copy, index=index, said=said))
         return tuple(found)
 
     def _of_own_node(
@@ -586,6 +599,25 @@ class Returns:
 _OF_NODE: Final = tuple(one for one in DECIDERS if not one.of_shard)
 _OF_SHARD: Final = tuple(one for one in DECIDERS if one.of_shard)
 _OWN: Final = tuple(one for one in DECIDERS if one.predicate == "copies_can_return")
+
+
+def _started_on(
+    view: ClusterView, name: NodeName
+) -> tuple[list[tuple[ShardCopy, list[ShardCopy]]], Counter[str]]:
+    """The started copies of a node that come back as replicas, each with the others of its shard.
+
+    And by index how many come back before them: the only copies, which are forced onto the node.
+    """
+    table, replicas, forced = view.routing.table, list[tuple[ShardCopy, list[ShardCopy]]](), Counter[str]()
+    for shard, copy in sorted(view.routing.on(name).items(), key=_in_order):
+        if not copy.started or copy.relocating_to is not None:
+            continue
+        others = [other for other in table[shard] if other is not copy]
+        if any(other.started for other in others):
+            replicas.append((copy, others))
+        else:
+            forced[shard.index_uuid] += 1
+    return replicas, forced
 
 
 def _in_order(one: tuple[ShardId, ShardCopy]) -> tuple[str, int]:
