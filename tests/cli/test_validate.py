@@ -10,16 +10,26 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.work.validate import Check, expected_checks, lease_checks, pace_checks, ring_checks
+from orchestrator.cli.work.validate import (
+    Check,
+    copies_checks,
+    expected_checks,
+    lease_checks,
+    pace_checks,
+    ring_checks,
+)
 from orchestrator.config.cluster import load_cluster
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import Disk, Look, SettingsView
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
+from orchestrator.ports import ClusterReadings
 from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.simulation import views
+from orchestrator.simulation.world import World
 from orchestrator.stores.elasticsearch.dialect import dialect_for
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
@@ -257,6 +267,35 @@ def test_a_ring_is_compared_with_its_file_too(console: Console) -> None:
         path.write_text(f"kind: riak\nname: ring\nendpoints: ['http://r:1']\nexpect: {{nodes: {nodes}}}\n")
         (check,) = expected_checks(load_cluster(path, home=console.home).spec, view)
         assert (check.point, check.good) == ("expect", good)
+
+
+def test_copies_checks_say_what_a_run_would_do(subtests: pytest.Subtests) -> None:
+    """A doubt is told as one, and what passes with time is no fault."""
+    load = {"cluster.routing.allocation.load_awareness.provisioned_capacity": "6"}
+    kept = {"require._name": "es1"}
+    never = (
+        "[pair][0] would not come back to es2 after its restart: index.routing.allocation.require._name is"
+    )
+    doubt = "whether [pair][0] would come back to es1 after its restart is not known: "
+    for rules, shrinks, settings, accepted, good, says in (
+        ({}, False, {}, (), True, ("each would come back to a node",)),
+        (kept, False, {}, (), False, (never, "; correct that, or accept it")),
+        (kept, False, {}, ("pa*",), True, ("each would come back to a node",)),
+        (kept, True, {}, (), None, (never, "; a run waits until ILM has shrunk the index")),
+        ({}, False, load, (), False, (doubt, "the load of nodes is not read; correct that")),
+    ):
+        with subtests.test(rules=rules, shrinks=shrinks, settings=settings, accepted=accepted):
+            world = World()
+            for name in ("es1", "es2"):
+                world.add_node(name)
+            index = world.add_index("pair", replicas=1, places=["es1", "es2"])
+            index.rules, index.shrinks = rules, shrinks
+            view = views.cluster(world)
+            disks = {name: Disk(used_share=0.5, over_low=False, over_high=False) for name in view.members}
+            read = ClusterReadings(cluster=view, settings=SettingsView(persistent=settings), disks=disks)
+            (check,) = copies_checks(read, view, accepted)
+            assert check.good is good
+            assert all(part in check.message for part in says)
 
 
 def test_the_private_key_of_our_certificate_is_a_secret(console: Console) -> None:
