@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from orchestrator.errors import ExitCode
 from tests.cli.console import Console, pattern
@@ -40,7 +40,7 @@ def make(folder: Path, cluster: LoadedCluster, row: str) -> None:
     path.parent.mkdir(exist_ok=True)
     text = text.removesuffix("\n").replace("FOLDER", str(folder))
     if sign == "+":
-        path.write_text(json.dumps(cluster.document(**yaml.safe_load(text))))
+        path.write_text(json.dumps(cluster.document(**YAML(typ="safe").load(text))))
     else:
         path.write_bytes(text.encode("latin-1").decode("unicode_escape").encode("latin-1"))
 

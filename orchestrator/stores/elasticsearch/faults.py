@@ -200,7 +200,8 @@ def _tls_reason(cause: BaseException, url: str) -> tuple[str, bool]:
         reason = f"{url} does not speak TLS: is it http:// there?"
     elif "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
         reason = f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"
-    elif "eof occurred" in lower:  # how the refusal of a certificate reaches who is sending already
+    elif "eof occurred" in lower or "(eof)" in lower:  # in two wordings of Python
+        # So the refusal of a certificate reaches who is sending already.
         reason = f"{url} ended the connection during TLS ({text}): does it want `tls.client_cert`?"
     else:
         reason = f"TLS with {url} failed: {text}"

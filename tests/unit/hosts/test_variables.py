@@ -19,6 +19,7 @@ from orchestrator.hosts.connections.local import LocalConnection
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.hosts import Connect
+from tests.tools import needs
 
 ROOT = Path(__file__).parents[3]
 SECRETS = {
@@ -96,6 +97,8 @@ def test_password_stores_hooks_and_command_gates_get_none() -> None:
 def test_nothing_that_an_ssh_configuration_runs_gets_one(
     tmp_path: Path, connect: Connect, option: str
 ) -> None:
+    if connect is Connect.OPENSSH:
+        needs("ssh")
     file, config = tmp_path / "env", tmp_path / "config"
     config.write_text(f"Host *\n  HostName 127.0.0.1\n  Port 1\n{option.format(file=file)}\n")
     settings = HostSettings(
