@@ -49,9 +49,7 @@ class Learned:
             if found is not None:
                 self._found[_account(settings), settings.service.manager] = found
 
-    def learn_password(
-        self, settings: HostSettings, sent: str | None, said: str, *, taken: bool = False
-    ) -> None:
+    def learn_password(self, settings: HostSettings, sent: str | None, said: str, *, taken: bool) -> None:
         """Record what sudo made of a password that was sent.
 
         A refused password is not sent again: accounts lock, and one account may be that of all hosts. Only

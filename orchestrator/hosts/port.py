@@ -353,7 +353,7 @@ class Hosts:
         settings = self._learned.as_known(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, said(ended))
         if sudo.is_wrong_password(said(ended)):  # pam may take longer for a refusal than `perform` listens
-            self._learned.learn_password(settings, self._sent.get(node), said(ended))
+            self._learned.learn_password(settings, self._sent.get(node), said(ended), taken=False)
         if isinstance(result, Done):
             return None
         return failure_of(ended) or f"says: {result.reason}"

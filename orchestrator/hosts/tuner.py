@@ -26,7 +26,7 @@ from orchestrator.hosts.tuning import old_ways
 from orchestrator.hosts.tuning.boot import Place
 from orchestrator.hosts.tuning.boot_files import part_name
 from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
-from orchestrator.model.action import ActionResult, InDoubt, Refused, TuneHost
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
@@ -49,7 +49,7 @@ class Tuner:
         tunables: by name.
         as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
         owed: the subjects that the cluster's ledger still has of a node.
-        learn: is given the settings, the password that was sent, and what sudo printed.
+        learn: `Learned.learn_password`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tuner:
         *,
         as_root: Way | None = None,
         owed: Callable[[NodeName], Collection[str]] = lambda _node: (),
-        learn: Callable[[HostSettings, str | None, str], None] = lambda *_: None,
+        learn: Callable[..., None] = lambda *_args, **_named: None,
     ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
         self._as_root = as_root or way
@@ -97,8 +97,9 @@ class Tuner:
             case Lost(reason=reason):
                 return InDoubt(reason=self._redact(f"{action.tunable}: {reason}"))
             case CommandResult():
-                self._learn(settings, stdin, said(outcome))
-                return redacted(read_outcome(settings, action, outcome), self._redact)
+                result = read_outcome(settings, action, outcome)
+                self._learn(settings, stdin, said(outcome), taken=isinstance(result, Done))
+                return redacted(result, self._redact)
             case _:
                 assert_never(outcome)
 

@@ -160,7 +160,8 @@ def test_a_rule_that_asks_for_a_password_is_no_right(sudo: Path) -> None:
         assert view.may_control is may, view.detail
 
 
-def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["rights", "verb", "tuning"])
+def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path, by: str) -> None:
     """Another host that refuses it must not keep a node down here."""
     other = tmp_path / "other"
     other.mkdir()
@@ -170,7 +171,10 @@ def test_a_password_that_a_host_took_is_sent_to_it(sudo: Path, tmp_path: Path) -
     es2 = NodeName("es2")
     there = on_host(sudo, es2, user="es2", environment={"PATH": f"{other}:/usr/bin:/bin"})
     with contextlib.closing(Hosts({NODE: on_host(sudo), es2: there})) as hosts:
-        hosts.observe([NODE, es2], rights=True)
+        if by == "rights":
+            hosts.observe([NODE, es2], rights=True)
+        else:
+            assert isinstance(hosts.perform(TUNING if by == "tuning" else StopNode(node=NODE)), Done)
         assert isinstance(hosts.perform(StartNode(node=es2)), Refused)
         assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
     assert (other / "attempts").read_text().splitlines() == [PASSWORD]
