@@ -255,6 +255,21 @@ def test_only_what_no_node_takes_is_away(subtests: pytest.Subtests) -> None:
             assert {copy.shard.index for copy in found} <= {"pair"}
 
 
+def test_a_copy_that_another_node_may_take_is_in_doubt(subtests: pytest.Subtests) -> None:
+    """Its own node refuses it; es3 takes it, does not, or its disk was not read."""
+    for over_low, expected in ((False, []), (True, [str]), (None, [Unknown])):
+        with subtests.test(over_low=over_low):
+            world = three()
+            next(iter(world.indices.values())).rules = {"exclude._name": "es2"}
+            view = views.cluster(world)
+            disks = _disks(view)
+            disk = disks.pop(NodeName("es3"))
+            if over_low is not None:
+                disks[NodeName("es3")] = replace(disk, over_low=over_low)
+            here = returns(policy(), view, SettingsView(), disks)
+            assert [type(away.said) for away in here.away(view, NodeName("es2"))] == expected
+
+
 def test_of_several_copies_the_limit_keeps_some_away() -> None:
     world = World()
     for number in (1, 2, 3):

@@ -428,7 +428,7 @@ class Away:
 
     Attributes:
         copy: it; `index`: its index.
-        said: what the decider says that refuses its own node.
+        said: why its own node may not have it; a doubt where that, or whether another may, is not known.
     """
 
     copy: ShardCopy
@@ -572,6 +572,8 @@ class Returns:
                 back[index.uuid] += 1
                 of_all += 1
             elif not self.has_a_place(view, copy.shard, besides=copy, surely=True):
+                if isinstance(said, str) and self.has_a_place(view, copy.shard, besides=copy):
+                    said = Unknown(reason=f"{said}, and whether another node takes it cannot be said")
                 found.append(Away(copy=copy, index=index, said=said))
         return tuple(found)
 
