@@ -20,8 +20,11 @@ from orchestrator.model.reading import Seconds
 
 _ACCOUNT, _PROGRAMS = "account", "programs"
 _ASK: Final = "id -u"
-AGAIN_SECONDS: Final[Seconds] = 300.0
-"""How long a host that has refused a password after it took it does not get it again."""
+AGAIN_SECONDS: Final[Seconds] = 480.0
+"""How long a host that has refused a password after it took it does not get it again.
+
+So there are at most two attempts in fifteen minutes: `pam_faillock` locks an account after three by default.
+"""
 _Account: TypeAlias = tuple[Connect, str, int | None, str | None]
 
 

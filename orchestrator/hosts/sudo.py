@@ -67,7 +67,7 @@ def advice(settings: HostSettings, refusal: str) -> str:
     if withheld(settings):
         return (
             "sudo has refused the password of `hosts.sudo`, which is not sent again, so that the account is"
-            " not locked (only after five minutes to a host that had taken it): correct it if it is wrong"
+            " not locked (only after eight minutes to a host that had taken it): correct it if it is wrong"
         )
     if is_missing(refusal):
         return (

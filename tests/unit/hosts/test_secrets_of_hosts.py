@@ -187,13 +187,13 @@ def test_a_host_that_took_a_password_gets_it_again_slowly(sudo: Path) -> None:
         hosts.observe([NODE], rights=True)
         assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
         (sudo / "sudo").write_text(_SUDO.replace("correct horse", "nothing"))
-        for clock[0] in (0.0, 299.0, 300.0, 599.0):
+        for clock[0] in (0.0, 479.0, 480.0, 959.0):
             assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
             hosts.observe([NODE], rights=True)
         assert (sudo / "attempts").read_text().splitlines() == [PASSWORD] * 2
         (sudo / "sudo").write_text(_SUDO)
         assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
-        clock[0] = 600.0
+        clock[0] = 960.0
         for _ in range(2):
             assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
 
