@@ -155,9 +155,9 @@ put_file() {
         why="another process has changed it since"; return 1
     fi
     find_kept "$1" || :
-    [ "$4" = - ] || keep "${3#[-=]}" "${4#=}"
     if [ "$4" != - ]; then
         make_folder "$folder" || { drop_folder "$folder" || return 2; return 1; }
+        keep "${3#[-=]}" "${4#=}"
     fi
     write_spec "$path" "$4" || :
     if [ "$3" = - ] && [ -e "$path" ]; then open_to_all 0644 "$path"; fi

@@ -68,8 +68,11 @@ class HostTree:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `HostSettings.environment` must hold for the tree's programs to be found, and no others."""
-        return {"PATH": f"{self.path}/bin:{self.path}/toolbox"}
+        """What `HostSettings.environment` must hold for the tree's programs to be found, and no others.
+
+        The home of its account is beside it: what is kept there is no part of the tree.
+        """
+        return {"PATH": f"{self.path}/bin:{self.path}/toolbox", "HOME": f"{self.path}-home"}
 
     def settings(self, node: str = "es1", **changes: object) -> HostSettings:
         """How the program reaches it: locally, with the tree as root."""
