@@ -16,12 +16,12 @@ import pytest
 
 PROPERTY: Final = "cpu_seconds"
 BUDGETS: Final[Mapping[str, float]] = {
-    "tests/cli": 110,
-    "tests/conformance": 10,
-    "tests/integration": 25,
-    "tests/proof": 20,
-    "tests/simulation": 120,
-    "tests/unit": 130,
+    "tests/cli": 33,
+    "tests/conformance": 5,
+    "tests/integration": 5,
+    "tests/proof": 10,
+    "tests/simulation": 97,
+    "tests/unit": 50,
 }
 """CPU seconds of each folder in `make check`: a tenth to a fifth more than measured on two quiet cores."""
 
