@@ -155,12 +155,14 @@ RECORD = LeaseRecord(
 )
 
 
-def lease_in(cluster: TemplateCluster, refused: str = "", version: str = "9.1.0") -> ElasticsearchLease:
-    """A lease in a cluster that refuses requests with this method."""
+def lease_in(
+    cluster: TemplateCluster, refused: str = "", version: str = "9.1.0", *, lost: bool = False
+) -> ElasticsearchLease:
+    """A lease in a cluster that refuses requests with this method; or the answers to them are `lost`."""
 
     def send(request: Request) -> Answer | Fault:
         if request.method == refused:
-            return Fault(reason=f"403 to {refused}", nothing_done=True)
+            return Fault(reason=f"403 to {refused}", nothing_done=not lost)
         return cluster.serve(request)
 
     client: Any = TemplateClient(send, dialect_for("elasticsearch", version))
@@ -187,6 +189,12 @@ def test_lease_checks_write_a_record_that_is_no_lease(subtests: pytest.Subtests)
             assert lease_in(kept, version=version).remove(1) == Done()
             (check,) = lease_checks(lease_in(kept, version=version), LeasePlace.CLUSTER)
             assert (check.good, kept.kept) == (True, TemplateCluster().kept), "the next call removes it"
+
+
+def test_lease_checks_take_no_lost_answer_for_a_refusal() -> None:
+    (check,) = lease_checks(lease_in(TemplateCluster(), "PUT", lost=True), LeasePlace.CLUSTER)
+    assert check.good is False
+    assert check.message == "whether a run can take it is not known: 403 to PUT"
 
 
 def test_lease_checks_write_nothing_beside_a_lease() -> None:

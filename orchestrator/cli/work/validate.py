@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -17,13 +16,14 @@ from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.engine.kinds.elasticsearch.redundancy import is_waived
 from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.model.action import Done
+from orchestrator.model.action import InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
@@ -152,10 +152,11 @@ def copies_checks(read: ClusterReadings, view: ClusterView, accepted: Sequence[s
     """
     if isinstance(read.settings, Unknown):
         return  # reported beside this
-    here = returns(Policy(kind=Kind.ELASTICSEARCH, cluster=view.name), view, read.settings, read.disks)
+    policy = Policy(kind=Kind.ELASTICSEARCH, cluster=view.name, accept_not_returning=tuple(accepted))
+    here = returns(policy, view, read.settings, read.disks)
     found: dict[str, Away] = {}
     for away in (away for name in view.members for away in here.away(view, name)):
-        if not any(fnmatch.fnmatchcase(away.index.name, glob) for glob in accepted):
+        if not is_waived(policy, away.index):
             found.setdefault(away.index.name, away)
     for name, away in found.items():
         good = None if away.index.shrinks else False
@@ -329,7 +330,10 @@ def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
         said, good = "readable, no run holds it", True
         if isinstance(lease, ElasticsearchLease):
             said = "no run holds it; a test record was written and removed"
-            if not isinstance(tried := lease.try_out(), Done):
+            tried = lease.try_out()
+            if isinstance(tried, InDoubt):
+                said, good = f"whether a run can take it is not known: {tried.reason}", False
+            elif isinstance(tried, Refused):
                 said, good = f"no run can take it: {tried.reason}", False
         yield Check(subject="cluster", point="lease", good=good, message=said)
     else:

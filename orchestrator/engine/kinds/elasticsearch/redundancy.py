@@ -148,7 +148,7 @@ def copies_that_never_return(question: Question, view: ClusterView) -> Iterator[
 def _not_accepted(policy: Policy, found: Iterable[Away]) -> Iterator[Finding]:
     for index, copy, said in ((away.index, away.copy, away.said) for away in found):
         subject = f"index {index.name}"
-        if _accepted(policy, index):
+        if is_waived(policy, index):
             continue
         if isinstance(said, Unknown):
             doubt = f"whether {copy.shard} would come back to {copy.node} is not known: {said.reason}"
@@ -160,7 +160,8 @@ def _not_accepted(policy: Policy, found: Iterable[Away]) -> Iterator[Finding]:
         yield subject, f"{stays}: {then}, or begin another run with {accept}"
 
 
-def _accepted(policy: Policy, index: Index) -> bool:
+def is_waived(policy: Policy, index: Index) -> bool:
+    """Whether the playbook accepts by name that copies of this index do not come back."""
     return any(fnmatch.fnmatchcase(index.name, glob) for glob in policy.accept_not_returning)
 
 
@@ -176,7 +177,7 @@ def _before(question: Question, view: ClusterView, name: NodeName) -> Mapping[No
         off = policy.disables("every_shard_keeps_started_copies", f"index {index.name}")
         if off or index.name in policy.accept_red or exempt_from_copies_rule(index):
             continue
-        if not _accepted(policy, index):
+        if not is_waived(policy, index):
             continue  # it holds the run by itself
         left = [copy.node for copy in view.shards[shard] if counts_as_safe(index, copy) and copy.node != name]
         if len(left) - 1 < policy.min_started_copies:
