@@ -732,10 +732,11 @@ def test_a_snapshot_is_named_with_its_age_and_nodes(subtests: pytest.Subtests) -
 
 def test_who_is_emptied_by_filters_of_the_cluster(subtests: pytest.Subtests) -> None:
     """By every name of a node that the server compares, in any spelling, and by what leaves a node out."""
-    six = "2001:db8::2"
+    six, usual = "2001:db8::2", {"attributes": {"box": "hot"}, "host": "db1.example"}
     for filters, member, drained in [
         ({"exclude._host": "db2.example"}, {"host": "db2.example"}, True),
         ({"exclude._host": "db9.example"}, {"host": "db2.example"}, False),
+        ({"exclude._host": "db9.example"}, {"host": ""}, True),  # it was not read: it may be that one
         ({"exclude._ip": "2001:db8:0:0:0:0:0:2"}, {"address": six}, True),
         ({"exclude._publish_ip": "2001:0DB8::0002"}, {"address": six}, True),
         ({"exclude._ip": "2001:db8::3"}, {"address": six}, False),
@@ -752,8 +753,7 @@ def test_who_is_emptied_by_filters_of_the_cluster(subtests: pytest.Subtests) -> 
             view = asked.observation.cluster
             assert not isinstance(view, Unknown)
             nodes = tuple(
-                replace(node, **{"attributes": {"box": "hot"}, **(member if node.name == ES2 else {})})
-                for node in view.nodes
+                replace(node, **{**usual, **(member if node.name == ES2 else {})}) for node in view.nodes
             )
             settings = SettingsView(
                 persistent={f"cluster.routing.allocation.{key}": value for key, value in filters.items()},

@@ -70,8 +70,11 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
     }
     for key, value in filters.items():
         attribute = key.removeprefix("exclude.")
-        if key != attribute and any(_fits(node, attribute, value) for node in view.nodes):
+        fit = [_fits(node, attribute, value) for node in view.nodes] if key != attribute else []
+        if True in fit:
             yield f"{FILTERS}{key}", f"excludes {value} from allocation: a node is being emptied"
+        elif in_doubt := next((each for each in fit if isinstance(each, Unknown)), None):
+            yield f"{FILTERS}{key}", in_doubt
     left_out = [name for name in _left_out(filters, view) if view.routing.by_node.get(name)]
     keys = {key: value for key, value in filters.items() if key.startswith(("include.", "require."))}
     if left_out:
@@ -87,16 +90,16 @@ def _left_out(filters: Mapping[str, SettingValue], view: ClusterView) -> Iterato
         for kind in ("include.", "require.")
     )
     for node in view.nodes:
-        included = not include or any(_fits(node, *each) for each in include)
-        if not included or not all(_fits(node, *each) for each in require):
+        included = not include or any(_fits(node, *each) is True for each in include)
+        if not included or not all(_fits(node, *each) is True for each in require):
             yield node.name
 
 
-def _fits(node: Node, attribute: str, value: SettingValue) -> bool:
+def _fits(node: Node, attribute: str, value: SettingValue) -> bool | Unknown:
     """Whether a filter of allocation is about a node, as the server compares."""
     if attribute == "_tier":
         return not {role.value for role in tiers_too(node.roles)}.isdisjoint(listed(value))
-    return matches({attribute: listed(value)}, node, all_=False) is True
+    return matches({attribute: listed(value)}, node, all_=False)
 
 
 _ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"
