@@ -70,6 +70,7 @@ def test_a_process_of_a_container_is_passed_over(tmp_path: Path) -> None:
         assert said not in _read(elsewhere)
 
 
+@pytest.mark.xdist_group("at-work")  # each would find the processes of the other
 @pytest.mark.parametrize("by", ["sh", "busybox"])
 def test_work_that_is_begun_elsewhere_is_found(subtests: pytest.Subtests, by: str) -> None:
     """By real processes with such command lines; not by the reader's own."""
