@@ -264,7 +264,7 @@ class ThreadedJob:
         work: reads until the command ends or its limit runs out; raises nothing.
         abort: makes `work` end soon.
         ended: called when the job has ended.
-        streams: gets what `work` reads.
+        streams: what `work` reads into now.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class ThreadedJob:
         work: Callable[[], Ended],
         abort: Callable[[], None],
         ended: Callable[[], None] | None,
-        streams: Streams,
+        streams: Callable[[], Streams],
     ) -> None:
         self._streams = streams
         self._over = threading.Event()
@@ -286,7 +286,7 @@ class ThreadedJob:
             self._end = self._work()
         finally:
             if self._end is None:  # a defect in `work`: a waiting caller still needs an end
-                self._end = self._streams.lost("the reading of its output failed", timed_out=False)
+                self._end = self._streams().lost("the reading of its output failed", timed_out=False)
             self._over.set()
             if self._ended is not None:
                 self._ended()
@@ -302,7 +302,7 @@ class ThreadedJob:
 
     def output(self) -> str:
         """The output so far, bounded."""
-        return self._streams.text()
+        return self._streams().text()
 
     def close(self) -> None:
         """Stop listening."""

@@ -40,8 +40,10 @@ from orchestrator.hosts.connection import (
     Trouble,
     Unreachable,
 )
+from orchestrator.hosts.connections.openssh.commands import OpensshSession, begin
+from orchestrator.hosts.connections.openssh.master import Master
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION
+from orchestrator.hosts.connections.sessions import SESSIONS_PER_CONNECTION, Order
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.script import untranslated
 from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings, Sudo
@@ -1162,6 +1164,21 @@ def test_24_nodes_on_a_host_that_allows_few_sessions(way: Way, service: ScriptSe
             views = hosts.observe(nodes, rights=True)
             assert all(isinstance(view, HostView) for view in views.values()), views
             services = {view.service for view in views.values() if isinstance(view, HostView)}
+
+
+@openssh_alone
+def test_refusals_that_are_heard_late_leave_no_doubt(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine: no session is waited for before it counts as begun."""
+
+    def at_once(link: Master, order: Order, *, within: float, clock: Callable[[], float]) -> OpensshSession:
+        return begin(link, order, within=min(within, 0.0), clock=clock)
+
+    monkeypatch.setattr("orchestrator.hosts.connections.openssh.hosts.begin", at_once)
+    way.start("MaxSessions 1")
+    connection = way.to()
+    work = {str(n): partial(connection.run, f"sleep 0.2; echo {n}", timeout=60.0) for n in range(8)}
+    done = in_parallel(work, timeout=90.0)
+    assert done == {n: CommandResult(exit=0, stdout=f"{n}\n") for n in work}
 
 
 # -- this machine

@@ -72,7 +72,7 @@ class LocalConnection:
                 return streams.lost("the command was killed by a signal", timed_out=False)
             return streams.result(code)
 
-        return ThreadedJob(work, process.kill, ended, streams)
+        return ThreadedJob(work, process.kill, ended, lambda: streams)
 
     def drop(self) -> None:
         """Do nothing: there is no connection to drop."""

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from orchestrator.hosts.connection import (
@@ -88,24 +89,27 @@ class Sessions(Generic[L]):
         self._most = SESSIONS_PER_CONNECTION
         self._closed = False
 
-    def open(self, attempt: Callable[[L], T], *, patience: Seconds = 0.0) -> tuple[L, T]:
+    def open(
+        self, attempt: Callable[[L], T], *, patience: Seconds = 0.0, without: Collection[L] = ()
+    ) -> tuple[L, T]:
         """Open a session by `attempt`, on another connection if the server refuses; release it with `end`.
 
         Args:
             attempt: opens a session on this connection.
             patience: seconds to wait for room before a further connection is made.
+            without: connections that have no room.
 
         Raises:
             LinkError: not possible; nothing was sent.
         """
-        full: list[L] = []
+        full = list(without)
         while True:
             link, fresh = self._take(patience, full)
             try:
                 with self._log_ins if fresh else nullcontext():
                     opened = attempt(link)
             except SessionRefusedError:
-                if not self._learn(link):
+                if not self.refused(link):
                     raise  # even the first session of a new connection is refused
                 full.append(link)
             except BaseException:
@@ -152,8 +156,8 @@ class Sessions(Generic[L]):
             self._in_use[link] = self._in_use.get(link, 0) + 1
             return link, fresh
 
-    def _learn(self, link: L) -> bool:
-        """The server accepts no more sessions on this connection than the others that it has.
+    def refused(self, link: L) -> bool:
+        """Release a session that was refused: the server accepts no more than the others on this connection.
 
         Returns:
             Whether it has accepted any: of one that another thread opened it may still hold the place.
@@ -188,12 +192,77 @@ class Session(Protocol):
         ...
 
     def attend(self) -> Ended:
-        """Run the command to its end or its limit, and close the session."""
+        """Run the command to its end or its limit, and close the session.
+
+        Raises:
+            LinkError: certainly nothing was sent.
+        """
         ...
 
     def abort(self) -> None:
         """Make `attend` end soon; release everything if it has not begun."""
         ...
+
+
+class _Sent(Generic[L]):
+    """A command in a session; in another one if that was refused, however late this is heard.
+
+    Raises:
+        LinkError: no session was opened; nothing was sent.
+    """
+
+    def __init__(
+        self, sessions: Sessions[L], begin: Callable[[L, Order], Session], order: Order, patience: Seconds
+    ) -> None:
+        self._sessions, self._begin, self._order = sessions, begin, order
+        self._until = time.monotonic() + order.timeout
+        self._lock, self._aborted = threading.Lock(), threading.Event()
+        self.link, self._session = sessions.open(partial(self._opened, order), patience=patience)
+
+    def streams(self) -> Streams:
+        """The output of the session."""
+        return self._session.streams
+
+    def abort(self) -> None:
+        """Make `attend` end soon."""
+        with self._lock:
+            self._aborted.set()
+            self._session.abort()
+
+    def attend(self) -> Ended:
+        """Run the command to its end or its limit, and release its session."""
+        full: list[L] = []
+        while True:
+            try:
+                ended = self._session.attend()
+            except SessionRefusedError as error:
+                self._sessions.refused(self.link)
+                full.append(self.link)
+                why = str(error)
+            except LinkError as error:
+                self._sessions.end(self.link)
+                why = str(error)
+            except BaseException:
+                self._sessions.end(self.link)
+                raise
+            else:
+                self._sessions.end(self.link)
+                return ended
+            left = self._until - time.monotonic()
+            if left <= 0 or self._aborted.is_set():
+                return self.streams().lost(why, timed_out=left <= 0)
+            order = replace(self._order, timeout=left)
+            try:
+                opened = self._sessions.open(partial(self._opened, order), without=full)
+            except LinkError as error:
+                return self.streams().lost(str(error), timed_out=False)
+            with self._lock:
+                self.link, self._session = opened
+                if self._aborted.is_set():
+                    self._session.abort()
+
+    def _opened(self, order: Order, link: L) -> Session:
+        return self._begin(link, order)
 
 
 class SessionConnection(Generic[L]):
@@ -238,19 +307,12 @@ class SessionConnection(Generic[L]):
         self, order: Order, *, ended: Callable[[], None] | None = None, patience: Seconds = 0.0
     ) -> Job | Unreachable:
         try:
-            link, session = self._sessions.open(lambda link: self._begin(link, order), patience=patience)
+            sent = _Sent(self._sessions, self._begin, order, patience)
         except LinkError as error:
             return error.unreachable
-
-        def work() -> Ended:
-            try:
-                return session.attend()
-            finally:
-                self._sessions.end(link)
-
         try:
-            return ThreadedJob(work, session.abort, ended, session.streams)
+            return ThreadedJob(sent.attend, sent.abort, ended, sent.streams)
         except BaseException:  # no thread could be started
-            session.abort()
-            self._sessions.end(link)
+            sent.abort()
+            self._sessions.end(sent.link)
             raise

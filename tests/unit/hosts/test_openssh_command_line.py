@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.settings import HostSettings, Limits
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 
@@ -39,6 +39,9 @@ for word in "$@"; do
         -N) exit 0 ;;
     esac
 done
+if [ -e "$FAKE_SSH/late" ]; then
+    rm "$FAKE_SSH/late"; sleep 0.3; echo 'Session open refused by peer' >&2; exit 255
+fi
 if [ -e "$FAKE_SSH/killed" ]; then kill -TERM $$; fi
 if [ -e "$FAKE_SSH/silent" ]; then exit 0; fi
 if [ -e "$FAKE_SSH/dies" ]; then echo 'Connection to es1 closed.' >&2; exit 255; fi
@@ -231,6 +234,13 @@ def test_variables_of_the_program_reach_no_session(
     found = to(connections).run("echo ${ORCHESTRATE_SECRET-none}", timeout=20.0)
     assert found == CommandResult(exit=0, stdout="none\n")
     assert len(ssh.sessions) == 1
+
+
+def test_a_late_refusal_is_no_doubt(ssh: Ssh, connections: Connections) -> None:
+    (ssh.folder / "late").touch()
+    connection = to(connections, limits=Limits(connect=0.05, banner=0.05))
+    assert connection.run("echo hello", timeout=20.0) == CommandResult(exit=0, stdout="hello\n")
+    assert len(ssh.sessions) == len(ssh.makes("-N")) == 2, "on a connection of its own"
 
 
 @pytest.mark.parametrize("fate", ["killed", "silent"])

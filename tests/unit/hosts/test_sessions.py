@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import paramiko
 import pytest
 
-from orchestrator.hosts.connection import Lost, Trouble
+from orchestrator.hosts.connection import CommandResult, Lost, Streams, Trouble
 from orchestrator.hosts.connections.openssh import master
 from orchestrator.hosts.connections.sessions import (
     LOG_INS_AT_A_TIME,
     SESSIONS_PER_CONNECTION,
     LinkError,
     Order,
+    SessionConnection,
     SessionRefusedError,
     Sessions,
 )
@@ -107,6 +109,54 @@ def test_a_refusal_beside_another_session_is_no_fault() -> None:
     link, _ = server.sessions.open(attempt)
     assert refused == [server.links[0]]
     assert link is server.links[1]
+
+
+@dataclass
+class Late:
+    """Sessions that hear late, one fault each, that they sent nothing; then one that has run.
+
+    Attributes:
+        faults: those to come.
+        most: sessions until none can be opened.
+    """
+
+    faults: list[LinkError]
+    most: int = 99
+    links: list[FakeLink] = field(default_factory=list)
+    streams: Streams = field(default_factory=Streams)
+
+    def begin(self, link: FakeLink, _order: Order) -> Late:
+        if len(self.links) == self.most:
+            raise LinkError(Trouble.NO_ANSWER, "no answer")
+        self.links.append(link)
+        return self
+
+    def attend(self) -> CommandResult:
+        if self.faults:
+            raise self.faults.pop(0)
+        return CommandResult(exit=0, stdout="well")
+
+    def abort(self) -> None:
+        raise AssertionError
+
+
+def test_a_command_whose_session_was_refused_late_is_sent_again(subtests: pytest.Subtests) -> None:
+    """On a busy machine a refusal takes longer than a session is waited for; nothing was sent then."""
+    refused, gone = SessionRefusedError("refused"), LinkError(Trouble.CLOSED, "gone")
+    well = CommandResult(exit=0, stdout="well")
+    for faults, most, timeout, links, ended in [
+        ([], 9, 20.0, [0], well),
+        ([refused], 9, 20.0, [0, 1], well),
+        ([refused, refused], 9, 20.0, [0, 1, 2], well),
+        ([gone], 9, 20.0, [0, 0], well),
+        ([refused] * 9, 3, 20.0, [0, 1, 2], Lost(reason="no answer", timed_out=False)),
+        ([refused], 9, 0.0, [0], Lost(reason="refused", timed_out=True)),
+    ]:
+        with subtests.test(faults=faults, most=most, timeout=timeout):
+            server, late = Server(), Late(list(faults), most)
+            assert SessionConnection(server.sessions, late.begin).run("x", timeout=timeout) == ended
+            assert [server.links.index(link) for link in late.links] == links
+            assert set(server.sessions._in_use.values()) == {0}
 
 
 def test_new_connections_to_a_server_are_made_a_few_at_a_time() -> None:

@@ -40,24 +40,42 @@ class OpensshSession:
         """End the program: `attend` reads its end."""
         self.process.kill()
 
-    def ended_before_the_command(self, within: Seconds) -> bool:
-        """Give it its input, and wait for the first mark; True if it ended and certainly nothing was sent."""
+    def await_begin(self, within: Seconds) -> None:
+        """Give it its input, and wait for the first mark, at most this long.
+
+        Raises:
+            LinkError: it ended, and certainly nothing was sent.
+        """
         process, frame, stderr = self.process, self.frame, self.streams.stderr
         try:
             until = min(self.deadline, self.clock() + within)
-            over = process.read(frame, stderr, until, enough=lambda: frame.begun)
-            said = stderr.text()
-            ended = over and not frame.begun and (was_refused(said) or was_not_sent(said))
+            if process.read(frame, stderr, until, enough=lambda: frame.begun):
+                self._require_sent()
         except BaseException:
             process.kill()
             process.end()
             raise
-        if ended:
-            process.end()
-        return ended
+
+    def _require_sent(self) -> None:
+        """Of a program that has ended or whose command has begun; raises `LinkError`."""
+        said = self.streams.stderr.text()
+        if self.frame.begun:
+            return
+        if was_refused(said):
+            raise SessionRefusedError(
+                f"{self.link.name} refused a session: {beginning_of(said.strip(), 200)}"
+            )
+        if was_not_sent(said):
+            self.link.forget(self.argv)
+            why = f"the connection to {self.link.name} is gone each time it is used"
+            raise LinkError(Trouble.CLOSED, why)
 
     def attend(self) -> Ended:
-        """Read a command to its end or its limit."""
+        """Read a command to its end or its limit.
+
+        Raises:
+            LinkError: certainly nothing was sent; on a busy machine this may be heard late.
+        """
         process, frame, streams = self.process, self.frame, self.streams
         try:
             over = process.read(frame, streams.stderr, self.deadline, enough=lambda: frame.exit is not None)
@@ -71,6 +89,8 @@ class OpensshSession:
             return streams.result(frame.exit)
         if over and not frame.begun and 0 < code != _OF_SSH_ITSELF:
             return frame.not_begun(streams, code)
+        if over:
+            self._require_sent()
         name = self.link.name
         if not over:
             if not frame.begun:
@@ -91,15 +111,19 @@ def begin(link: Master, order: Order, *, within: Seconds, clock: Callable[[], Se
     Raises:
         LinkError: certainly nothing was sent.
     """
-    for _ in range(2):
+    again = True
+    while True:
         session = _open(link, order, clock)
-        if not session.ended_before_the_command(within):
+        try:
+            session.await_begin(within)
+        except SessionRefusedError:
+            raise
+        except LinkError:
+            if not again:
+                raise
+            again = False
+        else:
             return session
-        said = session.streams.stderr.text()
-        if was_refused(said):
-            raise SessionRefusedError(f"{link.name} refused a session: {beginning_of(said.strip(), 200)}")
-        link.forget(session.argv)
-    raise LinkError(Trouble.CLOSED, f"the connection to {link.name} is gone each time it is used")
 
 
 def _open(link: Master, order: Order, clock: Callable[[], Seconds]) -> OpensshSession:
