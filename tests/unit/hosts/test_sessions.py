@@ -239,8 +239,8 @@ class Dead:
 
 @pytest.mark.parametrize("error", [EOFError(), OSError("socket is closed")], ids=repr)
 def test_closing_a_link_that_is_dead_fails_nothing(error: Exception) -> None:
-    link: Any = object.__new__(Link)
-    link._lock, link._transport, link._retired = threading.RLock(), Dead(error), []
+    link: Any = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
+    link._transport = Dead(error)
     link.drop()
     assert link._transport is None
 
@@ -265,10 +265,12 @@ class SilentChannel:
 class OpenTransport:
     """A connection on which other commands run."""
 
-    ended = False
+    ended, opens = False, True
 
     def open_session(self, *, timeout: float) -> SilentChannel:
         assert timeout
+        if not self.opens:
+            raise paramiko.SSHException("Timeout opening channel.")
         return SilentChannel(self)
 
     def is_active(self) -> bool:
@@ -279,7 +281,10 @@ class OpenTransport:
 
 
 def test_a_command_without_acknowledgement_leaves_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its server may hang: the next command gets a new connection, and those of other nodes keep theirs."""
+    """Its server may hang: the next command gets a new connection, and those of other nodes keep theirs.
+
+    The connection of the first ends with the last command over it.
+    """
     made: list[OpenTransport] = []
 
     def connect(_link: Link) -> OpenTransport:
@@ -288,12 +293,43 @@ def test_a_command_without_acknowledgement_leaves_others_alone(monkeypatch: pyte
 
     monkeypatch.setattr(Link, "_connect", connect)
     link = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
-    for _ in range(2):
-        session = ChannelSession(link, Order(command="x", stdin=None, timeout=0.2, keep=9), time.monotonic)
+    order = Order(command="x", stdin=None, timeout=0.2, keep=9)
+    other = ChannelSession(link, order, time.monotonic)
+    for ended in ([False], [False, True]):
+        session = ChannelSession(link, order, time.monotonic)
         assert session.attend() == Lost(reason="deploy@riak1:22 gave no answer within 0.2 s", timed_out=True)
-    assert [each.ended for each in made] == [False, False], "each has a connection of its own"
+        assert [each.ended for each in made] == ended, "each has a connection of its own"
+    for _ in range(2):
+        other.abort()
+        assert [each.ended for each in made] == [True, True]
+    ChannelSession(link, order, time.monotonic)
     link.close()
-    assert [each.ended for each in made] == [True, True]
+    assert [each.ended for each in made] == [True, True, True]
+
+
+def test_a_channel_without_an_answer_leaves_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was sent: another connection is made once, and commands over the first keep theirs."""
+    made: list[OpenTransport] = []
+
+    def connect(_link: Link) -> OpenTransport:
+        made.append(OpenTransport())
+        return made[-1]
+
+    monkeypatch.setattr(Link, "_connect", connect)
+    link = Link(cast("Hop", "deploy@riak1:22"), None, Limits())
+    first = link.open_session()
+    made[0].opens = False
+    second = link.open_session()
+    assert [each.ended for each in made] == [False, False]
+    made[1].opens = False
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenTransport, "opens", False)
+        with pytest.raises(LinkError, match="opened no channel"):
+            link.open_session()
+    link.release(second)
+    assert [each.ended for each in made] == [False, True, True]
+    link.release(first)
+    assert [each.ended for each in made] == [True, True, True]
 
 
 def test_a_retired_master_ends_with_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class ChannelSession:
         """Close the channel. One whose connection was lost a moment ago raises, and is closed with it."""
         with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
             self._channel.close()
+        self._link.release(self._channel)
 
     def attend(self) -> Ended:
         """Send the command, and read it to its end or its limit."""

@@ -13,6 +13,7 @@ import shlex
 import socket
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -64,6 +65,8 @@ class Link:
         self._lock = threading.Lock()
         self._transport: paramiko.Transport | None = None
         self._retired: list[paramiko.Transport] = []
+        self._in_use: Counter[paramiko.Transport] = Counter()
+        self._carried_by: dict[object, paramiko.Transport] = {}
 
     def open_session(self) -> paramiko.Channel:
         """Open a channel for a command, making the connection again if it has dropped.
@@ -87,11 +90,18 @@ class Link:
         )
 
     def retire(self, transport: paramiko.Transport) -> None:
-        """The next channel makes a new connection; commands that run over this one are left to their end."""
+        """The next channel makes a new connection; this one is closed with the last channel over it."""
         with self._lock:
             if self._transport is transport:
                 self._transport = None
                 self._retired.append(transport)
+
+    def release(self, channel: object) -> None:
+        """Count a channel as closed, once."""
+        with self._lock:
+            transport = self._carried_by.pop(channel, None)
+        if transport is not None:
+            self._give_back(transport)
 
     def drop(self) -> None:
         """Close the connection; the next channel makes a new one."""
@@ -112,31 +122,36 @@ class Link:
 
     def _open(self, open_channel: Callable[[paramiko.Transport], paramiko.Channel]) -> paramiko.Channel:
         """Open a channel; a dead connection is made again once, since nothing was sent over it."""
-        kept = self.alive()
-        transport = self._ensure()
-        try:
-            return open_channel(transport)
-        except Exception as error:  # any error of paramiko's reader of this connection is raised here
-            if _is_refusal(error, transport):
-                raise SessionRefusedError(f"{self.hop} refused a channel: {error}") from error
-            self._forget(transport)
-            if not kept:
-                raise self._no_channel(error) from error
-        transport = self._ensure()
-        try:
-            return open_channel(transport)
-        except Exception as error:  # as above
-            self._forget(transport)
-            raise self._no_channel(error) from error
+        again = self.alive()
+        while True:
+            transport = self._take()
+            try:
+                channel = open_channel(transport)
+            except Exception as error:  # any error of paramiko's reader of this connection is raised here
+                refused = _is_refusal(error, transport)
+                if not refused:
+                    self.retire(transport)
+                self._give_back(transport)
+                if refused:
+                    raise SessionRefusedError(f"{self.hop} refused a channel: {error}") from error
+                if not again:
+                    raise LinkError(
+                        Trouble.NO_ANSWER, f"{self.hop} opened no channel: {_named(error)}"
+                    ) from error
+                again = False
+            else:
+                with self._lock:
+                    self._carried_by[channel] = transport
+                return channel
 
-    def _no_channel(self, error: Exception) -> LinkError:
-        return LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {_named(error)}")
-
-    def _forget(self, transport: paramiko.Transport) -> None:
-        """Drop this connection unless another thread has replaced it."""
+    def _give_back(self, transport: paramiko.Transport) -> None:
         with self._lock:
-            if self._transport is transport:
-                self._drop()
+            self._in_use[transport] -= 1
+            if not self._in_use[transport]:
+                del self._in_use[transport]
+                if transport in self._retired:
+                    self._retired.remove(transport)
+                    self._end(transport)
 
     def _drop(self) -> None:
         gone, self._transport = self._transport, None
@@ -147,14 +162,19 @@ class Link:
         # A connection through another, dead one raises when it is closed: it is closed then.
         with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
             transport.close()
+        if self._parent is not None:
+            self._parent.release(transport.sock)
 
-    def _ensure(self) -> paramiko.Transport:
-        """The connection, made if needed; a limited number of attempts where another attempt can help."""
+    def _take(self) -> paramiko.Transport:
+        """The connection, made if needed; a limited number of attempts where another attempt can help.
+
+        It counts as used until it is given back.
+        """
         with self._lock:
-            if self._transport is not None and self._transport.is_active():
-                return self._transport
-            self._drop()
-            self._transport = with_attempts(self._connect, wait=self._wait, closing=self._closing)
+            if self._transport is None or not self._transport.is_active():
+                self._drop()
+                self._transport = with_attempts(self._connect, wait=self._wait, closing=self._closing)
+            self._in_use[self._transport] += 1
             return self._transport
 
     def _connect(self) -> paramiko.Transport:
@@ -166,6 +186,8 @@ class Link:
         except BaseException:
             with contextlib.suppress(OSError):  # a proxy command that has ended cannot be ended again
                 carrier.close()
+            if self._parent is not None:
+                self._parent.release(carrier)
             raise
 
     def _carrier(self) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
