@@ -39,6 +39,7 @@ class HostsDraft:
         overrides: services that differ, by node.
         remarks: what was found and what was not, one comment each.
         assumed: what was neither found nor given, one comment each.
+        why_connect: why `connect` was chosen, one comment each.
     """
 
     connect: str | None = None
@@ -50,6 +51,7 @@ class HostsDraft:
     overrides: Mapping[str, Service] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    why_connect: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,7 @@ def _hosts(hosts: HostsDraft) -> Iterator[str]:
     yield from _comments(
         (f"ASSUMED, correct it if it is not so: {one}." for one in hosts.assumed), indent="  "
     )
+    yield from _comments(hosts.why_connect, indent="  ")
     keys = {"connect": hosts.connect, "user": hosts.user, "identity": hosts.identity}
     keys["known_hosts"] = hosts.known_hosts
     yield from (f"  {key}: {scalar(value)}" for key, value in keys.items() if value)

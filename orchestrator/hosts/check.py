@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import exclusion, services, sudo
-from orchestrator.hosts.connection import Lost, Trouble, Unreachable
+from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -158,19 +158,24 @@ def check_host(
         return _cut_off(settings, points, Point.RESOLVE, redact(fault))
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
-        return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
+        said = f"{connection.reason}{_another_way(settings, connection, connections)}"
+        return _cut_off(settings, points, Point.RESOLVE, redact(said))
     settings = learned.as_known(settings)
     stdin = survey_stdin(settings, rights=True)
     script = survey_script(settings, rights=True, reboot=reboot, folder=lease_directory)
     outcome = connection.run(script, timeout=settings.limits.command, stdin=stdin)
     if isinstance(outcome, Unreachable):
-        return _cut_off(settings, points, _FAILS_AT[outcome.trouble], redact(outcome.reason))
+        said = f"{outcome.reason}{_another_way(settings, outcome, connections)}"
+        return _cut_off(settings, points, _FAILS_AT[outcome.trouble], redact(said))
     if isinstance(outcome, Lost):
         return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
     learned.learn_rights(settings, stdin, survey.rights)
     here = settings.connect is Connect.LOCAL
     checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
+    if not here:
+        said = f"{_WELL[Point.LOG_IN]} with `connect: {settings.connect.value}`"
+        checks[-1] = found(Point.LOG_IN, said, good=True)
     if isinstance(survey.view, Unknown) or survey.barred:
         reason = survey.view.reason if isinstance(survey.view, Unknown) else survey.barred
         checks.append(found(Point.SERVICE, reason, good=False))
@@ -186,6 +191,28 @@ def check_host(
         message = _cannot_keep_lease(lease_directory, fault) if fault else f"{lease_directory} takes files"
         checks.append(found(Point.LEASE_DIRECTORY, message, good=not fault))
     return tuple(checks)
+
+
+_OTHER_WAY: Final = {Connect.SSH: Connect.OPENSSH, Connect.OPENSSH: Connect.SSH}
+
+
+def _another_way(settings: HostSettings, found: Unreachable, connections: Connections) -> str:
+    """Whether the other way over SSH reaches a host, and the line to write; empty where it could not help."""
+    other = _OTHER_WAY.get(settings.connect)
+    if other is None or not found.of_the_way:
+        return ""
+    connection = connections.to(replace(settings, connect=other))
+    if isinstance(connection, Unreachable):
+        tried: Outcome = connection
+    else:
+        tried = connection.run("true", timeout=settings.limits.command)
+    match tried:
+        case CommandResult(exit=0):
+            return f". `connect: {other.value}` reaches it: write this line under `hosts`"
+        case Unreachable(trouble=trouble, reason=reason) if trouble is not found.trouble:
+            return f". `connect: {other.value}` does not reach it either: {reason}"
+        case _:
+            return f". `connect: {other.value}` does not reach it either"
 
 
 def _cannot_keep_lease(folder: str, fault: str) -> str:

@@ -110,6 +110,19 @@ class Unreachable:
         """Whether waiting may help. Keys, accounts and settings need a person to change them."""
         return self.trouble in (Trouble.RESOLVE, Trouble.REFUSED, Trouble.NO_ANSWER, Trouble.CLOSED)
 
+    @property
+    def of_the_way(self) -> bool:
+        """Whether another way to the machine may have it: `ssh` follows more of the SSH configuration.
+
+        Not of a changed or revoked key: somebody has to look at it first.
+        """
+        return self.trouble in (
+            Trouble.SETTINGS,
+            Trouble.UNKNOWN_KEY,
+            Trouble.AUTHENTICATION,
+            Trouble.PROTOCOL,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:

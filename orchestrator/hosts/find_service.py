@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts import programs, script
-from orchestrator.hosts.connection import CommandResult, UnknownKey, Unreachable
+from orchestrator.hosts.connection import CommandResult, Outcome, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.managers.docker import DOCKER
 from orchestrator.hosts.managers.manager import SYSTEMCTL
@@ -51,9 +51,11 @@ class NotAsked(Unknown):
 
     Attributes:
         key: the host key that is the matter, if it is only unknown.
+        of_the_way: whether another way over SSH may reach it.
     """
 
     key: UnknownKey | None
+    of_the_way: bool = False
 
 
 def find_services(
@@ -75,13 +77,16 @@ def find_services(
 def _find(settings: HostSettings, pid: int | None, connections: Connections) -> Reading[FoundService]:
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
-        return NotAsked(reason=connection.reason, key=connection.key)
-    done = connection.run(script.untranslated(search_script(pid)), timeout=settings.limits.command)
+        done: Outcome = connection
+    else:
+        done = connection.run(script.untranslated(search_script(pid)), timeout=settings.limits.command)
+    if isinstance(done, Unreachable):
+        return NotAsked(reason=done.reason, key=done.key, of_the_way=done.of_the_way)
     if isinstance(done, CommandResult) and script.read_sections(done.stdout):
         return read_search(done.stdout)
     if isinstance(done, CommandResult):
         return NotAsked(reason=done.stderr or "its answer has no part", key=None)
-    return NotAsked(reason=done.reason, key=done.key if isinstance(done, Unreachable) else None)
+    return NotAsked(reason=done.reason, key=None)
 
 
 def search_script(pid: int | None) -> str:

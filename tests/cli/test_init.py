@@ -25,6 +25,7 @@ from orchestrator.hosts.connection import UnknownKey, unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.reading import Reading
 from tests.cli.console import Console, Said, pattern
 from tests.cli.secured_cluster import PASSWORD, REFUSED, USER, Certificates, SecuredCluster
@@ -204,6 +205,58 @@ def test_unknown_host_keys_have_one_advice_and_own_question(
     assert said.out.count("SSH user of the hosts") == 1
     assert said.err.index("lab.yml: exists") < said.err.index("looking on the hosts")
     assert "Name of the file, for --cluster: " in said.out
+
+
+def test_the_way_that_reaches_the_hosts_is_written(
+    console: Console, secured: SecuredCluster, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """By `ssh` itself where that alone reaches hosts, as on a machine of FreeIPA; not where it loses one."""
+    asked: list[Connect] = []
+    away, of_the_way = "its configuration has `Match exec`", True
+    reached: Mapping[Connect, str] = {}
+
+    def look(settings: Collection[HostSettings], *_: object) -> Mapping[NodeName, Reading[FoundService]]:
+        (connect,) = {one.connect for one in settings}
+        asked.append(connect)
+        return {
+            one.node: FoundService(manager=Manager.SYSTEMD, unit="es")
+            if one.node in reached[connect].split()
+            else NotAsked(reason=away, key=None, of_the_way=of_the_way)
+            for one in settings
+        }
+
+    monkeypatch.setattr("orchestrator.runs.discovery.find_services", look)
+    ssh, openssh = Connect.SSH, Connect.OPENSSH
+    for number, (by_ssh, by_openssh, given, of_the_way, written, tried) in enumerate(
+        [
+            ("", "es1 es2 es3", None, True, openssh, [ssh, openssh]),
+            ("es2", "es1 es2", None, True, openssh, [ssh, openssh]),
+            ("es1", "es2 es3", None, True, None, [ssh, openssh]),
+            ("", "", None, True, None, [ssh, openssh]),
+            ("", "es1 es2 es3", None, False, None, [ssh]),
+            ("", "es1 es2 es3", ssh, True, ssh, [ssh]),
+            ("es1 es2 es3", "es1 es2 es3", None, True, None, [ssh]),
+        ]
+    ):
+        with subtests.test(by_ssh=by_ssh, by_openssh=by_openssh, given=given, of_the_way=of_the_way):
+            asked.clear()
+            reached = {ssh: by_ssh, openssh: by_openssh}
+            path = console.folder / f"{number}.yml"
+            words = () if given is None else ("--connect", given.value)
+            said = init(console, *trusting(secured), *LOGIN, "--out", str(path), *words, "--output", "json")
+            assert (said.code, asked) == (ExitCode.DONE, tried)
+            text = path.read_text()
+            assert re.findall(r"^  connect: (\w+)$", text, re.MULTILINE) == (
+                [written.value] if written else []
+            )
+            assert said.lines[-1]["connect"] == (written or ssh).value
+            why = "# `connect: ssh` does not reach es1" in text
+            assert why is (written is openssh)
+            assert not why or away in " ".join(text.replace("#", "").split())
+    of_the_way, reached = True, {ssh: "es1", openssh: "es1 es2"}
+    said = init(console, *trusting(secured), *LOGIN, "--out", "people.yml")
+    assert "es2 can be reached by your own `ssh` alone: `connect: openssh`\n" in said.err
+    assert "reached: 2 of 3 hosts with `connect: openssh`\n" in said.out
 
 
 def test_a_refused_login_is_asked_for_again(console: Console, secured: SecuredCluster) -> None:

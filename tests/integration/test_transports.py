@@ -69,6 +69,7 @@ from tests.integration.hostlab.images import BASE
 from tests.integration.script_service import ScriptService
 from tests.integration.sshd import Sshd, make_key, tool
 from tests.lab import nodectl
+from tests.ports import free_port
 from tests.tools import needs
 
 REAL = "/var/run/docker.sock"
@@ -245,6 +246,11 @@ class Way:
         connection = self.connections.to(settings or self.settings())
         assert not isinstance(connection, Unreachable), connection
         return connection
+
+    def connect_anew(self) -> None:
+        """End the connections; configurations are read again."""
+        self.connections.close()
+        self.connections = Connections()
 
     def run(self, command: str, timeout: float = 20.0, **changes: object) -> Outcome:
         return self.to(self.settings(**changes)).run(command, timeout=timeout)
@@ -1006,6 +1012,83 @@ def test_a_match_exec_is_followed(way: Way, tmp_path: Path) -> None:
     config.write_text(f'Match originalhost es1 exec "true"\n  HostName 127.0.0.1\n  Port {way.server.port}\n')
     settings = {"address": "es1", "port": None, "ssh_config": (str(config),)}
     assert way.run("echo well", **settings) == WELL
+
+
+def keys_by_a_command(way: Way, tmp_path: Path) -> str:
+    """The host's key is in no file: a command prints it, as that of SSSD does. The line for it."""
+    (tmp_path / "known-by-command").write_text(way.server.known())
+    return f"KnownHostsCommand {needs('cat')} {tmp_path}/known-by-command"
+
+
+@remote_ways
+@pytest.mark.parametrize("kind", ["before SSSD 2.10", "since SSSD 2.10", "without a Match"])
+def test_a_machine_of_freeipa_reaches_its_hosts_by_openssh(
+    way: Way, service: ScriptService, tmp_path: Path, kind: str
+) -> None:
+    """As `ipa-client-install` writes it; the check of the other way names the line to write."""
+    (tmp_path / "proxy.py").write_text(PROXY.format(file=str(tmp_path / "seen"), port=way.server.port))
+    command = keys_by_a_command(way, tmp_path)
+    lines = {
+        "before SSSD 2.10": f"GlobalKnownHostsFile {tmp_path}/known-by-command\nMatch exec true\n"
+        f"\tProxyCommand {sys.executable} {tmp_path}/proxy.py -p %p %h\n",
+        "since SSSD 2.10": f"Match exec true\n\t{command}\n",
+        "without a Match": f"{command}\n",
+    }
+    config = configured(tmp_path, f"UserKnownHostsFile {tmp_path}/none\n{lines[kind]}")
+    settings = way.settings(service=service.settings(), **config)
+    checks = check_host(replace(settings, known_hosts=()), way.connections, reboot=False, redact=Redactor())
+    by_point = {one.point: one for one in checks}
+    if way.connect is Connect.OPENSSH:
+        assert {one.grade for one in checks} == {Grade.GOOD}
+        assert by_point[Point.LOG_IN].message == "logged in with `connect: openssh`"
+    else:
+        assert by_point[Point.RESOLVE].grade is Grade.BAD
+        reaches = ". `connect: openssh` reaches it: write this line under `hosts`"
+        assert by_point[Point.RESOLVE].message.endswith(reaches)
+
+
+@remote_ways
+def test_no_command_adds_to_known_hosts_of_the_cluster_file(way: Way, tmp_path: Path) -> None:
+    config = configured(tmp_path, f"{keys_by_a_command(way, tmp_path)}\nVerifyHostKeyDNS yes\n")
+    assert way.run("echo well", **config) == WELL
+    way.known_hosts.write_text("")
+    way.connect_anew()
+    unreachable(way.run("true", **config), Trouble.UNKNOWN_KEY)
+
+
+@ssh_alone
+def test_what_is_not_followed_is_named_where_it_fails(way: Way, tmp_path: Path) -> None:
+    for line, trouble, changes in [
+        ("VerifyHostKeyDNS yes", Trouble.UNKNOWN_KEY, {}),
+        ("BindAddress 127.0.0.9", Trouble.REFUSED, {"port": free_port()}),
+        ("PKCS11Provider /usr/lib/p11.so", Trouble.AUTHENTICATION, {"identities": (str(tmp_path / "no"),)}),
+    ]:
+        files = f"UserKnownHostsFile {tmp_path}/none\nGlobalKnownHostsFile {tmp_path}/none\n"
+        settings = way.settings(**configured(tmp_path, f"{files}{line}\n"), **changes)
+        if trouble is Trouble.UNKNOWN_KEY:
+            settings = replace(settings, known_hosts=())
+        way.connect_anew()
+        result = way.to(settings).run("true", timeout=20.0)
+        unreachable(result, trouble, f"`{line}`", "`hosts.connect: openssh`")
+
+
+@ssh_alone
+def test_host_keys_that_no_list_of_algorithms_has_are_refused(way: Way, tmp_path: Path) -> None:
+    """As system-wide crypto policies have it."""
+    rsa = make_key(way.folder / "rsa_key", kind="rsa")
+    server = way.start(f"HostKey {rsa}")
+    known = " ".join(rsa.with_suffix(".pub").read_text().split()[:2])
+    way.known_hosts.write_text(f"[127.0.0.1]:{server.port} {known}\n")
+    for line, trouble, word in [
+        ("HostKeyAlgorithms rsa-sha2-256-cert-v01@openssh.com", Trouble.PROTOCOL, "HostKeyAlgorithms"),
+        ("HostKeyAlgorithms -*rsa*", Trouble.CHANGED_KEY, "it shows ssh-ed25519"),
+        ("RequiredRSASize 4096", Trouble.PROTOCOL, "has 3072 bits"),
+    ]:
+        way.connect_anew()
+        unreachable(way.run("true", **configured(tmp_path, f"{line}\n")), trouble, word)
+    for line in ("HostKeyAlgorithms rsa-sha2-512,ssh-ed25519", "RSAMinSize 3072", "HostKeyAlgorithms +x"):
+        way.connect_anew()
+        assert way.run("echo well", **configured(tmp_path, f"{line}\n")) == WELL, line
 
 
 PROXY = """\

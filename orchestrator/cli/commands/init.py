@@ -80,7 +80,9 @@ class Given:
     connect: Annotated[
         Connect | None,
         typer.Option(
-            "--connect", help="How the hosts are reached: docs/how-to/reach-hosts.md. Default: ssh."
+            "--connect",
+            help="How the hosts are reached: docs/how-to/reach-hosts.md. Default: ssh, or"
+            " openssh where that alone reaches them.",
         ),
     ] = None
     ssh_user: Annotated[

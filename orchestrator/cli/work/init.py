@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -215,11 +215,15 @@ def _looked(
         typer.Abort: Ctrl-C.
     """
     draft = _with_ssh(draft, path, context, user=given.ssh_user is None, key=given.identity is None)
-    while True:
-        context.note("looking on the hosts for the service of each node")
+
+    def ask(draft: Draft) -> Services:
         with naming_options():
             file = checked(draft, path=path, home=context.home)
-        services = discovery.services(file, found.view)
+        return discovery.services(file, found.view)
+
+    while True:
+        context.note("looking on the hosts for the service of each node")
+        draft, services = _by_openssh(draft, ask(draft), ask, context)
         keys = [one.key for one in services.values() if isinstance(one, NotAsked) and one.key is not None]
         for said in (*not_found(services), *([unknown_keys(keys)] if keys else ())):
             context.warn(in_options(visible(said)))
@@ -232,6 +236,30 @@ def _looked(
         if not agreed("Look again? SSH user and key are asked again", context):
             return draft, services
         draft = _with_ssh(draft, path, context, user=True, key=True)
+
+
+def _not_reached(services: Services) -> dict[NodeName, NotAsked]:
+    return {node: one for node, one in services.items() if isinstance(one, NotAsked)}
+
+
+def _by_openssh(
+    draft: Draft, services: Services, ask: Callable[[Draft], Services], context: Context
+) -> tuple[Draft, Services]:
+    """The draft with `connect: openssh` if `ssh` itself reaches more hosts; unless a way was given."""
+    before = _not_reached(services)
+    if draft.hosts.connect is not None or not any(one.of_the_way for one in before.values()):
+        return draft, services
+    tried = replace(draft, hosts=replace(draft.hosts, connect=Connect.OPENSSH.value))
+    others = ask(tried)
+    after = _not_reached(others)
+    gained = {node: one.reason for node, one in before.items() if node not in after}
+    if not gained or not after.keys() <= before.keys():
+        return draft, services
+    context.note(
+        f"{visible(listed(sorted(gained)))} can be reached by your own `ssh` alone: `connect: openssh`"
+    )
+    why = with_reasons("`connect: ssh` does not reach", gained)
+    return replace(tried, hosts=replace(tried.hosts, why_connect=why)), others
 
 
 def _missing(services: Services) -> dict[NodeName, str]:
@@ -287,6 +315,11 @@ def _end(path: Path, given: Given, found: Found, draft: Draft, services: Service
             f"written: {path} ({counted(len(found.view.nodes), 'node')},"
             f" {counted(len(found.endpoints), 'endpoint')}{zones})"
         )
+        if services:
+            reached = len(services) - len(_not_reached(services))
+            context.say(
+                f"reached: {reached} of {counted(len(services), 'host')} with `connect: {_way(draft)}`"
+            )
         for one in draft.hosts.assumed:
             context.say(f"assumed: {one}. Correct `hosts.service` in the file if it is not so")
         named = path.stem if given.out is None else str(path) if is_path(str(path)) else f"./{path}"
@@ -300,7 +333,13 @@ def _end(path: Path, given: Given, found: Found, draft: Draft, services: Service
             path=str(path),
             endpoints=list(found.endpoints),
             nodes=len(found.view.nodes),
+            connect=_way(draft),
             not_found=_missing(services),
             assumed=list(draft.hosts.assumed),
         )
     )
+
+
+def _way(draft: Draft) -> str:
+    """How the hosts are reached, as the file says."""
+    return draft.hosts.connect or Connect.SSH.value

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from orchestrator.hosts.connections.ssh.config_file import RouteError, read_config
+from orchestrator.hosts.connections.ssh.keywords import Stage, chosen
 from orchestrator.hosts.connections.ssh.route import Hop, find_route
 from orchestrator.hosts.settings import HostSettings
 from tests.fakes.cases import cases
+from tests.tools import needs
 
 INCLUDED = {
     "conf.d/10.conf": "Host es2\n User two\n Include nested\n Port 7\n",
@@ -36,7 +39,8 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def route(address: str = "es1", **changes: object) -> list[Hop]:
-    settings = HostSettings(node="n", address=address, **changes)
+    """Without the configuration of this machine."""
+    settings = HostSettings(node="n", address=address, **{"ssh_config": ("~/.ssh/config",), **changes})
     return list(find_route(settings, read_config(settings.ssh_config)))
 
 
@@ -113,6 +117,58 @@ def test_the_systems_configuration_comes_after_the_users(ssh: Path, tmp_path: Pa
     assert len(found("es2", user, system)) == 2
     assert found("es2", ssh / "absent", system)[-1] == "root@of-the-system:8"
     assert HostSettings(node="n", address="es1").ssh_config == ("~/.ssh/config", "/etc/ssh/ssh_config")
+
+
+def test_what_ssh_itself_prints_refuses_no_host(ssh: Path) -> None:
+    """Its defaults, by every keyword that it has, have no effect or are followed."""
+    said = subprocess.run(  # noqa: S603
+        [needs("ssh"), "-F", "/dev/null", "-G", "es1"], check=True, capture_output=True, text=True
+    ).stdout
+    (ssh / "config").write_text(said)
+    (hop,) = route()
+    assert hop.host == "es1"
+    assert {line.partition(" ")[0] for stage, line in hop.unfollowed if stage is not Stage.LOG_IN} == set()
+
+
+def test_what_is_not_followed_is_kept_for_its_stage(ssh: Path) -> None:
+    lines = {
+        Stage.CONNECT: ("AddressFamily inet6", "BindAddress 10.0.0.1"),
+        Stage.HOST_KEY: ("VerifyHostKeyDNS ask", "GSSAPIKeyExchange yes"),
+        Stage.LOG_IN: ("PKCS11Provider /usr/lib/p11.so", "CertificateFile ~/.ssh/id-cert.pub"),
+    }
+    idle = "AddressFamily any\nVerifyHostKeyDNS no\nIdentityAgent none\nPKCS11Provider none\n"
+    (ssh / "config").write_text(
+        f"Host es2\n{idle}Host *\n" + "".join(f"{line}\n" for some in lines.values() for line in some)
+    )
+    every = tuple((stage, line) for stage, some in lines.items() for line in some)
+    assert route()[-1].unfollowed == every
+    kept = [line for _, line in route("es2")[-1].unfollowed]
+    assert kept == ["BindAddress 10.0.0.1", "GSSAPIKeyExchange yes", "CertificateFile ~/.ssh/id-cert.pub"]
+    assert (route()[-1].use_agent, route("es2")[-1].use_agent) == (True, False)
+
+
+def test_known_hosts_of_the_cluster_file_are_all(ssh: Path) -> None:
+    """A command or a record of the configuration that adds keys has no effect then; a revocation has."""
+    (ssh / "config").write_text("KnownHostsCommand x\nVerifyHostKeyDNS yes\nUserKnownHostsFile %d/k\n")
+    (hop,) = route(known_hosts=("/known",))
+    assert (hop.known_hosts, hop.unfollowed) == (("/known",), ())
+    (ssh / "config").write_text("RevokedHostKeys /revoked\n")
+    with pytest.raises(RouteError, match="RevokedHostKeys /revoked"):
+        route(known_hosts=("/known",))
+
+
+def test_algorithms_that_a_list_leaves() -> None:
+    ours = ("ssh-ed25519", "rsa-sha2-512", "ssh-rsa")
+    for listed, left in {
+        "": ours,
+        "+ssh-dss": ours,
+        "^ssh-rsa": ours,
+        "-ssh-rsa": ours[:2],
+        "-*rsa*": ours[:1],
+        "ssh-rsa,ssh-ed25519*": (ours[0], ours[2]),
+        "ecdsa-sha2-nistp256": (),
+    }.items():
+        assert chosen(ours, listed) == left, listed
 
 
 def test_a_configuration_in_another_encoding_is_read(ssh: Path) -> None:

@@ -80,7 +80,7 @@ class OpensshHosts:
             lines.append("IdentityAgent none")
         if settings.known_hosts:
             files = " ".join(_word(path) for path in settings.known_hosts)
-            lines += [f"UserKnownHostsFile {files}", "GlobalKnownHostsFile /dev/null"]
+            lines += [f"UserKnownHostsFile {files}", "GlobalKnownHostsFile /dev/null", "VerifyHostKeyDNS no"]
         lines += [f'Include "{_safe(path)}"' for path in settings.ssh_config]
         text = configuration(tuple(lines), self._own_folder(), settings.limits)
         options = [f"User={settings.user}"] if settings.user is not None else []
@@ -88,6 +88,7 @@ class OpensshHosts:
         return Target(
             address=settings.address,
             config=self._config(text),
+            own_known_hosts=bool(settings.known_hosts),
             options=tuple(word for option in options for word in ("-o", option)),
         )
 

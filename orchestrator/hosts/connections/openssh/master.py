@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +54,13 @@ class Target:
         address: what `ssh` gets as the host; its configuration may say more.
         config: file with the options of the cluster file and the operator's configurations.
         options: of the cluster file for this host alone: user and port.
+        own_known_hosts: whether the cluster file names the known hosts: no command may add any.
     """
 
     address: str
     config: Path
     options: tuple[str, ...]
+    own_known_hosts: bool = False
 
 
 def configuration(lines: tuple[str, ...], folder: Path, limits: Limits) -> str:
@@ -171,6 +173,7 @@ class Master:
         words += ["-o", f"ControlPersist={PERSIST_SECONDS}"]
         # A session over the connection would get them from here.
         words += ["-o", "SetEnv=LC_ALL=C"] if "setenv" in options else []
+        words += self._without_command(options)
         try:
             self._log_in(self.name, *words, self.target.address)
         except LinkError:
@@ -210,7 +213,12 @@ class Master:
             elif "proxyjump" in options:
                 self._reach(options["proxyjump"], depth=depth + 1)
             if self._run("-O", "check", *words[:-1], "--", words[-1])[0] != 0:
-                self._log_in(f"jump host {host} of {self.name}", *words)
+                self._log_in(f"jump host {host} of {self.name}", *self._without_command(options), *words)
+
+    def _without_command(self, options: Mapping[str, str]) -> Sequence[str]:
+        """Arguments against a KnownHostsCommand. An `ssh` that prints none may not have the keyword."""
+        barred = self.target.own_known_hosts and "knownhostscommand" in options
+        return ("-o", "KnownHostsCommand=none") if barred else ()
 
     def _log_in(self, name: str, *words: str) -> None:
         code, said = self._run("-T", "-a", "-x", "-k", "-f", "-N", *words[:-1], "--", words[-1])

@@ -1,8 +1,9 @@
 """The SSH client configuration, as `ssh` reads it: the user's file, then the system's, each with includes.
 
 The first value of an option counts, so the user's file takes precedence. paramiko matches. What it does not
-do (`Include`) or does wrongly (`Match final all`, unknown criteria) is arranged here first. Tokens (`%h`) are
-expanded here, and only to values that remain one word in the command line of a ProxyCommand.
+do (`Include`) or does wrongly (`Match final all`, unknown criteria, `ProxyCommand none`) is arranged here
+first. Tokens (`%h`) are expanded here, and only to values that remain one word in the command line of a
+ProxyCommand.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _SYSTEM: Final = Path("/etc/ssh")
 _BLOCK: Final = re.compile(r"\s*(?:host|match)\b", re.IGNORECASE)
 _MATCH: Final = re.compile(r"\s*match(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+_NO_PROXY: Final = re.compile(r"\s*proxycommand(?:\s*=\s*|\s+)\"?none\"?\s*", re.IGNORECASE)
 _ALONE: Final = frozenset({"all", "canonical", "final"})
 """Criteria of `Match` without a value."""
 _SUPPORTED: Final = frozenset({"host", "originalhost", "user", "localuser"})
@@ -54,6 +56,12 @@ _CHECKS: Final[Mapping[str, Callable[[str], str]]] = {
 
 class _Config(paramiko.SSHConfig):
     """Expands tokens strictly, and refuses a criterion of `Match` that is not supported where it decides."""
+
+    def lookup(self, hostname: str) -> paramiko.SSHConfigDict:
+        """The options of a host. Its name is not made canonical: `CanonicalizeHostname` is refused later."""
+        options = self._lookup(hostname=hostname)  # type: ignore[attr-defined]
+        options.setdefault("hostname", hostname)
+        return self._lookup(hostname, options, canonical=False, final=True)  # type: ignore[attr-defined,no-any-return]
 
     def _expand_variables(self, config: Any, target_hostname: str) -> Any:
         # HostName first: `%h` of the other options is the expanded one, wherever the file has it.
@@ -152,7 +160,13 @@ def _text(file: Path, block: str, *, depth: int) -> str:
 
 
 def _for_paramiko(line: str) -> str:
-    """A `Match` line as paramiko takes it: `final all` is `final`; an unsupported criterion is its `exec`."""
+    """A line as paramiko takes it.
+
+    `Match final all` is `final`, and an unsupported criterion is its `exec`. `ProxyCommand none`, which
+    paramiko forgets, is `ProxyJump none`: the first of the two keywords counts, so both forbid every proxy.
+    """
+    if _NO_PROXY.fullmatch(line):
+        return "ProxyJump none"
     found = _MATCH.match(line)
     if found is None:
         return line

@@ -28,6 +28,7 @@ from orchestrator.hosts.connections.sessions import LinkError, SessionRefusedErr
 from orchestrator.hosts.connections.ssh import known_hosts
 from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH
 from orchestrator.hosts.connections.ssh.keys import KeyStrategy
+from orchestrator.hosts.connections.ssh.keywords import Stage, chosen
 from orchestrator.hosts.connections.ssh.known_hosts import HostKey, KnownKey, Verdict
 from orchestrator.hosts.connections.ssh.route import Hop
 from orchestrator.hosts.settings import Limits
@@ -211,17 +212,19 @@ class Link:
             raise LinkError(
                 Trouble.RESOLVE,
                 f"{host} does not resolve ({why}): correct the address of {self.hop.alias} under"
-                " `hosts.overrides`, or the name service",
+                " `hosts.overrides`, or the name service" + self._needs_ssh(Stage.CONNECT),
             ) from error
         except ConnectionRefusedError as error:
             raise LinkError(
                 Trouble.REFUSED,
-                f"{host} port {port} refuses the connection: is sshd running, and is this its port?",
+                f"{host} port {port} refuses the connection: is sshd running, and is this its port?"
+                + self._needs_ssh(Stage.CONNECT),
             ) from error
         except OSError as error:
             raise LinkError(
                 Trouble.NO_ANSWER,
-                f"{host} port {port} does not answer ({error}): is the host up, is there a firewall between?",
+                f"{host} port {port} does not answer ({error}): is the host up, is there a firewall between?"
+                + self._needs_ssh(Stage.CONNECT),
             ) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -252,7 +255,7 @@ class Link:
             transport.banner_timeout = self._limits.banner
             transport.handshake_timeout = self._limits.connect
             transport.auth_timeout = self._limits.auth
-            _prefer(transport, known)
+            self._prefer(transport, known)
             transport.start_client(timeout=self._limits.connect + self._limits.banner)
             self._check_key(transport.get_remote_server_key(), known)
             self._authenticate(transport)
@@ -287,9 +290,31 @@ class Link:
             )
         return LinkError(Trouble.CLOSED, f"{self.hop} closed the connection before the log-in: {text}")
 
+    def _needs_ssh(self, stage: Stage) -> str:
+        """The lines of the SSH configuration that could have helped where this stage failed."""
+        lines = " and ".join(f"`{line}`" for at, line in self.hop.unfollowed if at is stage)
+        return f"; {lines} of the SSH configuration: {USE_OPENSSH}" if lines else ""
+
+    def _prefer(self, transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
+        """Ask for a key of a known type: else a host with several keys may show one that is unknown here."""
+        kinds = {line.key.kind for line in known if line.key is not None and line.trusted}
+        if "ssh-rsa" in kinds:
+            kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
+        options, listed = transport.get_security_options(), self.hop.host_key_algorithms
+        allowed = sorted(chosen(options.key_types, listed), key=lambda kind: kind not in kinds)
+        if not allowed:
+            said = f"`HostKeyAlgorithms {listed}` leaves {self.hop} none that this program has"
+            raise LinkError(Trouble.PROTOCOL, f"{said}; {USE_OPENSSH}")
+        options.key_types = tuple(allowed)
+
     def _check_key(self, shown: paramiko.PKey, known: tuple[KnownKey, ...]) -> None:
         key = HostKey(kind=shown.get_name(), blob=shown.asbytes())
-        name = self.hop.key_names[0]
+        name, least = self.hop.key_names[0], self.hop.least_rsa_bits
+        if isinstance(shown, paramiko.RSAKey) and shown.get_bits() < least:
+            small = (
+                f"the RSA key of {name} has {shown.get_bits()} bits, and the SSH configuration wants {least}"
+            )
+            raise LinkError(Trouble.PROTOCOL, f"{small} (`RequiredRSASize`): give the host another key")
         match known_hosts.judge(known, key):
             case Verdict.TRUSTED:
                 return
@@ -310,6 +335,7 @@ class Link:
                     shown=key.fingerprint,
                     files=self.hop.known_hosts,
                 )
+                hint += self._needs_ssh(Stage.HOST_KEY)
                 raise LinkError(Trouble.UNKNOWN_KEY, unknown_keys([unknown]) + hint, unknown)
             case Verdict.CHANGED:
                 listed = ", ".join(
@@ -342,7 +368,8 @@ class Link:
                 Trouble.AUTHENTICATION,
                 f"{self.hop} took none of {tried} keys offered{notes}: set `hosts.identity`, load the key"
                 f" into an agent, or put the public key into ~{self.hop.user}/.ssh/authorized_keys there. For"
-                f" GSSAPI, security keys, and RSA keys on servers before OpenSSH 7.2: {USE_OPENSSH}",
+                f" GSSAPI, security keys, and RSA keys on servers before OpenSSH 7.2: {USE_OPENSSH}"
+                + self._needs_ssh(Stage.LOG_IN),
             ) from error
         finally:
             with contextlib.suppress(OSError):  # an agent that is gone needs no closing
@@ -398,12 +425,3 @@ def _timed_out(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _prefer(transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
-    """Ask for a key of a known type: else a host with several keys may show one that is unknown here."""
-    kinds = {line.key.kind for line in known if line.key is not None and line.trusted}
-    if "ssh-rsa" in kinds:
-        kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
-    options = transport.get_security_options()
-    options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in kinds))

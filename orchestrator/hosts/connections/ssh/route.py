@@ -12,7 +12,8 @@ from typing import Final
 import paramiko
 
 from orchestrator.hosts.connections.jump import MAX_JUMPS, split_jump
-from orchestrator.hosts.connections.ssh.config_file import RouteError
+from orchestrator.hosts.connections.ssh.config_file import USE_OPENSSH, RouteError
+from orchestrator.hosts.connections.ssh.keywords import Stage, Unfollowed, unfollowed
 from orchestrator.hosts.connections.ssh.known_hosts import DEFAULT_PORT, host_names
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.untrusted import UntrustedValue, account, address, shortened
@@ -36,6 +37,9 @@ class Hop:
         identities: key files to try.
         identities_only: of an agent's keys, try only those in `identities`.
         proxy_command: a ProxyCommand that carries the connection; None = a plain one.
+        host_key_algorithms: `HostKeyAlgorithms`; empty = all.
+        least_rsa_bits: of an RSA key that the host shows.
+        unfollowed: lines of the SSH configuration to report where their stage fails.
     """
 
     alias: str
@@ -48,6 +52,9 @@ class Hop:
     known_hosts: tuple[str, ...]
     use_agent: bool
     proxy_command: str | None = None
+    host_key_algorithms: str = ""
+    least_rsa_bits: int = 0
+    unfollowed: Unfollowed = ()
 
     def __post_init__(self) -> None:
         """Refuse an invalid host or user, such as a HostName of the SSH configuration."""
@@ -99,7 +106,7 @@ def _route(given: _Given, config: paramiko.SSHConfig, *, depth: int) -> Route:
     options = _lookup(given.alias, config)
     hop = _hop(given, options)
     jumps = options.get("proxyjump")
-    if jumps is None or jumps == "none":
+    if jumps is None or jumps.lower() == "none" or hop.proxy_command is not None:
         return (hop,)
     before: Route = ()
     for spec in jumps.split(","):
@@ -132,8 +139,17 @@ def _port(text: str, what: str) -> int:
 
 
 def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
+    lines = unfollowed(options, own_known_hosts=bool(given.known_hosts))
+    refused = [line for stage, line in lines if stage is Stage.BEFORE]
+    if refused:
+        raise RouteError(
+            f"the SSH configuration of {given.alias} has `{'` and `'.join(refused)}`, which this program does"
+            f" not follow; {USE_OPENSSH}"
+        )
     host = str(options.get("hostname", given.alias))
-    command = options.get("proxycommand")
+    # As in ssh, the first of the two counts, also where it is `none`.
+    proxy = next((key for key in options if key in ("proxycommand", "proxyjump")), "")
+    command = options["proxycommand"] if proxy == "proxycommand" else None
     said = str(options.get("port", DEFAULT_PORT))
     port = given.port or _port(said, f"`Port {said}` of {given.alias}")
     files = (
@@ -150,11 +166,21 @@ def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
             identities=(*given.identities, *options.get("identityfile", ())) or DEFAULT_IDENTITIES,
             identities_only=str(options.get("identitiesonly", "no")).lower() in ("yes", "true"),
             known_hosts=given.known_hosts or tuple(" ".join(files).split()),
-            use_agent=given.use_agent,
-            proxy_command=None if command in (None, "none") else str(command),
+            use_agent=given.use_agent and str(options.get("identityagent", "")).lower() != "none",
+            proxy_command=None if command is None else str(command),
+            host_key_algorithms=str(options.get("hostkeyalgorithms", "")),
+            least_rsa_bits=_bits(options),
+            unfollowed=tuple((stage, line) for stage, line in lines if stage is not Stage.BEFORE),
         )
     except UntrustedValue as error:
         raise _not_followed(given.alias, error) from error
+
+
+def _bits(options: paramiko.SSHConfigDict) -> int:
+    said = str(options.get("requiredrsasize", options.get("rsaminsize", 0)))
+    if not (said.isascii() and said.isdigit()):
+        raise RouteError(f"`RequiredRSASize {said}` is no number: correct it in the SSH configuration")
+    return int(said)
 
 
 def _own_name() -> str:
