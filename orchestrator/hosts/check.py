@@ -185,7 +185,7 @@ def check_host(
     settings = sudo.settled(settings, root=survey.root is True)
     for right in survey.rights:
         message = _allowed(right) if right.allowed else missing_right(settings, right)
-        checks.append(found(_RIGHTS[right.what], message, good=right.allowed))
+        checks.append(found(_RIGHTS[right.what], message, good=right.allowed is True))
     if lease_directory is not None:
         fault = survey.folder_fault
         message = _cannot_keep_lease(lease_directory, fault) if fault else f"{lease_directory} takes files"
@@ -277,7 +277,7 @@ def missing_rights(settings: HostSettings, rights: Collection[Right]) -> list[st
 
 
 def missing_right(settings: HostSettings, right: Right, *others: Right) -> str:
-    """The right that the account lacks, and the remedy; the others lack for the same reason."""
+    """The right that the account lacks or may lack, and the remedy; the others for the same reason."""
     commands = " and ".join(f"`{each.command}`" for each in (right, *others))
     lines = "these lines" if others else "this line"
     said = f" ({right.said})" if right.said else ""
@@ -297,6 +297,11 @@ def missing_right(settings: HostSettings, right: Right, *others: Right) -> str:
             return (
                 f"{commands} may not be run{said}: remove `hosts.sudo: false`, so that an account"
                 " other than root goes through sudo, or give the account the right on the host"
+            )
+        case Sudo.PASSWORDLESS | Sudo.AUTO if right.allowed is None:
+            return (
+                f"sudo allows {commands}, and does not show whether it asks for a password: put {lines}, word"
+                f" for word, into the host's sudoers file with NOPASSWD ({sudo.PAGE} has one to copy)"
             )
         case Sudo.PASSWORDLESS | Sudo.AUTO:
             return (

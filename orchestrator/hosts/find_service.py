@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from orchestrator.daemons import in_parallel
-from orchestrator.hosts import programs, script
+from orchestrator.hosts import programs, script, sudo
 from orchestrator.hosts.connection import CommandResult, Outcome, UnknownKey, Unreachable
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.managers.docker import DOCKER
@@ -26,6 +26,7 @@ from orchestrator.model.reading import Reading, Unknown
 LIMIT_SECONDS: Final = 120.0
 """For all hosts together; they are asked in parallel, and a single one has far smaller limits."""
 _PROCESS, _SYSTEMD, _UNITS, _CONTAINERS, _SCRIPTS = "process", "systemd", "units", "containers", "scripts"
+_ONLY_DOAS: Final = "doas"
 _STARTERS: Final = "starters"
 """Units of any name with the product in it: one of them may run a container that a stop removes."""
 _PRODUCTS: Final = re.compile("elasticsearch|opensearch", re.IGNORECASE)
@@ -39,10 +40,15 @@ _CONTAINER_RUNTIMES: Final = ("docker", "containerd", "crio", "podman")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundService:
-    """What runs a node's process."""
+    """What runs a node's process.
+
+    Attributes:
+        only_doas: whether the host has doas and no sudo, and the account is not root.
+    """
 
     manager: Manager
     unit: str
+    only_doas: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,7 @@ def search_script(pid: int | None) -> str:
         (_STARTERS, f"{units} '*elasticsearch*' '*opensearch*'"),
         (_CONTAINERS, f'running=$("$docker" ps -q) && "$docker" inspect -f \'{each}\' $running; true'),
         (_SCRIPTS, "ls /etc/init.d"),
+        (_ONLY_DOAS, f"! {{ {sudo.IS_ROOT} || command -v sudo; }} && command -v doas"),
     )
     search = (programs.FUNCTIONS, programs.find(SYSTEMCTL, "systemctl"), programs.find(DOCKER, "docker"))
     return "\n".join((*search, script.sections(rest if pid is None else (process, *rest))))
@@ -110,6 +117,11 @@ def read_search(output: str) -> Reading[FoundService]:
     """What a host's answer says of the service."""
     parts = script.read_sections(output)
     texts = {name: part.text for name, part in parts.items() if part.exit == 0}
+    service = _service(texts)
+    return service if isinstance(service, Unknown) else replace(service, only_doas=_ONLY_DOAS in texts)
+
+
+def _service(texts: Mapping[str, str]) -> Reading[FoundService]:
     groups = texts.get(_PROCESS, "").splitlines()
     groups = [line.strip() for line in groups if "/user.slice/" not in line]  # no unit that root controls
     units = [found[1] for line in groups if (found := _UNIT.search(line))]

@@ -16,7 +16,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.turn import step_name
 from orchestrator.model.upgrade import HostReadiness, Upgrade
 from orchestrator.redact import Redactor, end_of
-from orchestrator.sudo_question import ASK_SUDO
+from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS
 
 VERIFY_SECONDS: Final[Seconds] = 120.0
 """The limit of each `verify` line: one may ask a package mirror."""
@@ -88,7 +88,7 @@ def readiness_script(node: NodeName, upgrade: Upgrade, how: Sudo = Sudo.OFF) -> 
         line = installing.plain_line(upgrade.install[number].run, node, upgrade.target)
         parts.append((f"root-{number}", f"( {sudo.IS_ROOT} || {sudo.probe(how, line)}\n) 2>&1"))
     if _by_sudo(upgrade, how):
-        parts.append((_NEVER_ASKS, f"( {sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}\n) >/dev/null 2>&1"))
+        parts.append((_NEVER_ASKS, f"( {sudo.IS_ROOT} || {NEVER_ASKS}\n) >/dev/null 2>&1"))
     for number, line in enumerate(upgrade.verify):
         asked = installing.for_target(line, node, upgrade.target)
         parts.append((f"verify-{number}", f"( {script.limited(asked, VERIFY_SECONDS)}\n) 2>&1"))
@@ -109,7 +109,7 @@ def _refused(answers: Mapping[str, Section], upgrade: Upgrade, how: Sudo) -> Ite
         never_asks = never is not None and never.exit == 0
         if answer is None or sudo.allows(how, answer.exit, answer.text, never_asks=never_asks):
             continue
-        said = sudo.refusal(answer.text) or "sudo does not allow it without a password"
+        said = sudo.refusal(answer.text) or "sudo does not show that it needs no password"
         yield f"{step_name(number)} may not run as root: {said} ({sudo.PAGE}#install-steps-of-an-upgrade)"
         return
 

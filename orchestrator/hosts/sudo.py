@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.sudo_question import ONLY_DOAS, REFUSE_DOAS
 
 _REFUSALS: Final = re.compile(
     r"sudo: a (?:password|terminal) is required|sudo: no (?:password|tty)|incorrect password attempt"
@@ -69,6 +70,8 @@ def advice(settings: HostSettings, refusal: str) -> str:
             "sudo has refused the password of `hosts.sudo`, which is not sent again, so that the account is"
             " not locked (only after eight minutes to a host that had taken it): correct it if it is wrong"
         )
+    if refusal == ONLY_DOAS:
+        return "doas is not supported: install sudo, or log in as root (`hosts.user: root`)"
     if is_missing(refusal):
         return (
             "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
@@ -128,6 +131,7 @@ PROBES: Final = rf"""
 {READ_FIRST}
 # Asks sudo with a password. The first refusal is the last: each further attempt could lock the account.
 probe() {{
+    {REFUSE_DOAS}
     [ -z "$barred" ] || {{ echo "$barred"; return 1; }}
     said=$(printf '%s\n' "$password" | sudo -k -S -p '' -ll "$@" 2>&1) && {{ echo "$said"; return 0; }}
     if printf '%s\n' "$said" | grep -E '{_WRONG}' >/dev/null; then barred=$said; fi
@@ -145,30 +149,26 @@ def probe(sudo: Sudo, command: str) -> str:
     return f"{'probe' if sudo is Sudo.PASSWORD else 'ask_sudo'} {command}"
 
 
-PASSWORDLESS_CHECK: Final = "sudo -n -v"
-"""Succeeds when no rule of the user's needs a password."""
-
-
 def needs_no_password(code: int, output: str) -> bool:
     """Whether the answer to `probe` shows a rule with NOPASSWD; see `ASK_SUDO` for which sudo does."""
     return code == 0 and "Matched:" in output and "!authenticate" in output
 
 
-def allows(sudo: Sudo, code: int, output: str, *, never_asks: bool) -> bool:
-    """Read the answer to `probe`.
+def allows(sudo: Sudo, code: int, output: str, *, never_asks: bool) -> bool | None:
+    """Read the answer to `probe`; None where sudo does not show whether the command needs a password.
 
     `sudo -n -l COMMAND` succeeds for a rule that needs a password as soon as any *other* rule has NOPASSWD
-    (sudoers(5), `listpw`; seen on 1.9.16): its exit code alone proves nothing. The matched rule's
-    `!authenticate` does, or that no rule needs a password at all.
+    (sudoers(5), `listpw`; seen on 1.9.16; sudo-rs too): its exit code alone proves nothing. The matched
+    rule's `!authenticate` does, or that no rule needs a password at all.
 
     Args:
         sudo: how sudo is used.
         code: exit code of the probe.
         output: what it printed.
-        never_asks: whether `PASSWORDLESS_CHECK` succeeded.
+        never_asks: whether `NEVER_ASKS` succeeded.
     """
     if code != 0:
         return False
-    if sudo is Sudo.PASSWORD or "Matched:" not in output:
+    if sudo is Sudo.PASSWORD or never_asks:
         return True
-    return never_asks or "!authenticate" in output
+    return "!authenticate" in output if "Matched:" in output else None

@@ -16,7 +16,7 @@ from orchestrator.hosts.settings import HostSettings, Sudo
 from orchestrator.model.hosts import Connect
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.sudo_question import ASK_SUDO
+from orchestrator.sudo_question import ASK_SUDO, NEVER_ASKS
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
 _NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
@@ -37,13 +37,14 @@ class Right:
     Attributes:
         what: `stop`, `start`, `reboot` or `lock`.
         command: the command line, without sudo.
+        allowed: None if sudo does not show whether the command needs a password.
         said: the host's answer; empty if it allowed the command without a message.
         asks_nothing: sudo has shown that the rule has NOPASSWD, and so reads no password.
     """
 
     what: str
     command: str
-    allowed: bool
+    allowed: bool | None
     said: str
     asks_nothing: bool = False
 
@@ -91,9 +92,9 @@ def survey_script(
     if rights:
         parts += [(name, line) for name, _, line in _right_parts(settings, reboot=reboot)]
         if settings.sudo is Sudo.PASSWORDLESS:
-            parts.append((_NEVER_ASKS, sudo.PASSWORDLESS_CHECK))
+            parts.append((_NEVER_ASKS, NEVER_ASKS))
         elif settings.sudo is Sudo.AUTO:
-            parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}"))
+            parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {NEVER_ASKS}"))
     if folder is not None:
         parts.append((_FOLDER, _create_and_remove(folder)))
     parts.append((_INSTALL, installing.record_script(settings)))
@@ -119,9 +120,9 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
     found = None if report is None else programs.read_report(report.text)
     settings = programs.settled(sudo.settled(settings, root=root is True), found or Found())
     allowed = _read_rights(settings, answers, reboot=reboot) if rights else ()
-    may_control = all(right.allowed for right in allowed if right.what in _NEEDED) if rights else None
+    may_control = all(right.allowed is True for right in allowed if right.what in _NEEDED) if rights else None
     may_reboot = (
-        all(right.allowed for right in allowed if right.what == REBOOT) if rights and reboot else None
+        all(right.allowed is True for right in allowed if right.what == REBOOT) if rights and reboot else None
     )
     answer = answers.get(_SERVICE)
     uptime = _value(answers, _UPTIME)
@@ -227,15 +228,17 @@ def _read_rights(
     rights = []
     for name, command, _ in _right_parts(settings, reboot=reboot):
         answer = answers.get(name)
-        allowed, said, asks_nothing = False, "no answer", False
+        allowed: bool | None = False
+        said, asks_nothing = "no answer", False
         if answer is not None:
             said = sudo.refusal(answer.text) or answer.text.strip().partition("\n")[0]
             allowed = answer.exit == 0
             if settings.sudo is not Sudo.OFF and name != _LOCK:
                 allowed = sudo.allows(settings.sudo, answer.exit, answer.text, never_asks=never_asks)
+                said = "" if allowed is None else said  # it is the command
                 asks_nothing = sudo.needs_no_password(answer.exit, answer.text)
         # A machine is never rebooted under the run itself.
-        allowed = allowed and not (name == _REBOOT and settings.connect is Connect.LOCAL)
+        allowed = False if name == _REBOOT and settings.connect is Connect.LOCAL else allowed
         rights.append(
             Right(
                 what=name.removeprefix("may-"),

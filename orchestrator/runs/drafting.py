@@ -77,7 +77,7 @@ def with_services(
         if not isinstance(one, Unknown)
     }
     missing = [node for node, one in sorted(services.items()) if isinstance(one, Unknown)]
-    remarks = tuple(f"{said[:1].upper()}{said[1:]}" for said in not_found(services))
+    remarks = tuple(f"{said[:1].upper()}{said[1:]}" for said in (*not_found(services), *no_root(services)))
     manager = ELASTICSEARCH.manager.value
     if not found:
         why = "no service was found on a host" if services else "the hosts were not read"
@@ -155,6 +155,19 @@ def not_found(services: Mapping[NodeName, Reading[FoundService]]) -> tuple[str, 
     return (
         *with_reasons("no connection to", apart | unread),
         *with_reasons("service not found on", absent),
+    )
+
+
+def no_root(services: Mapping[NodeName, Reading[FoundService]]) -> tuple[str, ...]:
+    """On which hosts no command can be run as root, and what to do."""
+    why = "there is doas and no sudo, which is not supported: install sudo, or log in as root"
+    return with_reasons(
+        "no command as root on",
+        {
+            node: why
+            for node, one in sorted(services.items())
+            if isinstance(one, FoundService) and one.only_doas
+        },
     )
 
 

@@ -42,6 +42,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.runs.discovery import Discovery, Found
 from orchestrator.runs.drafting import (
+    no_root,
     not_found,
     product,
     usual_unit,
@@ -225,7 +226,7 @@ def _looked(
         context.note("looking on the hosts for the service of each node")
         draft, services = _by_openssh(draft, ask(draft), ask, context)
         keys = [one.key for one in services.values() if isinstance(one, NotAsked) and one.key is not None]
-        for said in (*not_found(services), *([unknown_keys(keys)] if keys else ())):
+        for said in (*not_found(services), *no_root(services), *([unknown_keys(keys)] if keys else ())):
             context.warn(in_options(visible(said)))
         if len(_missing(services)) < len(found.view.nodes) or not has_terminal(context):
             return draft, services

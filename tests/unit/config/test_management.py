@@ -192,15 +192,18 @@ def test_a_rule_that_needs_a_password_is_no_right(host: Host, subtests: pytest.S
             host.run(ENABLE)
 
 
-def test_a_rule_that_is_not_found_is_a_right_of_sudo_rs(host: Host) -> None:
-    """It may be written as a pattern of sudo's own. sudo-rs shows no rule at all."""
+def test_a_rule_that_is_not_found_is_no_right(host: Host) -> None:
+    """Unless no rule at all asks, whatever sudo remembers. It may be written as a pattern of sudo's own."""
     start = f"systemctl start {ON}"
     (host.folder / "answer").write_text(start)
     (host.folder / "list").write_text(LIST.format(more="").replace("ALL", "/usr/bin/id"))
-    assert (host.run(DISABLE, asks=start), host.active) == (1, {ON})
-    of_rs = '[ "$1" != -V ] || { echo sudo-rs 0.2.5 >&2; exit; }\n'
-    host.add("sudo", SUDO.replace("\n", f"\n{of_rs}", 1))
-    assert (host.run(DISABLE, asks=start), host.active) == (0, set())
+    for more, code in [("", 1), (REMEMBERS, 1), (NEVER_ASKS, 0)]:
+        host.add("sudo", SUDO.replace("\n", f"\n{more}", 1))
+        assert (host.run(DISABLE, asks=start), host.active) == (code, {ON} if code else set())
+
+
+REMEMBERS = '[ "$*" != "-n -v" ] || exit 0\n'
+NEVER_ASKS = '[ "$*" != "-k -n -v" ] || exit 0\n'
 
 
 @pytest.mark.parametrize(

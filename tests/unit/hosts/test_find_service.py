@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.hosts.connection import CommandResult
@@ -59,7 +61,9 @@ def test_read_search_finds_one_service_or_says_why_not(subtests: pytest.Subtests
     for parts, service in FOUND:
         with subtests.test(parts=parts):
             manager, unit = service.split()
-            assert read_search(answer(**parts)) == FoundService(manager=Manager(manager), unit=unit)
+            found = FoundService(manager=Manager(manager), unit=unit)
+            assert read_search(answer(**parts, doas=None)) == found
+            assert read_search(answer(**parts, doas="/bin/doas")) == replace(found, only_doas=True)
     for parts, says in NOT_FOUND:
         with subtests.test(parts=parts):
             found = read_search(answer(**parts))
@@ -71,7 +75,7 @@ def test_read_search_finds_one_service_or_says_why_not(subtests: pytest.Subtests
 def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
     done = LocalConnection().run(untranslated(search_script(pid)), timeout=20.0)
     assert isinstance(done, CommandResult)
-    assert len(read_sections(done.stdout)) == (5 if pid is None else 6)
+    assert len(read_sections(done.stdout)) == (6 if pid is None else 7)
 
 
 def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:

@@ -31,7 +31,7 @@ case $1 in show) echo LoadState=loaded; echo ActiveState=active; echo SubState=r
 """
 SUDO = """#!/bin/sh
 probe=
-while :; do case $1 in -n|-k|-S) shift ;; -p) shift 2 ;; -ll) probe=1; shift ;; *) break ;; esac; done
+while :; do case $1 in -n|-k|-S) shift ;; -p) shift 2 ;; -ll|-v) probe=1; shift ;; *) break ;; esac; done
 echo "$*" >>{folder}/sudo.calls
 [ -z "$probe" ] || exit 0
 exec "$@"

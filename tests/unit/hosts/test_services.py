@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,9 @@ from orchestrator.model.hosts import Connect, Manager
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.reading import Unknown
 from orchestrator.redact import Redactor
+from orchestrator.sudo_question import ASK_SUDO, ONLY_DOAS
 from orchestrator.untrusted import UntrustedValue
+from tests.tools import SHELLS, needs
 
 SYSTEMD, SYSV, DOCKER, COMMAND = Manager.SYSTEMD, Manager.SYSV, Manager.DOCKER, Manager.COMMAND
 RUNNING, STOPPED, FAILED = ServiceState.RUNNING, ServiceState.STOPPED, ServiceState.FAILED
@@ -317,13 +320,46 @@ def test_what_sudo_allows(subtests: pytest.Subtests) -> None:
         # Seen on 1.9.16: -l succeeds though the command itself would ask for a password.
         (Sudo.PASSWORDLESS, 0, asks, False, False),
         (Sudo.PASSWORDLESS, 0, asks, True, True),
-        (Sudo.PASSWORDLESS, 0, "/usr/bin/systemctl stop elasticsearch", False, True),  # before 1.9.13
+        # As sudo before 1.9.14 and sudo-rs print it, where the list of all shows no rule for it either.
+        (Sudo.PASSWORDLESS, 0, "/usr/bin/systemctl stop elasticsearch", False, None),
+        (Sudo.PASSWORDLESS, 0, "/usr/bin/systemctl stop elasticsearch", True, True),
         (Sudo.PASSWORDLESS, 1, "sudo: a password is required", False, False),
         (Sudo.PASSWORD, 0, asks, False, True),
         (Sudo.PASSWORD, 1, "sudo: 1 incorrect password attempt", False, False),
     ]:
         with subtests.test(mode=mode, code=code, output=output, never_asks=never_asks):
             assert sudo.allows(mode, code, output, never_asks=never_asks) is allowed
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("mode", [Sudo.PASSWORDLESS, Sudo.PASSWORD])
+def test_a_host_with_doas_alone_is_refused_by_name(tmp_path: Path, shell: str, mode: Sudo) -> None:
+    settings = host(SYSTEMD)
+    asked = f"{sudo.PROBES if mode is Sudo.PASSWORD else ASK_SUDO}\n{sudo.probe(mode, 'true')}\n"
+    for name in ("sh", "cat", "grep"):
+        (tmp_path / name).symlink_to(needs(shell if name == "sh" else name))
+
+    def said() -> str:
+        done = subprocess.run(  # noqa: S603
+            [str(tmp_path / "sh"), "-c", asked],
+            env={"PATH": str(tmp_path)},
+            input="x\n",
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        return sudo.refusal(done.stdout + done.stderr) or ""
+
+    assert sudo.is_missing(said())
+    assert "install it" in sudo.advice(settings, said())
+    for name in ("doas", "sudo"):
+        (tmp_path / name).write_text("#!/bin/sh\necho sudo: a password is required >&2; exit 1\n")
+        (tmp_path / name).chmod(0o755)
+        if name == "doas":
+            assert said() == ONLY_DOAS
+            assert sudo.advice(settings, said()).startswith("doas is not supported: install sudo, or log in")
+    assert said() == "sudo: a password is required"
 
 
 OF_SUDO_RS = (

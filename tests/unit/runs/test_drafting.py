@@ -14,7 +14,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Manager
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runs.discovery import Found, Zones
-from orchestrator.runs.drafting import not_found, with_cluster, with_services
+from orchestrator.runs.drafting import no_root, not_found, with_cluster, with_services
 from orchestrator.simulation import views
 from tests.simulation.play import cluster
 
@@ -45,6 +45,13 @@ def test_the_service_of_most_nodes_is_that_of_all_hosts(subtests: pytest.Subtest
             assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
             missing = [node for node, one in services.items() if isinstance(one, Unknown)]  # type: ignore[attr-defined]
             assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
+
+
+def test_a_host_with_doas_alone_is_named() -> None:
+    services = named({"es1": replace(systemd("es"), only_doas=True), "es2": systemd("es")})
+    said = "no command as root on es1: there is doas and no sudo, which is not supported: install sudo, or"
+    assert [one.startswith(said) for one in no_root(services)] == [True]
+    assert with_services(EMPTY, services, "elasticsearch").hosts.remarks[1].startswith(f"N{said[1:]}")
 
 
 def test_a_named_unit_is_for_nodes_without_a_found_one() -> None:
