@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
-from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.cluster import ClusterFile, HostsFile
 from orchestrator.engine.left_over import texts
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
@@ -102,12 +102,17 @@ class Context:
         return Files(environment=self.environment, home=self.home, warn=self.warn)
 
     def cluster(self, name: str) -> ClusterFile:
-        """Read the cluster file of that name or path, and print its warnings.
+        """Read the file of a cluster, of that name or path, and print its warnings.
 
         Raises:
             ConfigError: it cannot be found or is invalid.
+            UsageError: it names hosts without a cluster.
         """
         return self.files.cluster(name)
+
+    def hosts(self, name: str) -> HostsFile:
+        """The same for a command that needs no cluster: a file of hosts without one is as good."""
+        return self.files.hosts(name)
 
     @property
     def operator(self) -> str:
@@ -139,8 +144,8 @@ class Context:
         finally:
             store.close()
 
-    def ports(self, file: ClusterFile) -> FilePorts:
-        """The ports of a file's cluster. The caller closes them."""
+    def ports(self, file: HostsFile) -> FilePorts:
+        """The ports of a cluster file. The caller closes them."""
         return FilePorts(file, self.files, self.clock)
 
     def connect(

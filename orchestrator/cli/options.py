@@ -81,6 +81,14 @@ AcceptRecorded = Annotated[
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        help="Only nodes of this zone; of hosts without a cluster, only those of this group.",
+        metavar="ZONE",
+    ),
+]
 DisablePredicate = Annotated[
     list[str] | None,
     typer.Option(
@@ -133,10 +141,11 @@ AllowWrites = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """The options that select nodes by name."""
+    """The options that select nodes whose hosts are tuned."""
 
     only: Only = None
     exclude: Exclude = None
+    zone: Zone = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

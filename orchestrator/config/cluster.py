@@ -1,4 +1,4 @@
-"""The cluster file: the name of a cluster, how it is reached, and its machines."""
+"""The cluster file: the name of a cluster, how it is reached, and its machines; or hosts without one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import (
     HostSettings,
     HostsSpec,
+    NamedHostsSpec,
     RiakHostsSpec,
     SudoSpec,
     matching_overrides,
@@ -37,23 +39,26 @@ from orchestrator.config.riak import (
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
     ELASTICSEARCH,
+    ONLY_TUNED,
     ServiceSpec,
     UsualService,
     merge_service,
     settle_service,
 )
 from orchestrator.config.spec import (
+    HOSTS,
     NOT_EMPTY,
     ElasticsearchKind,
     Name,
     RiakKind,
     Spec,
     Unset,
-    is_riak,
 )
 from orchestrator.config.which_file import FileKind, read_as
 from orchestrator.config.yaml import Document, KeyPath
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.model.hosts import Connect
+from orchestrator.model.policy import Kind
 from orchestrator.untrusted import UntrustedValue, shortened
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
@@ -85,12 +90,21 @@ def server_version(written: str) -> str:
     return written
 
 
+def _known_kind(value: object) -> object:
+    kinds = (*(kind.value for kind in Kind), HOSTS)
+    if value in kinds:
+        return value
+    raise PydanticCustomError("enum", "no kind of cluster file", {"expected": ", ".join(kinds)})
+
+
 class ClusterSpec(Spec):
     """The cluster file of Elasticsearch or OpenSearch."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
 
-    kind: ElasticsearchKind = Field(description="Kind of cluster. OpenSearch is `elasticsearch` too.")
+    kind: Annotated[ElasticsearchKind, BeforeValidator(_known_kind)] = Field(
+        description="Kind of cluster. OpenSearch is `elasticsearch` too."
+    )
     name: Name = Field(description="The cluster's own name (`cluster.name`). Another cluster is refused.")
     endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     auth: Unset[AuthSpec] = Field(
@@ -140,12 +154,37 @@ class RiakClusterSpec(Spec):
     riak: RiakSpec = Field(default_factory=RiakSpec, description="Riak's own commands.")
 
 
+_NO_CLUSTER: Final = "not for `kind: hosts`: there is no cluster to reach"
+_NO_RESTART: Final = "not for `kind: hosts`, which nothing restarts"
+
+
+class HostsFileSpec(Spec):
+    """The cluster file of hosts without a cluster, for `tune`, `diagnose` and `validate`."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("endpoints", "auth", "tls", "product", "version"), _NO_CLUSTER),
+        **dict.fromkeys(("playbook", "expect"), _NO_RESTART),
+        "zone_attribute": "not for `kind: hosts`: its zones are the groups of `hosts.names`",
+        "riak": "only for `kind: riak`",
+    }
+
+    kind: Literal["hosts"] = Field(description="Hosts without a cluster. Other commands refuse this file.")
+    name: Annotated[Name, AfterValidator(plain_name)] = Field(
+        description="Your own name for these hosts. The original values of tuned hosts are kept under it:"
+        " another name for each file, and not that of a cluster."
+    )
+    tune: Unset[Name] = Field(
+        default=None, description="Name or path of the tuning profile, of any kind. `--profile` overrides it."
+    )
+    hosts: NamedHostsSpec = Field(description="The hosts, and how they are reached.")
+
+
 AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFile:
-    """A cluster file that was read and checked.
+class HostsFile:
+    """A cluster file of any kind that was read and checked, as far as it is about hosts.
 
     Attributes:
         path: as the user wrote it; relative paths in the file start at its folder.
@@ -154,7 +193,7 @@ class ClusterFile:
     """
 
     path: Path
-    spec: AnyClusterSpec
+    spec: AnyClusterSpec | HostsFileSpec
     document: Document = field(repr=False)
     home: Path
     warnings: tuple[str, ...] = ()
@@ -169,16 +208,16 @@ class ClusterFile:
         Raises:
             ConfigError: overrides that match it contradict each other, or no address is known for it.
         """
-        nodes, words = self._nodes, self.riak_words(node)
+        words = self.riak_words(node)
         try:
             return settings_of(
                 node,
                 self.spec.hosts,
                 folder=self.path.parent,
                 home=self.home,
-                usual=ELASTICSEARCH if words is None else riak_service(words),
-                also=() if nodes is None else names_of(node, nodes),
-                address=None if nodes is None else address_of(node, nodes),
+                usual=_usual_service(self.spec) if words is None else riak_service(words),
+                also=names_of(node, self._nodes) if isinstance(self.spec, RiakClusterSpec) else (),
+                address=self._address(node),
             )
         except UntrustedValue as error:
             message = f"node {shortened(node)}: {error}: name its address under `hosts.nodes`"
@@ -203,17 +242,29 @@ class ClusterFile:
             raise self.document.error(("riak",), str(error)) from None
 
     @property
-    def _nodes(self) -> Mapping[str, str] | None:
-        """Addresses by host; None if the cluster itself reports the addresses of its nodes."""
-        return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else None
+    def _nodes(self) -> Mapping[str, str]:
+        """Addresses by host of a Riak cluster; empty for another kind."""
+        return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else {}
+
+    def _address(self, node: str) -> str | None:
+        """The address in the file, without overrides; None if it has none: a cluster reports its nodes'."""
+        match self.spec:
+            case ClusterSpec():
+                return None
+            case RiakClusterSpec():
+                return address_of(node, self._nodes)
+            case HostsFileSpec(hosts=NamedHostsSpec(names=names)):
+                return (names[node].address or node) if node in names else None
 
     def named_nodes(self) -> Mapping[str, str]:
-        """The nodes in the file, with their addresses, for when the cluster cannot be reached.
+        """The nodes in the file, with their addresses; a cluster that cannot be reached may have others.
 
         An address is empty if only the cluster has it. A Riak node has its address in its name.
         """
         names = [name for name in self.spec.hosts.overrides if not set(name) & set("*?[")]
-        if self._nodes is not None:
+        if isinstance(self.spec, HostsFileSpec):
+            names = [*self.spec.hosts.names]
+        elif isinstance(self.spec, RiakClusterSpec):
             names += self._nodes
             full = [name for name in names if "@" in name]
             meant = {host for name in full for host in names_of(name, self._nodes)}
@@ -231,8 +282,13 @@ class ClusterFile:
 
     def private_key(self) -> Path | None:
         """The file with the private key of our own certificate; None without a certificate."""
-        written = self.spec.tls.client_key or self.spec.tls.client_cert
+        written = self._tls.client_key or self._tls.client_cert
         return self.local_path(written) if written else None
+
+    @property
+    def _tls(self) -> TlsSpec:
+        """How certificates of the cluster are checked; without a cluster, nothing is named there."""
+        return TlsSpec() if isinstance(self.spec, HostsFileSpec) else self.spec.tls
 
     def sudo_passwords(self) -> tuple[SecretReference, ...]:
         """The references to sudo passwords: they are used on the hosts, long after the command has begun."""
@@ -241,14 +297,15 @@ class ClusterFile:
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
         """Warnings about entries of `hosts` that match no node of the cluster: they may be misspelt."""
-        addresses = self._nodes or {}
+        addresses = self._nodes
+        called = "host of the file" if isinstance(self.spec, HostsFileSpec) else "node of the cluster"
         names = [*nodes]
         if isinstance(self.spec, RiakClusterSpec):
             names += [name for node in nodes for name in names_of(node, addresses)]
         strangers = [("overrides", pattern) for pattern in without_node(self.spec.hosts.overrides, names)]
         strangers += [("nodes", name) for name in addresses if name not in names]
         return tuple(
-            str(self.document.error(("hosts", *stranger), "no node of the cluster is called so"))
+            str(self.document.error(("hosts", *stranger), f"no {called} is called so"))
             for stranger in strangers
         )
 
@@ -260,7 +317,7 @@ class ClusterFile:
         """
         faults = Faults(self.document)
         for key in ("ca", "client_cert", "client_key"):
-            written = getattr(self.spec.tls, key)
+            written = getattr(self._tls, key)
             if written is not None:
                 self._check_file(faults, ("tls", key), written)
         if self.spec.hosts.identity is not None:
@@ -273,7 +330,7 @@ class ClusterFile:
         faults.raise_any()
 
     def _check_certificates(self, faults: Faults) -> None:
-        tls = self.spec.tls
+        tls = self._tls
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the system's authorities: they take long
         if tls.ca is not None:
             try:
@@ -298,30 +355,88 @@ class ClusterFile:
             faults.add(key, f"{path} cannot be read: {error.strerror or type(error).__name__}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFile(HostsFile):
+    """A cluster file of a cluster, which is restarted."""
+
+    spec: AnyClusterSpec
+
+
+def of_cluster(file: HostsFile) -> ClusterFile:
+    """The file, if it is one of a cluster.
+
+    Raises:
+        UsageError: it names hosts without a cluster.
+    """
+    if isinstance(file, ClusterFile):
+        return file
+    raise UsageError(
+        f"{file.path}: {file.spec.name} is hosts without a cluster (`kind: {HOSTS}`), for `tune`, `diagnose`"
+        " and `validate`; this command needs the file of a cluster"
+    )
+
+
 def load_cluster(path: Path, *, home: Path) -> ClusterFile:
-    """Read a cluster file.
+    """Read the file of a cluster.
 
     Raises:
         ConfigError: file, line and key of every fault.
         NotInThisVersion: it has a kind or a key of a later version.
+        UsageError: it names hosts without a cluster.
     """
-    return check_cluster(read_as(FileKind.CLUSTER, path), path=path, home=home)
+    return of_cluster(load_hosts(path, home=home))
+
+
+def load_hosts(path: Path, *, home: Path) -> HostsFile:
+    """Read a cluster file of any kind; raises as `load_cluster` does, but for its last case."""
+    return check_hosts(read_as(FileKind.CLUSTER, path), path=path, home=home)
 
 
 def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
     """Check a document that was already read; raises as `load_cluster` does."""
-    model: type[AnyClusterSpec] = RiakClusterSpec if is_riak(document) else ClusterSpec
+    return of_cluster(check_hosts(document, path=path, home=home))
+
+
+def check_hosts(document: Document, *, path: Path, home: Path) -> HostsFile:
+    """Check a document that was already read; raises as `load_hosts` does."""
+    kind = document.content.get("kind")
+    if kind == HOSTS:
+        named = validate(HostsFileSpec, document)
+        _check_services(named, document)
+        file = HostsFile(path=path, spec=named, document=document, home=home)
+        _check_machines(file, named)
+        return file
+    model: type[AnyClusterSpec] = RiakClusterSpec if kind == Kind.RIAK.value else ClusterSpec
     spec = validate(model, document)
     _check_services(spec, document)
     return ClusterFile(path=path, spec=spec, document=document, home=home, warnings=_warnings(spec, document))
 
 
-def _usual_service(spec: AnyClusterSpec) -> UsualService:
+def _check_machines(file: HostsFile, spec: HostsFileSpec) -> None:
+    """Refuse two names for one service of one machine: it would be tuned and reverted under both."""
+    faults, first = Faults(file.document), dict[object, str]()
+    for name in spec.hosts.names:
+        host = file.host(name)
+        unit = (host.service.unit or "").replace("{node}", name)
+        other = first.setdefault((host.connect, host.address, host.port, unit), name)
+        if other != name and host.connect is not Connect.LOCAL:
+            message = f"{host.address} is the machine of {other} too, and both have the same `service`"
+            faults.add(("hosts", "names", name), f"{message}: name it once, or the service of each")
+    faults.raise_any()
+
+
+def _usual_service(spec: AnyClusterSpec | HostsFileSpec) -> UsualService:
     """The default service manager without a particular node, for checks of the whole file."""
-    return riak_service(words_of(EXAMPLE, spec.riak)) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
+    match spec:
+        case ClusterSpec():
+            return ELASTICSEARCH
+        case RiakClusterSpec(riak=riak):
+            return riak_service(words_of(EXAMPLE, riak))
+        case HostsFileSpec():
+            return ONLY_TUNED
 
 
-def _check_services(spec: AnyClusterSpec, document: Document) -> None:
+def _check_services(spec: AnyClusterSpec | HostsFileSpec, document: Document) -> None:
     """Check each override alone against the general settings, for any node that it may match."""
     faults = Faults(document)
     usual = _usual_service(spec)

@@ -46,6 +46,7 @@ DataPath = Annotated[
 User = Annotated[str, AfterValidator(account)]
 Address = Annotated[str, NO_PLACEHOLDER, AfterValidator(address)]
 MemberOrHost = Annotated[str, AfterValidator(with_host)]
+HostName = Annotated[str, AfterValidator(address)]
 
 
 class SudoSpec(Spec):
@@ -120,13 +121,11 @@ class RiakNodeSpec(OverrideSpec):
     )
 
 
-class HostsSpec(HostKeys):
-    """How the nodes' hosts are reached."""
+_ONLY_HOSTS: Final = "only for `kind: hosts`"
 
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "nodes": "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong,"
-        " `overrides: {NODE: {address: ADDRESS}}` puts it right"
-    }
+
+class ReachedHostsSpec(HostKeys):
+    """How hosts are reached, of any kind of cluster file."""
 
     connect: Connect = Field(
         default=Connect.SSH,
@@ -148,12 +147,6 @@ class HostsSpec(HostKeys):
     service: ServiceSpec = Field(
         default_factory=ServiceSpec, description="The service manager of the node's process."
     )
-    together: Together = Field(
-        default=Together.REBOOT,
-        description="When the nodes of one machine go down in one wave: `always`, `reboot` (only with"
-        " `--reboot`) or `never` (then `--reboot` holds where nodes share a machine). A machine is"
-        " never split: if its nodes may not go together, the run holds.",
-    )
     overrides: dict[str, OverrideSpec] = Field(
         default_factory=dict,
         description="By node name or glob: any other key of `hosts`, and `address`. All matching entries"
@@ -162,10 +155,27 @@ class HostsSpec(HostKeys):
     )
 
 
+class HostsSpec(ReachedHostsSpec):
+    """How the nodes' hosts are reached."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "nodes": "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong,"
+        " `overrides: {NODE: {address: ADDRESS}}` puts it right",
+        "names": _ONLY_HOSTS,
+    }
+
+    together: Together = Field(
+        default=Together.REBOOT,
+        description="When the nodes of one machine go down in one wave: `always`, `reboot` (only with"
+        " `--reboot`) or `never` (then `--reboot` holds where nodes share a machine). A machine is"
+        " never split: if its nodes may not go together, the run holds.",
+    )
+
+
 class RiakHostsSpec(HostsSpec):
     """How the machines of a Riak cluster are reached."""
 
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"names": _ONLY_HOSTS}
 
     overrides: dict[str, RiakNodeSpec] = Field(  # type: ignore[assignment]  # its values are overrides
         default_factory=dict,
@@ -179,13 +189,52 @@ class RiakHostsSpec(HostsSpec):
     )
 
 
+class NamedHostSpec(Spec):
+    """A host without a cluster."""
+
+    address: Unset[Address] = Field(
+        default=None,
+        description="IP address, host name or alias in the SSH configuration. Default: the host's name.",
+    )
+    group: Unset[Name] = Field(
+        default=None, description="Its group, such as a rack: `--zone` selects the hosts of one."
+    )
+
+
+def _some(names: Mapping[str, NamedHostSpec]) -> Mapping[str, NamedHostSpec]:
+    if not names:
+        raise ValueError("must not be empty")
+    return names
+
+
+class NamedHostsSpec(ReachedHostsSpec):
+    """The hosts, and how they are reached."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "nodes": "not for `kind: hosts`: `names` has its hosts and their addresses",
+        "together": "not for `kind: hosts`, which nothing restarts",
+    }
+
+    service: ServiceSpec = Field(
+        default_factory=ServiceSpec,
+        description="The service whose limits are tuned: `unit`, and `manager: sysv` for an init script."
+        " Default: none, and then the limits of a profile do not apply. It is never stopped or started.",
+    )
+    names: Annotated[dict[HostName, NamedHostSpec], AfterValidator(_some)] = Field(
+        description="The hosts by name: `{cass1: {address: 10.1.0.1, group: rack1}, cass2: {}}`. Programs of"
+        " several services on one machine are several names with its address, each with its own `service`"
+        " in `overrides`."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
     """All settings of the file for one node's machine.
 
     Attributes:
         sudo: whether commands for root use sudo; `auto`: unless the account is root.
-        address: None: the node's transport publish address. A Riak node always has an address here.
+        address: None: the node's transport publish address. A Riak node always has an address here, and a
+            host that the file names.
         user: None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
         known_hosts: None: the files that ssh reads.
         sudo_password: None: sudo needs no password, or is not used.
@@ -206,7 +255,7 @@ class HostSettings:
 
 def settings_of(
     node: str,
-    hosts: HostsSpec,
+    hosts: ReachedHostsSpec,
     *,
     folder: Path,
     home: Path,

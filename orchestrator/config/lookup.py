@@ -192,7 +192,7 @@ def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Plac
         return f"{message}; known: {', '.join(known[:_MOST_NAMES])}"
     example = places.shipped_clusters / "example.yml"
     new = "write one with `orchestrate init --endpoint URL`, or copy an example"
-    return f"{message}; {new}: {example}, or for Riak riak-example.yml beside it"
+    return f"{message}; {new}: {example}; beside it are riak-example.yml and hosts-example.yml"
 
 
 def _files(folder: Path) -> list[Path]:

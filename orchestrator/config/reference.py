@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
+from orchestrator.config.cluster import ClusterSpec, HostsFileSpec, RiakClusterSpec
 from orchestrator.config.faults import is_later
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.quantities import (
@@ -41,6 +41,7 @@ class SchemaOf(Enum):
     PLAYBOOK = "playbook"
     RIAK_CLUSTER = "riak-cluster"
     RIAK_PLAYBOOK = "riak-playbook"
+    HOSTS = "hosts"
     TUNING = "tuning"
 
 
@@ -55,6 +56,8 @@ def model_of(which: SchemaOf) -> type[Spec]:
             return RiakClusterSpec
         case SchemaOf.RIAK_PLAYBOOK:
             return RiakPlaybookSpec
+        case SchemaOf.HOSTS:
+            return HostsFileSpec
         case SchemaOf.TUNING:
             return TuningSpec
 
@@ -97,10 +100,11 @@ _TITLES: Final = {
     SchemaOf.PLAYBOOK: "The playbook",
     SchemaOf.RIAK_CLUSTER: "The cluster file of Riak",
     SchemaOf.RIAK_PLAYBOOK: "The playbook of Riak",
+    SchemaOf.HOSTS: "The cluster file of hosts without a cluster",
     SchemaOf.TUNING: "The tuning profile",
 }
 
-_AFTER_ELASTICSEARCH: Final = (SchemaOf.RIAK_CLUSTER, SchemaOf.RIAK_PLAYBOOK)
+_AFTER_ELASTICSEARCH: Final = (SchemaOf.RIAK_CLUSTER, SchemaOf.RIAK_PLAYBOOK, SchemaOf.HOSTS)
 _AS_ABOVE: Final = "Sections that are not shown here are as above, for Elasticsearch.\n"
 
 

@@ -53,7 +53,8 @@ class UsualService:
     """The default service manager of a node's process.
 
     Attributes:
-        unit: for every manager that needs one.
+        unit: for every manager that needs one; empty where no service is known.
+        managers: those that a file may name.
         stop: command line for `manager: command`; None where there is no usual one. So are `start` and
             `status`.
         status_as_root: whether `status` needs root's rights.
@@ -61,6 +62,7 @@ class UsualService:
 
     manager: Manager
     unit: str
+    managers: frozenset[Manager] = frozenset(Manager)
     stop: str | None = None
     start: str | None = None
     status: str | None = None
@@ -69,6 +71,11 @@ class UsualService:
 
 ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
 """The name of unit and init script in Elastic's packages, and the usual name of the container."""
+
+ONLY_TUNED: Final = UsualService(
+    manager=Manager.SYSTEMD, unit="", managers=frozenset({Manager.SYSTEMD, Manager.SYSV})
+)
+"""The service of hosts without a cluster: its limits can be tuned if it is named. It is never stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +108,12 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
     """Fill in the defaults of a service.
 
     Raises:
-        ValueError: keys that its manager needs are missing, or keys that it does not use are present.
+        ValueError: its manager is not possible here, keys that it needs are missing, or keys that it does
+            not use are present.
     """
     manager = service.manager or usual.manager
+    if manager not in usual.managers:
+        raise ValueError(f"manager: must be one of {', '.join(sorted(one.value for one in usual.managers))}")
     commands = {"stop": service.stop, "start": service.start, "status": service.status}
     if manager is not Manager.COMMAND:
         extra = [key for key, line in commands.items() if line is not None]

@@ -57,8 +57,12 @@ class Spec(BaseModel):
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
 
+HOSTS: Final = "hosts"
+"""The kind of a cluster file that names hosts without a cluster. Not a `Kind`: no run has it."""
+
+
 def is_riak(document: Document) -> bool:
-    """Whether a file is for a Riak cluster; any other file is checked as one for Elasticsearch."""
+    """Whether a file is for a Riak cluster; any other playbook is checked as one for Elasticsearch."""
     return document.content.get("kind") == Kind.RIAK.value
 
 

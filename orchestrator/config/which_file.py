@@ -58,7 +58,7 @@ def kind_of_file(content: Mapping[str, Any]) -> FileKind | None:
     """Which file these top keys are of; None where they do not say."""
     if "event" in content:  # a line of the program's own JSON
         return {"plan": FileKind.PLAN, "snapshot": FileKind.SNAPSHOT}.get(str(content["event"]))
-    if "endpoints" in content:
+    if "endpoints" in content or content.get("kind") == "hosts":
         return FileKind.CLUSTER
     if "applies_to" in content:
         return FileKind.TUNING

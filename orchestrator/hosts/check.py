@@ -14,7 +14,7 @@ from orchestrator.hosts.connection import CommandResult, Lost, Outcome, Trouble,
 from orchestrator.hosts.connections.pool import Connections
 from orchestrator.hosts.learned import Learned
 from orchestrator.hosts.settings import HostSettings, Sudo
-from orchestrator.hosts.survey import LOCK, REBOOT, Right, read_survey, survey_script, survey_stdin
+from orchestrator.hosts.survey import LOCK, REBOOT, TUNE, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.hosts import Connect
 from orchestrator.model.reading import Unknown
@@ -35,6 +35,7 @@ class Point(Enum):
     RIGHT_STOP = "right_stop"
     RIGHT_START = "right_start"
     RIGHT_REBOOT = "right_reboot"
+    RIGHT_TUNE = "right_tune"
     LOCK = "lock"
     LEASE_DIRECTORY = "lease_directory"
 
@@ -48,6 +49,8 @@ MEANINGS: Final = {
     Point.RIGHT_STOP: "The account may stop the service, through sudo if it is not root.",
     Point.RIGHT_START: "The account may start the service, through sudo if it is not root.",
     Point.RIGHT_REBOOT: "The account may reboot the host. Checked with `--reboot`.",
+    Point.RIGHT_TUNE: "The account may set a value of the kernel, through sudo if it is not root. Checked on"
+    " hosts without a cluster.",
     Point.LOCK: "The host has `flock`, so that two commands for one node never run at once.",
     Point.LEASE_DIRECTORY: "The folder for the lease of a Riak run takes files.",
 }
@@ -94,6 +97,7 @@ _RIGHTS: Final = {
     "start": Point.RIGHT_START,
     REBOOT: Point.RIGHT_REBOOT,
     LOCK: Point.LOCK,
+    TUNE: Point.RIGHT_TUNE,
 }
 
 
@@ -176,12 +180,11 @@ def check_host(
     if not here:
         said = f"{_WELL[Point.LOG_IN]} with `connect: {settings.connect.value}`"
         checks[-1] = found(Point.LOG_IN, said, good=True)
-    if isinstance(survey.view, Unknown) or survey.barred:
-        reason = survey.view.reason if isinstance(survey.view, Unknown) else survey.barred
-        checks.append(found(Point.SERVICE, reason, good=False))
-    else:
-        said = f"{survey.view.service.value}: {survey.view.detail}"
-        checks.append(found(Point.SERVICE, said, good=True))
+    if settings.service.is_named:
+        view, wrong = survey.view, survey.barred
+        wrong = view.reason if isinstance(view, Unknown) else wrong
+        said = "" if isinstance(view, Unknown) else f"{view.service.value}: {view.detail}"
+        checks.append(found(Point.SERVICE, wrong or said, good=not wrong))
     settings = sudo.settled(settings, root=survey.root is True)
     for right in survey.rights:
         message = _allowed(right) if right.allowed else missing_right(settings, right)
@@ -239,7 +242,11 @@ _HERE: Final = "this machine: nothing to reach"
 
 
 def _points(settings: HostSettings, *, reboot: bool, lease_directory: str | None) -> tuple[Point, ...]:
-    left_out = set() if reboot else {Point.RIGHT_REBOOT}
+    left_out = {Point.RIGHT_TUNE} if reboot else {Point.RIGHT_TUNE, Point.RIGHT_REBOOT}
+    if not settings.service.controlled:
+        left_out = {Point.RIGHT_STOP, Point.RIGHT_START, Point.RIGHT_REBOOT}
+    if not settings.service.is_named:
+        left_out.add(Point.SERVICE)
     if lease_directory is None:
         left_out.add(Point.LEASE_DIRECTORY)
     if not exclusion.is_needed(settings):

@@ -81,7 +81,7 @@ class Holder:
 
 def is_needed(settings: HostSettings) -> bool:
     """Whether a stop and a reboot of this node need the lock: its manager allows two verbs at once."""
-    return not services.manager(settings).excludes
+    return settings.service.controlled and not services.manager(settings).excludes
 
 
 def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:

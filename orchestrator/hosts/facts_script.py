@@ -79,8 +79,8 @@ _FIND: Final = shell_text("find.sh")
 
 
 def unit_of(settings: HostSettings) -> str:
-    """The node's own service, without `.service`; empty where it is a container or a command."""
-    if settings.service.manager not in (Manager.SYSTEMD, Manager.SYSV):
+    """The node's own service, without `.service`; empty where it is a container, a command or not named."""
+    if settings.service.manager not in (Manager.SYSTEMD, Manager.SYSV) or not settings.service.is_named:
         return ""
     return settings.unit.removesuffix(".service")
 

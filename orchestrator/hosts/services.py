@@ -30,11 +30,11 @@ def fault(settings: HostSettings) -> str | None:
     """Why the names of the service and its data paths cannot be sent to a host at all; None if they can."""
     service = settings.service
     try:
-        if manager(settings).program:
-            unit(settings)
-        else:
+        if manager(settings).program is None:
             for line in (service.stop, service.start, service.status):
                 for_node(line or "", settings.node)
+        elif service.is_named:
+            unit(settings)
         paths_of(settings.node, settings.data)
     except ConfigError as error:
         return f"`hosts.service`: {error}"

@@ -92,7 +92,8 @@ class ServiceSettings:
     """The node's service. `{node}` is replaced by the node's name in every text.
 
     Attributes:
-        unit: systemd unit, init script or container.
+        unit: systemd unit, init script or container; empty for hosts that are only tuned, without a service.
+        controlled: whether it may be stopped and started; otherwise only its limits are tuned.
         stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 if it runs.
         wording: how the texts of commands and init scripts are read; None if the exit code is enough.
         status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
@@ -105,6 +106,7 @@ class ServiceSettings:
 
     manager: Manager = Manager.SYSTEMD
     unit: str = "elasticsearch"
+    controlled: bool = True
     stop: str | None = None
     start: str | None = None
     status: str | None = None
@@ -113,6 +115,11 @@ class ServiceSettings:
     program: str | None = None
     reboot: str | None = None
     grace: Seconds = 600.0
+
+    @property
+    def is_named(self) -> bool:
+        """Whether there is a service: hosts that are only tuned may have none."""
+        return self.controlled or bool(self.unit)
 
     def __post_init__(self) -> None:
         """Refuse a command manager without its three lines."""

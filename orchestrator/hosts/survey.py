@@ -22,11 +22,14 @@ _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service
 _NEVER_ASKS, _ACCOUNT, _PROGRAMS = "never-asks", "account", "programs"
 _INSTALL, _HOLDER, _AT_WORK = "install", "holder", "at-work"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
-_REBOOT, _LOCK = "may-reboot", "may-lock"
+_REBOOT, _LOCK, _TUNE = "may-reboot", "may-lock", "may-tune"
 _FOLDER: Final = "folder"
 REBOOT: Final = "reboot"
 LOCK: Final = "lock"
 """The right without a command: whether commands of the node can exclude each other on its host."""
+TUNE: Final = "tune"
+_ANY_VALUE: Final = "/usr/bin/tee /proc/sys/vm/swappiness"
+"""A command of every shipped tuning profile, word for word as in the sudoers file of tuning."""
 _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
 
 
@@ -35,7 +38,7 @@ class Right:
     """Whether one command is allowed on a host.
 
     Attributes:
-        what: `stop`, `start`, `reboot` or `lock`.
+        what: `stop`, `start`, `reboot` or `lock`; on a host that is only tuned `tune`.
         command: the command line, without sudo.
         allowed: None if sudo does not show whether the command needs a password.
         said: the host's answer; empty if it allowed the command without a message.
@@ -101,7 +104,8 @@ def survey_script(
     parts.append((_HOLDER, exclusion.holder_script(settings)))
     parts.append((_AT_WORK, management.SCRIPT))
     # Last, so that a status command with a long output costs none of the other answers.
-    parts.append((_SERVICE, services.status_command(settings)))
+    if settings.service.is_named:
+        parts.append((_SERVICE, services.status_command(settings)))
     probes = "" if not rights else sudo.PROBES if settings.sudo is Sudo.PASSWORD else ASK_SUDO
     return script.untranslated(f"{search}\n{probes}{script.sections(parts)}")
 
@@ -189,6 +193,8 @@ def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, st
 
 def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str], ...]:
     """Name of the part, and command, of everything that may need sudo."""
+    if not settings.service.controlled:
+        return ((_TUNE, _ANY_VALUE),)
     commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in Verb]
     if reboot:
         commands.append((_REBOOT, services.plain_reboot(settings)))
@@ -199,6 +205,8 @@ def _question(settings: HostSettings, command: str) -> str:
     """A shell line that tests whether a command is allowed without running it."""
     if settings.sudo is not Sudo.OFF:
         return sudo.probe(settings.sudo, command)
+    if not settings.service.controlled:
+        return sudo.IS_ROOT
     return services.manager(settings).may(settings, command)
 
 

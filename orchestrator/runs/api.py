@@ -180,6 +180,7 @@ def tune(
     profile: str | None = None,
     only: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    zone: str | None = None,
 ) -> Iterator[TuningApplied | TuningMissed]:
     """Apply a tuning profile to the hosts, now and at every boot.
 
@@ -188,9 +189,11 @@ def tune(
 
     Args:
         connection: from `connect`.
-        profile: name or path; None takes the playbook's, or else that of the cluster's kind.
+        profile: name or path; None takes the playbook's, or else that of the cluster's kind. Of hosts without
+            a cluster: that of their file.
         only: names and globs of nodes; all when empty.
         exclude: names and globs of nodes to leave out.
+        zone: only nodes of this zone, or hosts of this group.
 
     Raises:
         ConfigError: the profile or a secret is wrong.
@@ -202,7 +205,7 @@ def tune(
     if not isinstance(ports, FilePorts):
         raise UsageError("only hosts of a cluster file are tuned")
     wanted = ports.tuning_profile(profile)
-    where = hosts_to_tune(connection, ports, only=tuple(only), exclude=tuple(exclude))
+    where = hosts_to_tune(connection, ports, only=tuple(only), exclude=tuple(exclude), zone=zone)
     where.check_free()
     with connection.state(Access.WRITE) as store:
         operator = connection.process.operator

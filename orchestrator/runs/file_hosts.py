@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.cluster import ClusterFile, HostsFile
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.daemons import in_parallel
 from orchestrator.hosts.changes import changes_script, read_changes
@@ -47,7 +47,7 @@ _SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
 
 
 def host_settings(
-    file: ClusterFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
+    file: HostsFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
 ) -> dict[NodeName, HostSettings]:
     """The settings of each node's machine.
 
@@ -65,7 +65,7 @@ def host_settings(
 
 
 def _require_own_services(
-    file: ClusterFile, hosts: Mapping[NodeName, HostSettings], addresses: Mapping[NodeName, str]
+    file: HostsFile, hosts: Mapping[NodeName, HostSettings], addresses: Mapping[NodeName, str]
 ) -> None:
     """Refuse an address that is another node's: a stop would stop that node, checked for this one.
 
@@ -99,7 +99,7 @@ def access_to(file: ClusterFile, nodes: Iterable[NodeName]) -> dict[str, str]:
     return leaves({**general, "hosts": hosts, "commands": {name: file.riak_words(name) for name in names}})
 
 
-def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
+def _one(file: HostsFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
     host, riak = file.host(name), file.riak_words(name)
     password: Secret | None = None
     sudo = _SUDO[host.sudo]
@@ -119,6 +119,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
         service=ServiceSettings(
             manager=host.service.manager,
             unit=host.service.unit or "",
+            controlled=isinstance(file, ClusterFile),
             stop=host.service.stop,
             start=host.service.start,
             status=host.service.status,
@@ -130,13 +131,13 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
     )
 
 
-def machine_of(file: ClusterFile, node: NodeName, address: str) -> str:
+def machine_of(file: HostsFile, node: NodeName, address: str) -> str:
     """A name for a node's machine: nodes with the same one share it."""
     host = file.host(node)
     return "this machine" if host.connect is Connect.LOCAL else host.address or address
 
 
-def programs_of(file: ClusterFile, node: NodeName) -> Programs:
+def programs_of(file: HostsFile, node: NodeName) -> Programs:
     """Riak's commands on a node's machine; the file is one of a Riak cluster."""
     words = file.riak_words(node)
     assert words is not None  # noqa: S101  (asked of a Riak cluster alone)

@@ -10,20 +10,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
+from orchestrator.config.cluster import (
+    ClusterFile,
+    ClusterSpec,
+    HostsFile,
+    HostsFileSpec,
+    RiakClusterSpec,
+    load_hosts,
+    of_cluster,
+)
 from orchestrator.config.gates import secrets_in
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
+from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
+from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
+from orchestrator.errors import UsageError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import RULES
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import HostChanges
 from orchestrator.model.gate import CommandGate, Gate
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.resolution import Resolution
@@ -50,7 +61,7 @@ from orchestrator.runs.file_hosts import (
     run_here,
     tls_of,
 )
-from orchestrator.runs.selection import predicate_names
+from orchestrator.runs.selection import predicate_names, require_cluster
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import named_state
 from orchestrator.runtime.gates.port import Gates, asker
@@ -86,12 +97,17 @@ class Files:
         return standard_places(self.environment, home=self.home)
 
     def cluster(self, name: str) -> ClusterFile:
-        """Read the cluster file of that name or path.
+        """Read the file of a cluster, of that name or path.
 
         Raises:
             ConfigError: it cannot be found or is wrong.
+            UsageError: it names hosts without a cluster.
         """
-        file = load_cluster(find(Wanted.CLUSTER, name, self.places), home=self.home)
+        return of_cluster(self.hosts(name))
+
+    def hosts(self, name: str) -> HostsFile:
+        """Read the cluster file of that name or path, of any kind; raises as `cluster`, but for that."""
+        file = load_hosts(find(Wanted.CLUSTER, name, self.places), home=self.home)
         for warning in file.warnings:
             self.warn(warning)
         return file
@@ -113,8 +129,23 @@ class Files:
         return load_profile(find(Wanted.TUNING, name, self.places), rules=RULES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The nodes of a cluster, as far as they are known.
+
+    Attributes:
+        addresses: by node; empty if unknown.
+        uuid: the cluster's; None without a cluster, or where it could not be read.
+    """
+
+    addresses: Mapping[NodeName, str]
+    uuid: str | None = None
+
+
 class FilePorts:
     """`ClusterPorts` as a cluster file describes them.
+
+    Of a file of hosts without a cluster, the members that need one raise `UsageError`.
 
     Attributes:
         file: the cluster file.
@@ -123,7 +154,7 @@ class FilePorts:
         owed: the subjects that the ledger of tuning still has of a node.
     """
 
-    def __init__(self, file: ClusterFile, files: Files, clock: Clock) -> None:
+    def __init__(self, file: HostsFile, files: Files, clock: Clock) -> None:
         self.file, self._files, self._clock = file, files, clock
         self.redact = Redactor()
         self.resolver = SecretResolver(
@@ -143,7 +174,7 @@ class FilePorts:
         Raises:
             ConfigError: a file or secret that the connection needs is missing.
         """
-        spec = self.file.spec
+        spec = self._of_cluster.spec
         if isinstance(spec, ClusterSpec):
             return ElasticsearchCluster(self._client(spec))
         self.file.check_files()
@@ -152,7 +183,7 @@ class FilePorts:
     @cached_property
     def lease(self) -> LeasePort:
         """The lease in the cluster."""
-        spec = self.file.spec
+        spec = self._of_cluster.spec
         if isinstance(spec, ClusterSpec):
             return ElasticsearchLease(self._client(spec))
         folder = Folder(path=spec.riak.lease_directory, cluster=spec.name)
@@ -166,11 +197,16 @@ class FilePorts:
     def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
         """One client for cluster and lease."""
         if self._shared is None:
-            access = access_of(self.file, spec, self.resolver)
+            access = access_of(self._of_cluster, spec, self.resolver)
             self._shared = ElasticsearchClient(
                 access, clock=self._clock, redact=self.redact, renewal=renewal_of(spec, self.resolver)
             )
         return self._shared
+
+    @property
+    def _of_cluster(self) -> ClusterFile:
+        """The cluster file; raises `UsageError` if it has no cluster."""
+        return of_cluster(self.file)
 
     @property
     def name(self) -> str:
@@ -189,7 +225,7 @@ class FilePorts:
 
     def access(self, nodes: Collection[NodeName]) -> Mapping[str, str]:
         """How the file says that cluster and hosts are reached, by key."""
-        return access_to(self.file, nodes)
+        return access_to(self._of_cluster, nodes)
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """The indices that these patterns match."""
@@ -201,17 +237,18 @@ class FilePorts:
         Raises:
             OrchestratorError: a file or a flag is wrong.
         """
-        book = self._files.playbook(playbook or self.file.spec.playbook)
-        require_playbook(self.file, book)
-        wanted = profile_wanted(self.file, book, overrides)
+        file = self._of_cluster
+        book = self._files.playbook(playbook or file.spec.playbook)
+        require_playbook(file, book)
+        wanted = profile_wanted(file, book, overrides)
         tuning = self._files.tuning_profile(wanted) if wanted else None
 
         def build(nodes: int | None) -> Policy:
             return build_policy(
-                self.file,
+                file,
                 book,
                 overrides,
-                predicates=predicate_names(self.file.spec.kind),
+                predicates=predicate_names(file.spec.kind),
                 nodes=nodes,
                 now=self._clock.now(),
                 tuning=tuning,
@@ -224,14 +261,19 @@ class FilePorts:
     def tuning_profile(self, named: str | None) -> TuningProfile:
         """The wanted tuning profile: the named one, the playbook's, or that of the cluster's kind.
 
+        Of hosts without a cluster: the named one or the file's, for any kind of store.
+
         Raises:
             ConfigError: it cannot be found or is wrong.
-            UsageError: it is for another kind of store.
+            UsageError: it is for another kind of store, or none is named for hosts without a cluster.
         """
-        playbook = self._files.playbook(self.file.spec.playbook)
-        require_playbook(self.file, playbook)
-        profile = self._files.tuning_profile(named or playbook.spec.tune or self.file.spec.kind.value)
-        require_kind(self.file, profile)
+        if isinstance(self.file.spec, HostsFileSpec):
+            return self._files.tuning_profile(named or _profile_of(self.file.spec, self.file.path))
+        file = self._of_cluster
+        playbook = self._files.playbook(file.spec.playbook)
+        require_playbook(file, playbook)
+        profile = self._files.tuning_profile(named or playbook.spec.tune or file.spec.kind.value)
+        require_kind(file, profile)
         return profile
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
@@ -240,7 +282,7 @@ class FilePorts:
 
     def dead_endpoints(self) -> Sequence[str]:
         """What is wrong with each endpoint that does not answer, if there are several. Asks each of them."""
-        several = len(self.file.spec.endpoints) > 1
+        several = len(self._of_cluster.spec.endpoints) > 1
         return [wrong for wrong in self.cluster.endpoints().values() if wrong] if several else []
 
     def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
@@ -288,7 +330,7 @@ class FilePorts:
             address=self._address,
             machine=lambda node: machine_of(self.file, node, self._address(node)),
             programs=lambda node: programs_of(self.file, node),
-            tls=tls_of(self.file),
+            tls=tls_of(self._of_cluster),
             fingerprint=spec.tls.fingerprint,
             redact=self.redact.without_known,
         )
@@ -296,6 +338,38 @@ class FilePorts:
     def _runner(self) -> HostRunner:
         """What runs commands on the machines of a Riak cluster."""
         return HostRunner(lambda node: self.hosts({node: self._address(node)}))
+
+    def read_members(self) -> Reading[Members]:
+        """The nodes of the cluster; of a file of hosts without one, its hosts.
+
+        Raises:
+            UsageError: another cluster answers at the endpoints.
+            ConfigError: a file or secret that the connection needs is missing.
+        """
+        if not isinstance(self.file, ClusterFile):
+            self.file.check_files()
+            named = self.file.named_nodes()
+            return Members(addresses={NodeName(name): address for name, address in named.items()})
+        read = self.cluster.observe({Look.CLUSTER}).cluster
+        if isinstance(read, Unknown):
+            return read
+        view = require_cluster(read, self.file.spec.name, str(self.file.path))
+        return Members(addresses=self.members(view), uuid=view.uuid)
+
+    def zones(self) -> Reading[Mapping[NodeName, str]]:
+        """The zone of each node that has one; of hosts without a cluster, their groups."""
+        spec = self.file.spec
+        if isinstance(spec, HostsFileSpec):
+            return {NodeName(name): host.group for name, host in spec.hosts.names.items() if host.group}
+        read = self.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+        attribute = spec.zone_attribute if isinstance(spec, ClusterSpec) else LOCATION
+        if attribute is None:
+            if isinstance(read.settings, Unknown):
+                return read.settings
+            attribute, _ = awareness_of(read.settings)
+        if isinstance(read.cluster, Unknown):
+            return read.cluster
+        return {node.name: zone for node in read.cluster.nodes if (zone := node.zone(attribute))}
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """The addresses of the nodes, including nodes of a Riak ring that are down."""
@@ -348,6 +422,16 @@ class FilePorts:
             self.cluster.close()
 
 
+def _profile_of(spec: HostsFileSpec, path: Path) -> str:
+    """The profile in a file of hosts without a cluster; raises `UsageError` if it names none."""
+    if spec.tune is None:
+        raise UsageError(
+            f"{path}: no tuning profile is named: hosts without a cluster have no default; name one with"
+            " --profile, or as `tune` in this file"
+        )
+    return spec.tune
+
+
 def connection_to(ports: FilePorts, files: Files, process: Process, state: str | None) -> Connection:
     """A connection over ports of a cluster file.
 
@@ -373,7 +457,7 @@ def connect(
     """Connect to the cluster of a cluster file. The cluster is not read yet.
 
     Args:
-        cluster_file: name or path, as after `--cluster`.
+        cluster_file: name or path, as after `--cluster`. Of hosts without a cluster, for `tune` alone.
         state: where journals are kept, as after `--state`; None looks in the usual places.
         tell: receives warnings and notes, one line each; None logs them.
 
@@ -395,4 +479,4 @@ def connect(
         tell=said,
     )
     files = Files(environment=os.environ, home=Path.home(), warn=process.warn)
-    return connection_to(FilePorts(files.cluster(str(cluster_file)), files, clock), files, process, state)
+    return connection_to(FilePorts(files.hosts(str(cluster_file)), files, clock), files, process, state)

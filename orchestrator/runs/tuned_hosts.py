@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Final, Protocol
 
+from orchestrator.config.cluster import ClusterFile
 from orchestrator.errors import JournalError, LeaseError, UsageError
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
@@ -15,17 +16,17 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.hosts import Connect
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.next_command import next_command
 from orchestrator.ports import Clock
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runs.file_hosts import host_settings
-from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.selection import require_cluster
+from orchestrator.runs.from_file import FilePorts, Members
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing, StateStore
+
+NEEDS_RESTART: Final = "a running service needs a restart"
 
 
 class TuningPort(Protocol):
@@ -58,6 +59,7 @@ class TunedHosts:
         unplaced: selected nodes without a known address, each with the reason.
         check_free: raises `LeaseError` while a run holds the cluster.
         command: a command on the same cluster and state, as it can be typed.
+        running: how processes that run get what counts at their start.
     """
 
     clock: Clock
@@ -69,6 +71,7 @@ class TunedHosts:
     unplaced: Mapping[NodeName, Unknown] = field(default_factory=dict)
     check_free: Callable[[], None] = lambda: None
     command: Callable[[str], str] = next_command
+    running: str = NEEDS_RESTART
 
     def read(self, profile: TuningProfile) -> Mapping[NodeName, Reading[HostTuning]]:
         """Compare every selected host with a profile."""
@@ -87,25 +90,13 @@ class TunedHosts:
         return [tuple(group) for group in groups.values()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
-    """The nodes of a cluster, as far as they are known.
-
-    Attributes:
-        addresses: by node; empty if unknown.
-        uuid: the cluster's; None where it could not be read.
-    """
-
-    addresses: Mapping[NodeName, str]
-    uuid: str | None
-
-
 def hosts_to_tune(
     connection: Connection,
     ports: FilePorts,
     *,
     only: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
+    zone: str | None = None,
     known: Mapping[NodeName, str] | None = None,
 ) -> TunedHosts:
     """Find the nodes and their hosts.
@@ -115,6 +106,7 @@ def hosts_to_tune(
         ports: its ports, from a cluster file.
         only: names and globs of nodes; all when empty.
         exclude: names and globs of nodes to leave out.
+        zone: only nodes of this zone; None for any.
         known: nodes that are known from elsewhere, with their addresses.
 
     Raises:
@@ -123,7 +115,7 @@ def hosts_to_tune(
     file, process = ports.file, connection.process
     ports.require_secrets(())
     members = _members(ports, process, known or {})
-    nodes = select(tuple(members.addresses), only, exclude)
+    nodes = in_zone(ports, select(tuple(members.addresses), only, exclude), zone)
     if members.uuid is not None and isinstance(found := ports.data_paths(nodes), Unknown):
         process.warn(f"where nodes keep their data could not be read: {found.reason}")
     settings = host_settings(file, members.addresses, ports.resolver)
@@ -141,6 +133,9 @@ def hosts_to_tune(
         unplaced={node: Unknown(reason=f"{node}: {nowhere}") for node in nodes if node not in placed},
         check_free=lambda: _check_free(connection, members.uuid),
         command=connection.on_cluster,
+        running=f"for running nodes: `{connection.on_cluster('restart')}`"
+        if isinstance(file, ClusterFile)
+        else NEEDS_RESTART,
     )
 
 
@@ -155,7 +150,7 @@ def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collecti
         pattern for pattern in (*only, *exclude) if not any(_matches(node, pattern) for node in nodes)
     ]
     if strangers:
-        raise UsageError(f"no node is called {', '.join(strangers)}; there is {names}")
+        raise UsageError(f"no node is called {', '.join(strangers)}; there are {names}")
     found = [
         node
         for node in sorted(nodes)
@@ -163,7 +158,26 @@ def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collecti
         and not any(_matches(node, pattern) for pattern in exclude)
     ]
     if not found:
-        raise UsageError(f"the selection leaves no node; there is {names}")
+        raise UsageError(f"the selection leaves no node; there are {names}")
+    return found
+
+
+def in_zone(ports: FilePorts, nodes: Collection[NodeName], zone: str | None) -> list[NodeName]:
+    """Those of the nodes that are in a zone; all of them without one.
+
+    Raises:
+        UsageError: the zones cannot be read, or none of the nodes is in this one.
+    """
+    if zone is None:
+        return [*nodes]
+    zones = ports.zones()
+    if isinstance(zones, Unknown):
+        raise UsageError(f"--zone {zone}: the zones are not known: {zones.reason}")
+    found = [node for node in nodes if zones.get(node) == zone]
+    if not found:
+        there = ", ".join(sorted({*zones.values()}))
+        said = f"the zones are {there}" if there else "no node has a zone"
+        raise UsageError(f"no selected node is in zone {zone}; {said}")
     return found
 
 
@@ -172,16 +186,13 @@ def _matches(node: str, pattern: str) -> bool:
 
 
 def _members(ports: FilePorts, process: Process, known: Mapping[NodeName, str]) -> Members:
-    """From the cluster; where it cannot be read, from the cluster file: hosts are tuned while it is down."""
-    file = ports.file
-    read = ports.cluster.observe({Look.CLUSTER}).cluster
+    """From the cluster; where it cannot be read or there is none, from its file: hosts are tuned anyway."""
+    file, read = ports.file, ports.read_members()
     if not isinstance(read, Unknown):
-        view = require_cluster(read, file.spec.name, str(file.path))
-        present = ports.members(view)
-        addresses = {**known, **present}
+        addresses = {**known, **read.addresses}
         for warning in file.overrides_without_node(addresses):
             process.warn(warning)
-        return Members(addresses=addresses, uuid=view.uuid)
+        return replace(read, addresses=addresses)
     named = {
         NodeName(name): address or known.get(NodeName(name), "")
         for name, address in file.named_nodes().items()

@@ -97,6 +97,7 @@ class Bench:
             addresses={node: f"10.0.0.{number}" for number, node in enumerate(nodes, 1)},
             machines=self.hosts.machines,
             command=lambda verb: f"orchestrate {verb} --cluster prod",
+            running="for running nodes: `orchestrate restart --cluster prod`",
             **more,
         )
         return around, where
@@ -413,7 +414,7 @@ def test_an_older_limit_of_the_process_is_named() -> None:
     )
     found = {ES1: HostTuning(states=(late,))}
     assert verdict_on(found) is ExitCode.DONE, "`tune apply` cannot correct it"
-    assert sentence(found) == "right after the next restart of the node: es1"
+    assert sentence(found) == "right after the next restart of the service: es1"
     assert by_verdict(found)["drifted"] == []
     assert by_verdict(found)["restart_needed"] == [ES1]
 
@@ -442,7 +443,7 @@ def test_nodes_are_chosen_by_name_and_glob() -> None:
     nodes = [ES3, ES1, ES2]
     assert select(nodes, (), ()) == [ES1, ES2, ES3]
     assert select(nodes, ("es[12]",), ("es2",)) == [ES1]
-    with pytest.raises(UsageError, match="no node is called es9; there is es1, es2, es3"):
+    with pytest.raises(UsageError, match="no node is called es9; there are es1, es2, es3"):
         select(nodes, ("es9",), ())
     with pytest.raises(UsageError, match="the selection leaves no node"):
         select(nodes, ("es1",), ("*",))

@@ -31,6 +31,7 @@ def diagnose(
     cluster: Diagnosed = None,
     length: Sample = "10s",
     only: opt.Only = None,
+    zone: opt.Zone = None,
     records: From = None,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
@@ -39,5 +40,11 @@ def diagnose(
     from orchestrator.cli.work.diagnose import diagnose_hosts
 
     return diagnose_hosts(
-        cluster, length=length, only=tuple(only or ()), records=records, output=output, state=state
+        cluster,
+        length=length,
+        only=tuple(only or ()),
+        zone=zone,
+        records=records,
+        output=output,
+        state=state,
     )

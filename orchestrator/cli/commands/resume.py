@@ -41,8 +41,8 @@ def resume(
     from orchestrator.view.progress import left_to_do
 
     context = context_of(output)
+    file = context.cluster(cluster) if cluster else None
     with context.state(state, Access.GO_ON) as store:
-        file = context.cluster(cluster) if cluster else None
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
         if entry.outcome is Outcome.DONE:
             message = f"run {entry.run} is over: it ended done, so there is nothing to resume"

@@ -25,7 +25,8 @@ Profile = Annotated[
     str | None,
     opt.by_name(
         "--profile",
-        "Tuning profile, by name or path. Default: `tune` of the playbook, else the profile of the kind.",
+        "Tuning profile, by name or path. Default: `tune` of the playbook, else the profile of the kind; of"
+        " hosts without a cluster `tune` of their file.",
         completion.profiles,
     ),
 ]

@@ -7,12 +7,12 @@ import stat
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
+from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.quantities import format_duration, parse_duration
 from orchestrator.diagnosis.diagnose import diagnose as look_for_all
 from orchestrator.errors import ExitCode, JournalError, UsageError
@@ -21,13 +21,12 @@ from orchestrator.hosts.diagnosis.records import signs_of_records
 from orchestrator.hosts.diagnosis.sampler import LONGEST, SHORTEST, sample
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import Diagnosis, Signs
-from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.next_command import next_command
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.find_run import histories
 from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.selection import require_cluster
+from orchestrator.runs.tuned_hosts import in_zone, select
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import StateMissing
 from orchestrator.view.diagnosis import diagnosis_lines, diagnosis_objects
@@ -42,6 +41,7 @@ def diagnose_hosts(
     *,
     length: str,
     only: tuple[str, ...],
+    zone: str | None,
     records: Path | None,
     output: Output,
     state: str | None,
@@ -57,10 +57,12 @@ def diagnose_hosts(
         raise UsageError(
             f"diagnose needs either --cluster or --from; see `{next_command('diagnose', '--help')}`"
         )
+    if records is not None and zone is not None:
+        raise UsageError("--zone: not with --from: records of hosts have no zones")
     if records is not None:
         hosts = _recorded(records, only)
     else:
-        hosts = _sampled(cluster or "", seconds, only, context, state)
+        hosts = _sampled(cluster or "", seconds, only, zone, context, state)
     found = look_for_all(hosts)
     return int(_tell(found, context, seconds if records is None else None))
 
@@ -96,15 +98,21 @@ def _seconds(text: str) -> Seconds:
 
 
 def _sampled(
-    cluster: str, seconds: Seconds, only: tuple[str, ...], context: Context, state: str | None
+    cluster: str,
+    seconds: Seconds,
+    only: tuple[str, ...],
+    zone: str | None,
+    context: Context,
+    state: str | None,
 ) -> Mapping[NodeName, Reading[Signs]]:
-    """The hosts of a cluster, sampled."""
-    file = context.cluster(cluster)
+    """The hosts of a cluster file, sampled."""
+    file = context.hosts(cluster)
     ports = context.ports(file)
     connections = Connections()
     try:
-        addresses = _selected(_addresses(ports, context), only)
-        settings = host_settings(file, addresses, ports.resolver)
+        addresses = _addresses(ports, context)
+        chosen = in_zone(ports, select(tuple(addresses), only, ()), zone)
+        settings = host_settings(file, {node: addresses[node] for node in chosen}, ports.resolver)
 
         def wait(length: Seconds) -> None:
             context.note(f"sampling for {format_duration(length)} …")
@@ -121,6 +129,9 @@ def _sampled(
     finally:
         connections.close()
         ports.close()
+    if not isinstance(file, ClusterFile):
+        context.note("not compared: past restarts, which hosts without a cluster do not have")
+        return hosts
     recoveries = _recoveries(file.spec.name, context, state)
     return {
         node: signs if isinstance(signs, Unknown) else replace(signs, recovery=recoveries.get(node, _NEVER))
@@ -132,37 +143,24 @@ _NEVER: Final = Unknown(reason="no restart of it is in the state database")
 
 
 def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
-    """The nodes and their addresses; if the cluster does not answer, those in the file.
+    """The nodes and their addresses; if there is a cluster and it does not answer, those in the file.
 
     Raises:
         UsageError: it is another cluster, or it does not answer and the file lists no host.
     """
-    read = ports.cluster.observe({Look.CLUSTER})
-    if not isinstance(read.cluster, Unknown):
-        view = require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
-        addresses = ports.members(view)
-        for warning in ports.file.overrides_without_node(addresses):
+    read = ports.read_members()
+    if not isinstance(read, Unknown):
+        for warning in ports.file.overrides_without_node(read.addresses):
             context.warn(warning)
-        return addresses
+        return read.addresses
     named = {NodeName(name): address for name, address in ports.file.named_nodes().items() if address}
     if not named:
         raise UsageError(
-            f"the cluster cannot be read, so its nodes are not known: {read.cluster.reason}. Nodes that have"
+            f"the cluster cannot be read, so its nodes are not known: {read.reason}. Nodes that have"
             f" an `address` in `hosts.overrides` of {ports.file.path} are diagnosed all the same"
         )
-    context.warn(f"the cluster cannot be read ({read.cluster.reason}): only hosts that the file names are")
+    context.warn(f"the cluster cannot be read ({read.reason}): only hosts that the file names are")
     return named
-
-
-def _selected(addresses: Mapping[NodeName, str], only: tuple[str, ...]) -> Mapping[NodeName, str]:
-    missing = [glob for glob in only if not any(fnmatchcase(node, glob) for node in addresses)]
-    if missing:
-        raise UsageError(f"no node is called {', '.join(missing)}; there are {', '.join(sorted(addresses))}")
-    return {
-        node: address
-        for node, address in addresses.items()
-        if not only or any(fnmatchcase(node, glob) for glob in only)
-    }
 
 
 def _recoveries(cluster: str, context: Context, state: str | None) -> Mapping[NodeName, Seconds]:
@@ -192,8 +190,8 @@ def _recorded(folder: Path, only: tuple[str, ...]) -> Mapping[NodeName, Reading[
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
         inner = [entry for entry in entries if entry.is_dir()]
         hosts = {entry.name: entry for entry in inner} if inner else {folder.resolve().name: folder}
-        chosen = _selected({NodeName(name): str(at) for name, at in hosts.items()}, only)
-        texts = {name: _texts(Path(at)) for name, at in chosen.items()}
+        chosen = select([NodeName(name) for name in hosts], only, ())
+        texts = {name: _texts(hosts[name]) for name in chosen}
     except FileNotFoundError:
         raise UsageError(f"--from {folder}: there is no such folder") from None
     except OSError as error:

@@ -33,7 +33,7 @@ def check_hosts(
 ) -> int:
     """Compare hosts with a profile, or print the boot script. Returns the exit code."""
     context = context_of(output)
-    ports = context.ports(context.cluster(cluster))
+    ports = context.ports(context.hosts(cluster))
     wanted = ports.tuning_profile(profile)
     with _hosts(ports, context, state, nodes) as where:
         found = where.read(wanted)
@@ -51,7 +51,7 @@ def apply_profile(
 ) -> int:
     """Apply a profile to the hosts, after a question. Returns the exit code."""
     context = context_of(output)
-    ports = context.ports(context.cluster(cluster))
+    ports = context.ports(context.hosts(cluster))
     wanted = ports.tuning_profile(profile)
     if not yes:
         require_terminal(context, context.command("tune check", "--cluster", cluster, state=state))
@@ -67,7 +67,7 @@ def apply_profile(
 def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
     """Restore the original values on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
-    file = context.cluster(cluster)
+    file = context.hosts(cluster)
     with ExitStack() as stack:
         try:
             store = stack.enter_context(context.state(state, Access.GO_ON))
@@ -99,7 +99,12 @@ def _hosts(
     """The hosts that the flags select."""
     with context.connect_over(ports, state) as connection:
         yield hosts_to_tune(
-            connection, ports, only=tuple(nodes.only or ()), exclude=tuple(nodes.exclude or ()), known=known
+            connection,
+            ports,
+            only=tuple(nodes.only or ()),
+            exclude=tuple(nodes.exclude or ()),
+            zone=nodes.zone,
+            known=known,
         )
 
 

@@ -134,10 +134,7 @@ def _warn_of_processes(made: Sequence[Made], where: TunedHosts, context: Context
     late = [one for one in made if not one.failed and one.state.tunable.startswith(AT_THE_START)]
     if late:
         names = ", ".join(dict.fromkeys(one.state.tunable for one in late))
-        context.warn(
-            f"{names}: applies to processes that start from now on; for running nodes: "
-            f"`{where.command('restart')}`"
-        )
+        context.warn(f"{names}: applies to processes that start from now on; {where.running}")
 
 
 def _undo(where: TunedHosts) -> str:

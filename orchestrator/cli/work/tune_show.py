@@ -18,7 +18,7 @@ from orchestrator.view.tuning import Found, Row
 
 _NAMES: Final = {
     "overridden": "set to another value at the next boot by another node of the host",
-    "restart_needed": "right after the next restart of the node",
+    "restart_needed": "right after the next restart of the service",
 }
 
 

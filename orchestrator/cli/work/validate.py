@@ -11,7 +11,14 @@ from typing import Final
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
-from orchestrator.config.cluster import AnyClusterSpec, ClusterSpec, RiakClusterSpec
+from orchestrator.config.cluster import (
+    AnyClusterSpec,
+    ClusterSpec,
+    HostsFile,
+    HostsFileSpec,
+    RiakClusterSpec,
+    of_cluster,
+)
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.policy import require_kind, require_playbook
@@ -62,7 +69,13 @@ class Check:
 def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:
     """Check each point and print the result. Returns the exit code."""
     context = context_of(output)
-    file = context.cluster(cluster)
+    named = context.hosts(cluster)
+    if isinstance(named.spec, HostsFileSpec):
+        flag = "--playbook" if playbook else "--reboot" if reboot else None
+        if flag is not None:
+            raise UsageError(f"{flag}: not for {named.path}: nothing restarts hosts without a cluster")
+        return int(_check_only_hosts(named, named.spec.tune, context))
+    file = of_cluster(named)
     book = context.files.playbook(playbook or file.spec.playbook)
     require_playbook(file, book)
     if book.spec.tune:
@@ -70,7 +83,6 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
     ports = context.ports(file)
     folder = book.path.resolve().parent
-    faults: list[Check] = []
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
         gates = gates_in(book.spec.gates, folder)
@@ -81,17 +93,57 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         checks = _checks(
             ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens, accepted=accepted
         )
-        every = _noting(faults, chain((sound,), _secrets(secrets), checks, _gates(ports, gates)))
-        for check in together(every) if context.output.for_people else every:
-            _say(check, context)
+        every = chain((sound,), _secrets(secrets), checks, _gates(ports, gates))
+        return int(_report(every, context, before="a restart"))
     finally:
         ports.close()
+
+
+def _check_only_hosts(file: HostsFile, profile: str | None, context: Context) -> ExitCode:
+    """Check what the tuning of hosts without a cluster needs."""
+    file.check_files()
+    for warning in file.overrides_without_node(file.named_nodes()):
+        context.warn(warning)
+    if profile:
+        context.files.tuning_profile(profile)
+    files = f"{file.path}{' and its tuning profile are' if profile else ' is'} sound"
+    ports = context.ports(file)
+    try:
+        ports.require_secrets(())
+        sound = Check(subject="config", point="files", good=True, message=files)
+        hosts = {NodeName(name): address for name, address in file.named_nodes().items()}
+        checks = _hosts(ports, hosts, reboot=False, lease_place=LeasePlace.STATE)
+        every = chain((sound,), _secrets(ports.secret_files(())), _not_named(file, hosts), checks)
+        return _report(every, context, before="tuning")
+    finally:
+        ports.close()
+
+
+def _not_named(file: HostsFile, hosts: Iterable[NodeName]) -> Iterator[Check]:
+    """What the file does not name, so that a part of a profile is not for these hosts."""
+    for node in hosts:
+        settings = file.host(node)
+        for point, there, what in (
+            ("service", settings.service.unit, "the limits of a service"),
+            ("data", settings.data, "disks"),
+        ):
+            if not there:
+                said = f"not named (`hosts.{point}`), so {what} are not tuned"
+                yield Check(subject=node, point=point, good=None, message=said, of_host=True)
+
+
+def _report(every: Iterable[Check], context: Context, *, before: str) -> ExitCode:
+    """Print each check as it is made, and the result."""
+    faults: list[Check] = []
+    noted = _noting(faults, every)
+    for check in together(noted) if context.output.for_people else noted:
+        _say(check, context)
     bad = len(faults)
     if context.output.for_people:
         context.say(
-            f"{counted(bad, 'check')} failed: correct this before a restart" if bad else "all checks passed"
+            f"{counted(bad, 'check')} failed: correct this before {before}" if bad else "all checks passed"
         )
-    return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
+    return context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad)
 
 
 def _secrets(files: Sequence[Path]) -> Iterator[Check]:
@@ -121,7 +173,7 @@ def _checks(
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
-    yield from expected_checks(ports.file.spec, view)
+    yield from expected_checks(of_cluster(ports.file).spec, view)
     yield from _endpoints(ports)
     if through := ports.only_through([node.name] for node in view.nodes):
         context.warn(f"blind in every wave with {listed(sorted(through.nodes))}: {through}")

@@ -81,7 +81,7 @@ class ServiceLimit(Tunable):
     def parts(self, facts: HostFacts, setting: TuningSetting, _: TuningProfile) -> Iterator[Part | Absent]:
         """The limit of the running process, and the one that the service will have at its next start."""
         if not facts.unit or facts.init is InitSystem.OTHER:
-            yield Absent(why="the node has no service of systemd, and no init script")
+            yield Absent(why="`hosts.service` names no service of systemd, and no init script")
             return
         found, least, endless = self._found(facts), _amount(str(setting.wanted)), setting.wanted in _ENDLESS
         right = None if found.unsure else found.holds(least)
@@ -91,7 +91,7 @@ class ServiceLimit(Tunable):
         late = now is not None and _amount(now) < least
         file = self._file(facts, setting, least) if right is False else None
         details = (
-            f"the running process has {now} until its node restarts" if late else "",
+            f"the running process has {now} until its service restarts" if late else "",
             unread,
             found.unsure or self._detail(facts, right=right is True),
         )

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from orchestrator.config.cluster import ClusterFile, check_cluster, load_cluster
+from orchestrator.config.cluster import ClusterFile, HostsFile, check_cluster, check_hosts, load_cluster
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
 from tests.fakes.cases import cases
@@ -28,6 +28,7 @@ HOME = Path("/home/op")
 HEADS = {
     "elasticsearch": "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n",
     "riak": "kind: riak\nname: ring\nendpoints: ['http://riak1:8098']\n",
+    "hosts": "kind: hosts\nname: cass\nhosts:\n  names: {cass1: {}, cass2: {address: 10.1.0.2}}\n",
 }
 """What `HEAD` stands for in the cases."""
 
@@ -37,7 +38,7 @@ def _cluster(text: str, *, folder: Path = Path("/etc/o"), kind: str = "elasticse
     return check_cluster(document, path=folder / "prod.yml", home=HOME)
 
 
-def _said(file: ClusterFile, line: str) -> str:
+def _said(file: HostsFile, line: str) -> str:
     """The line of a case as the file has it: what it says of a node, of itself or of names of nodes."""
     head, _, expected = line.partition(": ")
     what, _, name = head.partition(" ")
@@ -60,7 +61,8 @@ def test_what_a_cluster_file_means(subtests: pytest.Subtests, kind: str) -> None
     """All of its warnings and secrets too."""
     for text, expected in cases(f"config/read/{kind}.txt"):
         with subtests.test(text):
-            file = _cluster(text, kind=kind)
+            document = parse(text.replace("HEAD\n", HEADS[kind], 1), "prod.yml")
+            file = check_hosts(document, path=Path("/etc/o/prod.yml"), home=HOME)
             listed = [f"warning: {each}" for each in file.warnings]
             listed += [f"secret: {each.place}: {each}" for each in file.secret_references()]
             facts = [line for line in expected if not line.startswith(("warning: ", "secret: "))]

@@ -128,7 +128,7 @@ def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> 
 def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
     assert _refusal(Wanted.CLUSTER, "prod", tmp_path).endswith(
         "; write one with `orchestrate init --endpoint URL`, or copy an example: "
-        f"{tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
+        f"{tmp_path}/examples/example.yml; beside it are riak-example.yml and hosts-example.yml"
     )
 
 

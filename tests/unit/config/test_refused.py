@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import yaml
-from orchestrator.config.cluster import check_cluster
+from orchestrator.config.cluster import check_cluster, check_hosts
 from orchestrator.config.playbook import PlaybookSpec, check_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.tuning import check_profile
@@ -28,6 +28,10 @@ def cluster(document: Document) -> object:
     return check_cluster(document, path=Path("prod.yml"), home=Path("/home/op"))
 
 
+def hosts(document: Document) -> object:
+    return check_hosts(document, path=Path("cass.yml"), home=Path("/home/op"))
+
+
 def playbook(document: Document) -> object:
     return check_playbook(document, path=Path("book.yml"), name="book")
 
@@ -39,6 +43,7 @@ def profile(document: Document) -> object:
 CHECKS: dict[str, tuple[Callable[[Document], object], str]] = {
     "cluster": (cluster, ELASTICSEARCH),
     "riak-cluster": (cluster, "kind: riak\nname: ring\nendpoints: ['http://riak1:8098']\n"),
+    "hosts": (hosts, "kind: hosts\nname: cass\nhosts:\n  names: {cass1: {}, cass2: {address: 10.1.0.2}}\n"),
     "playbook": (playbook, ""),
     "profile": (profile, "applies_to: elasticsearch\nsettings:\n"),
 }

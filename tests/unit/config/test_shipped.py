@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.cluster import RiakClusterSpec, check_cluster, load_cluster
+from orchestrator.config.cluster import (
+    HostsFileSpec,
+    RiakClusterSpec,
+    check_cluster,
+    load_cluster,
+    load_hosts,
+)
 from orchestrator.config.disabling import PredicateNames
-from orchestrator.config.hosts import RiakHostsSpec
+from orchestrator.config.hosts import NamedHostsSpec, RiakHostsSpec
 from orchestrator.config.lookup import Wanted, find, shipped, standard_places
 from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy
@@ -114,6 +120,13 @@ def test_the_example_of_riak_has_every_key() -> None:
         assert re.search(rf"^ *# +{key}:", text, re.MULTILINE), f"{key} stands there as a comment"
 
 
+def test_the_example_of_hosts_has_every_key() -> None:
+    file = load_hosts(CLUSTERS / "hosts-example.yml", home=HOME)
+    assert file.warnings == file.overrides_without_node(file.named_nodes()) == ()
+    assert set(file.document.content) == set(HostsFileSpec.model_fields)
+    assert set(file.document.content["hosts"]) == set(NamedHostsSpec.model_fields)
+
+
 def _is_commented(lines: list[str], index: int, path: KeyPath) -> bool:
     # A nested key may be explained on its own line, above it, or by the comment of the key that holds it.
     holder = next(number for number in range(index, -1, -1) if lines[number].startswith(f"{path[0]}:"))
@@ -163,7 +176,7 @@ def test_the_wheel_contains_them(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
-    for example in ("example.yml", "riak-example.yml"):
+    for example in ("example.yml", "riak-example.yml", "hosts-example.yml"):
         assert f"orchestrator/_shipped/configs/clusters/{example}" in names
     for playbook in PLAYBOOKS:
         assert f"orchestrator/_shipped/playbooks/{playbook}.yml" in names

@@ -17,7 +17,9 @@ from orchestrator.config.yaml import read
 from orchestrator.errors import ExitCode
 
 SHIPPED = {
-    FileKind.CLUSTER: ("configs/clusters/example.yml", "configs/clusters/riak-example.yml"),
+    FileKind.CLUSTER: tuple(
+        f"configs/clusters/{name}.yml" for name in ("example", "riak-example", "hosts-example")
+    ),
     FileKind.PLAYBOOK: ("playbooks/elasticsearch-rolling-restart.yml", "playbooks/riak-rolling-restart.yml"),
     FileKind.TUNING: tuple(f"configs/tuning/{store}.yml" for store in ("elasticsearch", "riak")),
 }

@@ -377,7 +377,7 @@ def test_limits_of_the_running_process_count_until_its_restart(subtests: pytest.
             state = check("limits.nofile", "65535", current(), **limits)
             assert (state.verdict, state.running, state.at_boot) == (verdict, shown, unit)
             assert bool(state.changes) is (unit == "1024")
-            assert ("until its node restarts" in state.detail) is (process in {"4096", "1024"})
+            assert ("until its service restarts" in state.detail) is (process in {"4096", "1024"})
     for name, option, process in [
         ("nofile", "NOFILE", {OPEN: "1024"}),
         ("memlock", "MEMLOCK", {LOCKED: "65536"}),
