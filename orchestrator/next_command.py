@@ -9,8 +9,13 @@ from __future__ import annotations
 import re
 import shlex
 from typing import Final
+from urllib.parse import unquote
 
-_PASSWORDS: Final = re.compile(r"(://[^/@:]*:)[^@]*(?=@)|([?&][^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
+HIDDEN: Final = "***"
+"""What a password is shown as."""
+_PASSWORDS: Final = re.compile(
+    r"(?P<before>://[^/@:]*:|[?&][^=&]*pass[^=&]*=)(?P<password>(?<=:)[^@]*(?=@)|(?<==)[^&]*)", re.IGNORECASE
+)
 
 
 def next_command(verb: str, *words: str, state: str = "") -> str:
@@ -27,4 +32,15 @@ def next_command(verb: str, *words: str, state: str = "") -> str:
 
 def without_password(url: str) -> str:
     """A database URL in which passwords are `***`: an operator has to fill them in."""
-    return _PASSWORDS.sub(lambda found: f"{found[1] or found[2]}***", url)
+    return _PASSWORDS.sub(rf"\g<before>{HIDDEN}", url)
+
+
+def passwords_in(url: str) -> frozenset[str]:
+    """The passwords of a database URL, each as it is written there and as it is meant; none if hidden."""
+    found = {each["password"] for each in _PASSWORDS.finditer(url)} - {"", HIDDEN}
+    return frozenset(found | {unquote(password) for password in found})
+
+
+def hides_password(url: str) -> bool:
+    """Whether a database URL has `***` where its password belongs."""
+    return any(each["password"] == HIDDEN for each in _PASSWORDS.finditer(url))

@@ -31,10 +31,11 @@ _PATTERNS: Final = (
         r"""(?P<secret>[^\s"',;]+)""",
         re.IGNORECASE,
     ),
-    # password=…, --token …, "api_key": "…", PGPASSWORD=…
+    # password=…, --token …, "api_key": "…", PGPASSWORD=…, host=db password='it\'s'
     re.compile(
         r"""(?P<keep>(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)"""
-        r"""["']?(?:\s*[:=]\s*|\s+(?=["'])))(?P<secret>"[^"\n]*"|'[^'\n]*'|[^\s"',;&]+)""",
+        r"""["']?(?:\s*[:=]\s*|\s+(?=["'])))"""
+        r"""(?P<secret>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|"[^"\n]*"|'[^'\n]*'|[^\s"',;&]+)""",
         re.IGNORECASE,
     ),
     # An option: the first dash of a word, and the key word at its end.
@@ -43,8 +44,8 @@ _PATTERNS: Final = (
         r"""(?P<secret>[^\s-]\S*)""",
         re.IGNORECASE,
     ),
-    # https://user:password@host
-    re.compile(r"""(?P<keep>://[^\s:/@]*:)(?P<secret>[^\s/@]+)(?=@)"""),
+    # https://user:password@host; the password of a database may have a slash, which bounds the search
+    re.compile(r"""(?P<keep>://[^\s:/@]*:)(?P<secret>[^\s/@]+|[^\s@]{1,128})(?=@)"""),
     re.compile(
         r"""(?P<keep>)(?P<secret>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?"""
         r"""(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))""",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -15,14 +16,24 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from orchestrator.airflow.command import stop
+from orchestrator.airflow.command import stop, with_password
 from orchestrator.airflow.output import Ending, ending_of, run_of
-from orchestrator.runtime.identity import current_process, host_name, parse_identity, provably_gone
+from orchestrator.next_command import passwords_in
+from orchestrator.redact import Redactor
+from orchestrator.runtime.identity import parse_identity, provably_alive, provably_gone
 
 POLL_SECONDS: Final = 0.5
 """Interval between checks of a process that cannot be waited for."""
 STOP_SECONDS: Final = 60.0
 """Time limit for `orchestrate stop` to store its request. The stand-down itself may take longer."""
+_OF_ONE_MACHINE: Final = frozenset(
+    {
+        *("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
+        *("ramfs", "reiserfs", "tmpfs", "xfs", "zfs"),
+    }
+)
+"""File systems that one kernel mounts at a time: it knows each lock, and what ran before its boot is gone."""
+_MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 class Condition(Enum):
@@ -31,7 +42,7 @@ class Condition(Enum):
     RUNNING = "running"
     GONE = "gone"
     ELSEWHERE = "elsewhere"
-    """It was started on another machine, or its folder cannot be read here, so its state is not known."""
+    """Its state is not known here: its folder is shared with another machine, or cannot be read."""
 
 
 class Mark(Enum):
@@ -50,14 +61,15 @@ class Attempt:
     """One start.
 
     Attributes:
-        folder: holds `command.json`, `process`, `output.jsonl`, `errors.txt` and marks.
+        folder: holds `command.json`, `process`, `output.jsonl`, `errors.txt` and marks; `state`, closed to
+            other accounts, if the state's URL has a password.
     """
 
     folder: Path
 
     @property
     def output(self) -> Path:
-        """Its standard output: JSON lines."""
+        """Its standard output: JSON lines. The program holds the lock of this file to its end."""
         return self.folder / "output.jsonl"
 
     @property
@@ -72,8 +84,13 @@ class Attempt:
 
     @property
     def command(self) -> Path:
-        """File with the started command, as JSON."""
+        """File with the started command, as JSON; without passwords."""
         return self.folder / "command.json"
+
+    @property
+    def state(self) -> Path:
+        """File with the state's URL, for `stop`; only if it has a password, until the end is reported."""
+        return self.folder / "state"
 
     @property
     def host(self) -> str:
@@ -81,18 +98,27 @@ class Attempt:
         return _line(self.process, 1)
 
     def condition(self) -> Condition:
-        """Whether it runs, as far as this machine can determine."""
-        if not self.folder.is_dir():
+        """Whether it runs, as far as can be determined here.
+
+        In its own PID namespace its identity decides. In another container of its machine, and after a
+        reboot, the lock of its output does, on a file system whose locks are all known here. Names of
+        machines decide nothing: containers on the host's network share one.
+        """
+        try:
+            if not self.folder.is_dir():
+                return Condition.ELSEWHERE
+            identity = self.process.read_text("utf-8", errors="replace").partition("\n")[0]
+        except FileNotFoundError:
+            return Condition.GONE  # it never started: its identity is written first
+        except OSError:
             return Condition.ELSEWHERE
-        text = _line(self.process, 0)
-        identity = parse_identity(text)
-        if identity is None or provably_gone(text):
-            return Condition.GONE  # without an identity it never started: the identity is written first
-        here = current_process()
-        if (identity.boot, identity.namespace) == (here.boot, here.namespace):
+        if provably_gone(identity):
+            return Condition.GONE
+        locked = provably_alive(identity) or _locked(self.output)
+        if locked:
             return Condition.RUNNING
-        # The process is gone from the machine of that name: the machine or the container was restarted.
-        return Condition.GONE if self.host == host_name() else Condition.ELSEWHERE
+        known = locked is not None and _file_system(self.folder) in _OF_ONE_MACHINE
+        return Condition.GONE if known else Condition.ELSEWHERE
 
     def wait(self, seconds: float) -> None:
         """Wait until its process has ended, at most this many seconds.
@@ -101,10 +127,10 @@ class Attempt:
         condition is polled. Where the end of the process cannot be detected, the full time is waited.
         """
         until = time.monotonic() + seconds
-        identity = parse_identity(_line(self.process, 0))
+        identity = self._pid_here()
         if identity is not None:
             with contextlib.suppress(OSError, AttributeError):  # gone already; or no Linux, or an old one
-                descriptor = os.pidfd_open(identity.pid)
+                descriptor = os.pidfd_open(identity)
                 try:
                     ends = select.poll()
                     ends.register(descriptor, select.POLLIN)
@@ -116,7 +142,7 @@ class Attempt:
 
     def ending(self) -> Ending:
         """How it ended; valid only once the process is gone."""
-        return ending_of(_text(self.output), _text(self.errors))
+        return ending_of(_text(self.output), self._redact()(_text(self.errors)))
 
     def new_lines(self, offset: int) -> tuple[list[str], int]:
         """Whole lines of output from a byte offset on, and the offset after them."""
@@ -127,7 +153,8 @@ class Attempt:
         except OSError:
             return [], offset  # not on this machine, as `condition` reports
         whole = data[: data.rfind(b"\n") + 1]
-        return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
+        text = self._redact().without_known(whole.decode("utf-8", "replace"))
+        return text.splitlines(), offset + len(whole)
 
     def mark(self, mark: Mark) -> bool:
         """Set a mark; whether this call was the first to set it."""
@@ -135,6 +162,8 @@ class Attempt:
             (self.folder / mark.value).touch(exist_ok=False)
         except FileExistsError:
             return False
+        if mark is Mark.REPORTED:
+            self.state.unlink(missing_ok=True)
         return True
 
     def marked(self, mark: Mark) -> bool:
@@ -155,9 +184,12 @@ class Attempt:
         refusal = self._request_stop(run, environment) if run else "no run has begun"
         if refusal is None:
             return f"asked run {run} to stand down"
+        pid = self._pid_here()
+        if pid is None:
+            return f"{refusal}; it runs in another container, where no signal from here reaches it"
         if not self.mark(Mark.SIGNALLED):
             return f"{refusal}; it was sent SIGTERM before"
-        return f"{refusal}; {self._signal()}"
+        return f"{refusal}; {_signal(pid)}"
 
     def _request_stop(self, run: str, environment: Mapping[str, str] | None) -> str | None:
         """None when the request was stored; otherwise the reason."""
@@ -165,7 +197,7 @@ class Attempt:
             begun = json.loads(_text(self.command))
             done = subprocess.run(  # noqa: S603  (the program that the DAG names)
                 [*begun["program"], *stop(run, begun["state"])],
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **(environment or {}), **with_password(_text(self.state))},
                 cwd=begun["directory"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -177,15 +209,48 @@ class Attempt:
             return f"`orchestrate stop {run}` could not be run: {error}"
         return None if done.returncode == 0 else f"`orchestrate stop {run}` said: {done.stderr.strip()}"
 
-    def _signal(self) -> str:
-        identity = parse_identity(_line(self.process, 0))
-        if identity is None:
-            return "its process is not known"
-        try:
-            os.kill(identity.pid, signal.SIGTERM)
-        except OSError as error:
-            return f"SIGTERM to process {identity.pid} failed: {error.strerror}"
-        return f"sent SIGTERM to process {identity.pid}"
+    def _redact(self) -> Redactor:
+        return Redactor(passwords_in(_text(self.state)))
+
+    def _pid_here(self) -> int | None:
+        """Its pid; None outside its PID namespace, where the number is that of another process."""
+        text = _line(self.process, 0)
+        identity = parse_identity(text)
+        return identity.pid if identity is not None and provably_alive(text) else None
+
+
+def _signal(pid: int) -> str:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except OSError as error:
+        return f"SIGTERM to process {pid} failed: {error.strerror}"
+    return f"sent SIGTERM to process {pid}"
+
+
+def _locked(file: Path) -> bool | None:
+    """Whether a process holds the lock of a file; None if that is not known."""
+    try:
+        with file.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system of a folder; empty if it is not known.
+
+    `st_dev` does not find it: btrfs has one number for each subvolume. Blanks in paths are escaped there.
+    """
+    place, found = folder.resolve(), (0, "")
+    for line in _text(_MOUNTS).splitlines():
+        mount, _, of_system = line.partition(" - ")
+        point = Path(mount.split(" ")[4].encode().decode("unicode_escape"))
+        if place.is_relative_to(point) and len(point.parts) >= found[0]:  # the last of two covers the first
+            found = (len(point.parts), of_system.partition(" ")[0])
+    return found[1]
 
 
 def _text(path: Path) -> str:

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.airflow.attempt import Attempt, Condition, Mark
+from orchestrator.airflow.command import with_password
+from orchestrator.next_command import without_password
 from orchestrator.runtime.identity import host_name
 
 KEPT: Final = 10
@@ -41,9 +43,13 @@ class Start:
     Attributes:
         program: `orchestrate`, with any prefix (`sudo -n …`).
         words: its arguments.
-        state: the state URL in those arguments, for `stop`.
+        state: the state URL; those arguments have it without its password, which the program gets by
+            `ORCHESTRATE_STATE`.
         environment: added to the process's own; never written to a file.
         directory: the working directory; None = the worker's.
+
+    Raises:
+        ValueError: there is a password in the program or its arguments.
     """
 
     program: Sequence[str]
@@ -51,6 +57,13 @@ class Start:
     state: str | None = None
     environment: Mapping[str, str] | None = None
     directory: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a password that the list of processes, a file and the task's log would have."""
+        if any(without_password(word) != word for word in (*self.program, *self.words)):
+            raise ValueError(
+                "a URL with a password in the command line can be read by all: give it as `state`"
+            )
 
 
 def token(dag: str, task: str, run: str, map_index: int = -1) -> str:
@@ -86,6 +99,8 @@ def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Atte
             earlier = attempts(folder)
             if earlier and _stands(earlier[-1]):
                 return earlier[-1], False
+            for old in earlier:
+                old.state.unlink(missing_ok=True)
             for old in earlier[: max(0, len(earlier) + 1 - kept)]:
                 shutil.rmtree(old.folder)
             number = int(earlier[-1].folder.name) + 1 if earlier else 1
@@ -108,7 +123,8 @@ def _stands(last: Attempt) -> bool:
         case Condition.ELSEWHERE:
             raise AttemptError(
                 f"this task has started orchestrate on {last.host} ({last.folder}), and from {host_name()} "
-                "it cannot be checked whether it still runs: use a queue that only one machine serves"
+                "it cannot be checked whether it still runs: use a queue that only one machine serves; if it "
+                "has ended there, remove that folder"
             )
         case Condition.GONE:
             told = last.marked(Mark.REPORTED) or last.marked(Mark.STOP_ASKED)
@@ -118,13 +134,18 @@ def _stands(last: Attempt) -> bool:
 def _start(attempt: Attempt, start: Start, lock: int) -> None:
     attempt.folder.mkdir(mode=0o700)
     begun = {"program": list(start.program), "words": list(start.words)}
-    place = {"state": start.state, "directory": start.directory}
+    state, secret = start.state or "", with_password(start.state or "")
+    place = {"state": without_password(state), "directory": start.directory}
     attempt.command.write_text(json.dumps({**begun, **place}) + "\n", encoding="utf-8")
+    if secret:
+        with open(attempt.state, "x", opener=_closed_to_others, encoding="utf-8") as file:
+            file.write(state)
     launcher = [sys.executable, "-P", "-m", "orchestrator.airflow.launch", str(attempt.process), str(lock)]
     with attempt.output.open("wb") as output, attempt.errors.open("wb") as errors:
+        fcntl.flock(output, fcntl.LOCK_EX)  # kept by the program, as its standard output, to its end
         subprocess.run(  # noqa: S603  (the program that the DAG names; the launcher leaves it behind)
             [*launcher, *start.program, *start.words],
-            env={**os.environ, **(start.environment or {})},
+            env={**os.environ, **(start.environment or {}), **secret},
             cwd=start.directory,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -133,6 +154,10 @@ def _start(attempt: Attempt, start: Start, lock: int) -> None:
             check=False,  # errors are in its error file, like those of the program
             timeout=LOCK_SECONDS,
         )
+
+
+def _closed_to_others(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.next_command import without_password
+from orchestrator.runtime.state_file import VARIABLE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -12,7 +15,7 @@ class Selection:
 
     Attributes:
         cluster: name or path of the cluster file.
-        state: where journals are stored, as an SQLAlchemy URL.
+        state: where journals are stored, as an SQLAlchemy URL; a password is `***` in the flag.
         playbook: name or path.
         only: globs of nodes; `exclude` likewise.
         strategy: how nodes are grouped into waves.
@@ -43,7 +46,7 @@ class Selection:
         """The flags. Each value is joined to its flag, so a value that begins with a dash is not a flag."""
         single = {
             "cluster": self.cluster,
-            "state": self.state,
+            "state": None if self.state is None else without_password(self.state),
             "playbook": self.playbook,
             "strategy": self.strategy,
             "max-unavailable": self.max_unavailable,
@@ -102,4 +105,9 @@ def post_bulk_index(
 
 def stop(run: str, state: str | None = None) -> list[str]:
     """`orchestrate stop RUN`: the run starts its nodes, restores settings and ends."""
-    return ["stop", run, "--output=json", *([f"--state={state}"] if state else [])]
+    return ["stop", run, "--output=json", *([f"--state={without_password(state)}"] if state else [])]
+
+
+def with_password(state: str) -> dict[str, str]:
+    """The variable that completes a `--state` without its password; none for a URL that has no password."""
+    return {VARIABLE: state} if without_password(state) != state else {}

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, TypeAlias
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralTimeout
+from airflow.sdk.log import mask_secret
 
 from orchestrator.airflow import command
 from orchestrator.airflow.attempt import Attempt, Condition, Mark
 from orchestrator.airflow.attempts import AttemptError, Start, attempts, find_or_start, token
 from orchestrator.airflow.output import Fate, verdict
 from orchestrator.airflow.triggers import RunTrigger
+from orchestrator.next_command import passwords_in
 
 Texts: TypeAlias = str | Sequence[str] | None
 
@@ -29,7 +31,8 @@ class OrchestrateOperator(BaseOperator):
 
     Args:
         cluster: name or path of the cluster file.
-        state: where journals are stored, as an SQLAlchemy URL.
+        state: where journals are stored, as an SQLAlchemy URL; the program gets its password by
+            `ORCHESTRATE_STATE`.
         playbook: name or path.
         only: globs of nodes to restart; `exclude`: globs of nodes to leave out.
         strategy: `node` or `zone`.
@@ -115,22 +118,30 @@ class OrchestrateOperator(BaseOperator):
         self.poll_interval = poll_interval
         self._attempt: Attempt | None = None
         self._killed = False
+        self._mask_passwords()  # of a mapped task Airflow renders the templates itself
 
     def words(self) -> list[str]:
         """The command line after the program's name."""
         raise AirflowFailException(f"{type(self).__name__} has no command of its own; take one that has")
 
+    def render_template_fields(self, context: Mapping[str, Any], jinja_env: Any = None) -> None:
+        """Render the templates. Airflow hides the passwords in them, too, wherever it shows or logs them."""
+        super().render_template_fields(context, jinja_env)
+        self._mask_passwords()
+
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         """Find the run of an earlier try or start one, then wait for its end."""
-        start = Start(
-            program=_texts(self.program),
-            words=self.words(),
-            state=self.state,
-            environment=self.environment,
-            directory=self.directory,
-        )
         try:
+            start = Start(
+                program=_texts(self.program),
+                words=self.words(),
+                state=self.state,
+                environment=self.environment,
+                directory=self.directory,
+            )
             self._attempt, new = find_or_start(self._folder(context), start)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
         except AttemptError as error:
             raise AirflowException(str(error)) from error
         if new:
@@ -169,6 +180,11 @@ class OrchestrateOperator(BaseOperator):
             return
         self.log.info("The task was killed: %s", attempt.ask_to_stop(self.environment))
         self._watch(attempt)
+
+    def _mask_passwords(self) -> None:
+        for url in (self.state or "", *(self.environment or {}).values()):
+            for password in passwords_in(url):
+                mask_secret(password)
 
     def _defer(self, attempt: Attempt) -> None:
         trigger = RunTrigger(folder=str(attempt.folder), poll_interval=self.poll_interval)

@@ -31,7 +31,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.reading import Seconds
-from orchestrator.next_command import next_command, without_password
+from orchestrator.next_command import HIDDEN, hides_password, next_command, without_password
 from orchestrator.owners import verdict_on, why_not
 from orchestrator.runtime.state_file import BESIDE, FILE, SHARED_FOLDER, VARIABLE, standard_file, usable
 
@@ -61,12 +61,21 @@ def state_url(
 ) -> URL:
     """Choose the database: the given one, `ORCHESTRATE_STATE`, the shared file if it is writable, XDG.
 
-    To read only, a readable shared file is enough.
+    To read only, a readable shared file is enough. A given URL with `***` as its password, as messages have
+    it, is completed from `ORCHESTRATE_STATE`: no password is in the list of processes then.
 
     Raises:
         UsageError: the given value is not a SQLAlchemy URL, or not a usable one.
     """
-    named = given or environment.get(VARIABLE)
+    whole = environment.get(VARIABLE, "")
+    named = given or whole
+    if hides_password(named):
+        if named != without_password(whole) or named == whole:
+            raise UsageError(
+                f"{'--state' if given else VARIABLE}: its password is `{HIDDEN}`: write it, or put the whole"
+                f" URL into {VARIABLE}"
+            )
+        named = whole
     if named:
         try:
             return _checked(named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import random
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,12 @@ _PROC: Final = Path("/proc")
 _LETTERS: Final = "23456789abcdefghjkmnpqrstuvwxyz"
 """Characters for run ids: none that is easily confused with another."""
 _SUFFIX: Final = 4
+_LARGEST_PID: Final = 2**31 - 1
+"""Of `pid_t`: a system call takes no larger number."""
+
+_IDENTITY: Final = re.compile(
+    r"(?P<boot>[^/\n]*)/(?P<namespace>[^/\n]*)/(?P<pid>[0-9]{1,10})/(?P<started>[0-9]{1,20})"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +57,12 @@ def current_process(proc: Path = _PROC) -> ProcessIdentity:
 
 def parse_identity(text: str) -> ProcessIdentity | None:
     """Parse the identity in a lease or a run; None if it has another form (then nothing can be proven)."""
-    parts = text.split("/")
-    if len(parts) != 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):  # noqa: PLR2004  (its fields)
+    found = _IDENTITY.fullmatch(text)
+    if found is None or not 0 < int(found["pid"]) <= _LARGEST_PID:
         return None
-    return ProcessIdentity(boot=parts[0], namespace=parts[1], pid=int(parts[2]), started=int(parts[3]))
+    return ProcessIdentity(
+        boot=found["boot"], namespace=found["namespace"], pid=int(found["pid"]), started=int(found["started"])
+    )
 
 
 def provably_gone(identity: str, proc: Path = _PROC) -> bool:

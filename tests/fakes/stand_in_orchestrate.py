@@ -44,7 +44,9 @@ def run() -> int:
         note("signals", told[-1])
 
     signal.signal(signal.SIGTERM, heard)
-    note("starts", json.dumps({"pid": os.getpid(), "words": sys.argv[1:], "group": os.getpgrp()}))
+    state = os.environ.get("ORCHESTRATE_STATE", "")
+    begun = {"pid": os.getpid(), "words": sys.argv[1:], "group": os.getpgrp(), "state": state}
+    note("starts", json.dumps(begun))
     if not (FOLDER / "no-run-yet").exists():
         say("run_started", RUN, cluster="prod")
     until = time.monotonic() + 120
@@ -62,7 +64,7 @@ def run() -> int:
 
 
 def stop() -> int:
-    note("stops", json.dumps(sys.argv[1:]))
+    note("stops", json.dumps({"words": sys.argv[1:], "state": os.environ.get("ORCHESTRATE_STATE", "")}))
     if (FOLDER / "stop-fails").exists():
         sys.stderr.write("orchestrate: the state cannot be read\n")
         return 2

@@ -283,8 +283,9 @@ pytestmark = [pytest.mark.part(name="airflow"), pytest.mark.airflow, pytest.mark
 STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
 PROGRAM = (sys.executable, "-m", "orchestrator")
 SECONDS = 120.0
+STATE = "postgresql+psycopg://ann:hunter2%2Fhunter2@db/state"
 STORIES = {
-    "done": {},
+    "done": {"state": STATE},
     "held": {"retries": 1, "retry_delay": 1},
     "leased": {"retries": 1, "retry_delay": 1},
     "failed": {"retries": 3, "retry_delay": 1},
@@ -376,6 +377,12 @@ def test_a_deferred_task_hands_on_the_summary(airflow: Airflow, stand_ins: dict[
     assert found["message"] == "12 indices merged, 3 nodes restarted"
     words = stand_in.starts[0]["words"]
     assert words[:3] == ["post-bulk-index", "--index=posts-*", "--cluster=prod"]
+    assert stand_in.starts[0]["state"] == STATE
+    _await(
+        lambda: "Started, in " in task.story() and "psycopg://ann:***@db/state" in task.story(), task.story
+    )
+    shown = json.dumps([words, task.instance]) + task.story()
+    assert ("hunter2" in shown, "rendered_fields" in task.instance) == (False, True), shown
     assert any(word.startswith("--reason=airflow: done.settle manual__") for word in words), words
 
 

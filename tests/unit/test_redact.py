@@ -121,6 +121,14 @@ def test_what_was_redacted_before_still_is(text: str) -> None:
         ),
         ("a1http://user:pass@host", f"a1http://user:{REDACTED}@host"),
         ("client --my-token abc", f"client --my-token {REDACTED}"),
+        (r"host=db password='it\'s one' user=ann", f"host=db password={REDACTED} user=ann"),
+        ("user=ann password = s3cret sslmode=on", f"user=ann password = {REDACTED} sslmode=on"),
+        ('password="a\\" is it', f"password={REDACTED} is it"),
+        ("mysql+pymysql://ann:p/w:1@db/x", f"mysql+pymysql://ann:{REDACTED}@db/x"),
+        (
+            "postgresql://db/x?user=a&sslpassword=s3&b=c",
+            f"postgresql://db/x?user=a&sslpassword={REDACTED}&b=c",
+        ),
     ],
 )
 def test_what_looks_like_a_secret_goes(text: str, clean: str) -> None:

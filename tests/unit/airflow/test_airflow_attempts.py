@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -16,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
+import orchestrator.airflow.attempt as of_attempts
 from orchestrator.airflow.attempt import Attempt, Condition, Mark
 from orchestrator.airflow.attempts import AttemptError, Start, attempts, find_or_start, token
-from orchestrator.runtime.identity import parse_identity
+from orchestrator.airflow.command import Selection, restart
+from orchestrator.runtime.identity import host_name, parse_identity
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
@@ -31,7 +34,7 @@ class Told:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
 
     def do(self, name: str, text: str = "") -> None:
         (self.folder / name).write_text(text)
@@ -58,12 +61,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A task instance's; what runs in it ends with the test."""
     folder = tmp_path / "runs" / token("loads", "settle", "one")
     yield folder
-    for attempt in attempts(folder):
-        identity = (
-            parse_identity(attempt.process.read_text().split("\n")[0]) if attempt.process.exists() else None
-        )
-        if identity is not None and attempt.condition() is Condition.RUNNING:
-            os.kill(identity.pid, signal.SIGKILL)
+    told = Told(tmp_path / "stand-in")
+    for pid in [int(str(begun["pid"])) for begun in told.starts]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -212,25 +213,145 @@ def test_old_starts_are_removed_and_numbers_go_on(
     assert [one.folder.name for one in attempts(folder)] == left
 
 
-def _moved(attempt: Attempt, *, boot: str, host: str) -> None:
-    """As if it had been started in another boot, on a machine of that name."""
-    identity = attempt.process.read_text().split("\n")[0].split("/")
-    attempt.process.write_text("/".join([boot, *identity[1:]]) + f"\n{host}\n")
+def _moved(attempt: Attempt, *, host: str = "", **changed: object) -> None:
+    """As if it had been started elsewhere: in another boot or PID namespace, on a machine of that name."""
+    identity = parse_identity(attempt.process.read_text().split("\n")[0])
+    assert identity is not None
+    attempt.process.write_text(f"{replace(identity, **changed)}\n{host or attempt.host}\n")
 
 
-def test_a_start_of_another_machine_is_not_taken_for_gone(folder: Path, start: Start, told: Told) -> None:
+def _mounted_as(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = folder / "mountinfo"
+    mounts.write_text(
+        f"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 21 0:32 / {folder.resolve()} rw - {kind} server:/x rw\n"
+    )
+    monkeypatch.setattr(of_attempts, "_MOUNTS", mounts)
+
+
+WHERE: dict[str, dict[str, object]] = {
+    "here": {},
+    "container-of-that-name": {"namespace": "1"},
+    "container": {"namespace": "1", "host": "other"},
+    "other-boot": {"boot": "b", "host": "other"},
+    "machine-of-that-name": {"boot": "b"},
+    "reused": {"started": 1},
+    "no-proc": {"boot": "", "namespace": ""},
+}
+
+
+def test_what_proves_that_a_program_runs_or_ended(
+    folder: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """Never the name of a machine: containers on the host's network share it, and clones of machines."""
+    runs, gone, elsewhere = Condition.RUNNING, Condition.GONE, Condition.ELSEWHERE
     attempt, _ = find_or_start(folder, start)
+    assert attempt.host == host_name()
     mine = attempt.process.read_text()
-    _moved(attempt, boot="another-boot", host="bastion2")
-    assert attempt.condition() is Condition.ELSEWHERE
-    with pytest.raises(AttemptError, match=r"on bastion2 .* one machine serves"):
-        find_or_start(folder, start)
+    for kind in ("ext4", "nfs4"):
+        _mounted_as(kind, folder, monkeypatch)
+        for name, changed in WHERE.items():
+            with subtests.test(name, kind=kind):
+                attempt.process.write_text(mine)
+                _moved(attempt, **changed)
+                assert attempt.condition() is (gone if name == "reused" else runs)
     attempt.process.write_text(mine)
     told.do("go")
     _ended(attempt)
-    _moved(attempt, boot="another-boot", host=attempt.host)
-    assert attempt.condition() is Condition.GONE, "of an earlier boot of this machine"
+    for kind in ("ext4", "overlay", "nfs4", "fuse.s3fs", "virtiofs"):
+        _mounted_as(kind, folder, monkeypatch)
+        for name, changed in WHERE.items():
+            with subtests.test(f"{name} ended", kind=kind):
+                attempt.process.write_text(mine)
+                _moved(attempt, **changed)
+                proven = kind in ("ext4", "overlay") or name in ("here", "reused")
+                assert attempt.condition() is (gone if proven else elsewhere)
+
+
+def test_a_start_that_cannot_be_read_is_not_gone(folder: Path, start: Start, told: Told) -> None:
     assert Attempt(folder / "nowhere").condition() is Condition.ELSEWHERE
+    attempt, _ = find_or_start(folder, start)
+    _started(told)
+    attempt.process.rename(folder / "kept")
+    attempt.process.mkdir()
+    assert attempt.condition() is Condition.ELSEWHERE, "an error of the file is not its absence"
+    attempt.process.rmdir()
+    attempt.process.write_text("half an iden")
+    assert attempt.condition() is Condition.RUNNING, "it holds the lock of its output"
+
+
+def test_a_start_that_may_run_elsewhere_is_not_doubled(
+    folder: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.do("go")
+    attempt, _ = find_or_start(folder, start)
+    _ended(attempt)
+    _moved(attempt, boot="another-boot", host="bastion2")
+    _mounted_as("nfs", folder, monkeypatch)
+    with pytest.raises(AttemptError, match=r"on bastion2 .* one machine serves; .* remove that folder"):
+        find_or_start(folder, start)
+
+
+def test_no_signal_reaches_a_process_of_another_container(folder: Path, start: Start, told: Told) -> None:
+    """Its pid is that of another process here."""
+    told.do("stop-fails")
+    attempt, _ = find_or_start(folder, start)
+    _started(told, attempt)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bystander:
+        mine = attempt.process.read_text()
+        _moved(attempt, namespace="1", pid=bystander.pid)
+        began = time.monotonic()
+        attempt.wait(0.2)
+        assert time.monotonic() - began >= 0.2
+        assert "in another container, where no signal from here reaches it" in attempt.ask_to_stop()
+        assert bystander.poll() is None
+        attempt.process.write_text(mine)
+        assert "sent SIGTERM to process" in attempt.ask_to_stop(), "nothing was sent before"
+        bystander.kill()
+    _ended(attempt)
+
+
+CODED = "hunter2%2Fhunter2"
+STATES = (
+    f"postgresql+psycopg://ann:{CODED}@db/state",
+    f"postgresql://db/state?user=ann&password={CODED}&sslmode=require",
+    f"mysql+pymysql://:{CODED}@db:3306/state",
+)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_password_of_the_state_is_only_in_the_environment(
+    folder: Path, start: Start, told: Told, state: str
+) -> None:
+    told.do("stop-fails")
+    attempt, _ = find_or_start(
+        folder, replace(start, state=state, words=restart(Selection(cluster="prod", state=state)))
+    )
+    _started(told, attempt)
+    assert told.starts[0]["state"] == state
+    pid = told.starts[0]["pid"]
+    attempt.ask_to_stop()
+    assert [json.loads(line)["state"] for line in told.said("stops")] == [state], "from any process"
+    read = [Path(f"/proc/{pid}/cmdline"), told.folder / "words"]
+    told.do(
+        "words", json.dumps([told.starts[0]["words"], *(json.loads(i)["words"] for i in told.said("stops"))])
+    )
+    for file in (*read, *(each for each in attempt.folder.iterdir() if each != attempt.state)):
+        assert b"hunter2" not in file.read_bytes(), file
+    assert attempt.state.stat().st_mode & 0o777 == 0o600
+    with attempt.errors.open("a") as errors:
+        errors.write(f"could not connect to {state} as password='hunter2/hunter2'\n")
+    _ended(attempt)
+    assert "hunter2" not in attempt.ending().errors
+    attempt.mark(Mark.REPORTED)
+    assert not attempt.state.exists()
+
+
+@pytest.mark.parametrize("where", ["program", "words"])
+def test_a_password_in_the_command_line_is_refused(start: Start, where: str) -> None:
+    for text in (f"--state={STATES[0]}", STATES[1], f"ORCHESTRATE_STATE={STATES[2]}"):
+        with pytest.raises(ValueError, match="give it as `state`") as caught:
+            replace(start, **{where: ["env", text]})
+        assert "hunter2" not in str(caught.value)
 
 
 def test_a_run_is_stopped_by_the_programs_own_command(folder: Path, start: Start, told: Told) -> None:
@@ -238,7 +359,7 @@ def test_a_run_is_stopped_by_the_programs_own_command(folder: Path, start: Start
     _started(told, attempt)
     assert attempt.ask_to_stop() == f"asked run {RUN} to stand down"
     _ended(attempt)
-    assert [json.loads(line) for line in told.said("stops")] == [
+    assert [json.loads(line)["words"] for line in told.said("stops")] == [
         ["stop", RUN, "--output=json", "--state=sqlite:////s.db"]
     ]
     assert told.said("signals") == []

@@ -67,19 +67,38 @@ def test_nothing_is_proven_of_another_boot_or_container(changed: dict[str, str])
 
 
 def test_nothing_is_proven_of_what_is_no_identity(subtests: pytest.Subtests) -> None:
-    for text in ["", "x", "a/b/c/d", "a/b/-1/2", "///", "//1/2"]:
+    here = current_process()
+    mine = f"{here.boot}/{here.namespace}"
+    for text in [
+        "",
+        "x",
+        "a/b/c/d",
+        "a/b/-1/2",
+        "///",
+        "//1/2",
+        f"{mine}/0/1",
+        f"{mine}/{10**30}/1",
+        f"{mine}/²/1",
+    ]:
         with subtests.test(text=text):
             assert not provably_gone(text)
             assert not provably_alive(text)
 
 
-def test_a_hidden_process_is_not_gone(tmp_path: Path) -> None:
+def _refused(_pid: int, _signal: int) -> None:
+    raise PermissionError
+
+
+def test_a_hidden_process_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `hidepid` a process of somebody else is not in /proc, and runs."""
     (tmp_path / "sys/kernel/random").mkdir(parents=True)
     (tmp_path / "sys/kernel/random/boot_id").write_text("b\n")
     (tmp_path / "self/ns").mkdir(parents=True)
     (tmp_path / "self/ns/pid").symlink_to("pid:[7]")
     assert not provably_gone(f"b/7/{os.getpid()}/5", tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "kill", _refused)
+        assert not provably_gone(f"b/7/{os.getpid()}/5", tmp_path), "what may not be signalled exists"
     assert not provably_alive(f"b/7/{os.getpid()}/5", tmp_path)
     assert provably_gone(f"b/7/{2**22 + 1}/5", tmp_path)
 

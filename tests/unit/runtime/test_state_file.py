@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.engine.state import NOT_BEGUN
 from orchestrator.errors import JournalError, UsageError
@@ -22,6 +22,7 @@ from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold, RunFinis
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.lease_event import LeaseTaken
 from orchestrator.model.phase import Outcome
+from orchestrator.next_command import without_password
 from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url
 from orchestrator.runtime.state_file import usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
@@ -81,6 +82,29 @@ def test_a_url_of_no_use_is_refused_and_never_repeated(subtests: pytest.Subtests
                 with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
                     state_url(given, {}, home=tmp_path, access=access)
                 assert "hunter2" not in str(caught.value)
+
+
+def test_a_hidden_password_is_completed_from_the_environment(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    for whole in (
+        "postgresql+psycopg://u:hunter2@h/db",
+        "postgresql://h/db?user=u&password=hunter2",
+        "postgresql+psycopg://:a%2Fb@h/db",
+    ):
+        shown = without_password(whole)
+        with subtests.test(shown):
+            url = state_url(shown, {"ORCHESTRATE_STATE": whole}, home=tmp_path, access=Access.WRITE)
+            assert url == make_url(whole)
+            for environment in (
+                {},
+                {"ORCHESTRATE_STATE": shown},
+                {"ORCHESTRATE_STATE": whole.replace("h/db", "h/db2")},
+            ):
+                with pytest.raises(UsageError, match=r"--state: its password is `\*\*\*`: write it, or"):
+                    state_url(shown, environment, home=tmp_path, access=Access.WRITE)
+            with pytest.raises(UsageError, match=r"^ORCHESTRATE_STATE: its password"):
+                state_url(None, {"ORCHESTRATE_STATE": shown}, home=tmp_path, access=Access.WRITE)
 
 
 def test_a_database_is_named_whole_and_without_its_password(
