@@ -130,7 +130,7 @@ def build_policy(
     upgrade = _upgrade(cluster, playbook, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
-    _require_enough(overrides, nodes, cluster.spec.expect.nodes)
+    _require_enough(playbook, overrides, nodes, cluster.spec.expect.nodes)
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)
     policy = Policy(
@@ -372,16 +372,23 @@ def _selection(overrides: Overrides, spec: AnyPlaybookSpec, now: Instant) -> Sel
     )
 
 
-def _require_enough(overrides: Overrides, nodes: int | None, expected: int | None) -> None:
-    """Refuse a number of nodes on the command line that the cluster does not have: it would bound nothing."""
+def _require_enough(
+    playbook: Playbook, overrides: Overrides, nodes: int | None, expected: int | None
+) -> None:
+    """Refuse a number of nodes that the cluster does not have: it would bound nothing."""
     if nodes is None:
         return
     most = max(nodes, expected or 0)
-    budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable)
-    wanted = {"--max-unavailable": budget.count if budget else None, "--pause-after": overrides.pause_after}
-    for flag, number in wanted.items():
+    flag = _flag("--max-unavailable", parse_budget, overrides.max_unavailable)
+    usual = None if flag else playbook.spec.max_unavailable
+    wanted = {
+        "--max-unavailable": flag.count if flag else None,
+        f"{playbook.path}: max_unavailable": usual.count if usual else None,
+        "--pause-after": overrides.pause_after,
+    }
+    for name, number in wanted.items():
         if number is not None and number > most:
-            raise UsageError(f"{flag} {number}: the cluster has {most} {'node' if most == 1 else 'nodes'}")
+            raise UsageError(f"{name} {number}: the cluster has {most} {'node' if most == 1 else 'nodes'}")
 
 
 def _pause_after(nodes: int | None) -> int | None:

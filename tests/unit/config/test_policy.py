@@ -161,6 +161,18 @@ def test_a_number_larger_than_the_cluster_is_refused(subtests: pytest.Subtests) 
         ({"max_unavailable": "100%"}, 3, {}, ""),
         ({"max_unavailable": "50", "pause_after": 50}, None, {}, ""),
         ({"max_unavailable": "3"}, 2, {"cluster": "expect: {nodes: 3}\n"}, ""),
+        ({}, 3, {"playbook": "max_unavailable: 4"}, "b.yml: max_unavailable 4: the cluster has 3 nodes"),
+        ({}, 1, {"playbook": "max_unavailable: 2"}, "b.yml: max_unavailable 2: the cluster has 1 node"),
+        (
+            {},
+            5,
+            {"playbook": "max_unavailable: 6", "kind": "riak"},
+            "b.yml: max_unavailable 6: the cluster has 5 nodes",
+        ),
+        ({"max_unavailable": "2"}, 3, {"playbook": "max_unavailable: 4"}, ""),
+        ({}, None, {"playbook": "max_unavailable: 4"}, ""),
+        ({}, 3, {"playbook": "max_unavailable: 3"}, ""),
+        ({}, 3, {"playbook": "max_unavailable: 100%"}, ""),
     ]:
         with subtests.test(flags=flags, nodes=nodes):
             if said:
