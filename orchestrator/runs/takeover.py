@@ -331,7 +331,7 @@ def lease_of(
     who = Claim(
         cluster=started.cluster,
         run=run,
-        owner=f"{started.operator}@{started.host}",
+        owner=f"{process.operator}@{process.host}",
         process=process.identity,
     )
     return Lease(found, who, process.clock, process.terms)
@@ -381,7 +381,7 @@ def _entry(run: str, started: RunStarted, process: Process) -> RunEntry:
         cluster_uuid=started.cluster_uuid,
         kind=started.policy.kind.value,
         started=process.now,
-        host=started.host,
-        operator=started.operator,
+        host=process.host,
+        operator=process.operator,
         process=process.identity,
     )

@@ -11,6 +11,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.allocation import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, IndexTaken, NotWaitedFor, PhaseEntered, TakenDown, WaveStarted
+from orchestrator.model.lease_event import LeaseTaken
 from orchestrator.model.observation import Level, MissingCopy, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
@@ -224,3 +225,16 @@ def test_a_replica_that_moves_with_its_node_is_waited_for() -> None:
 
 def _settles(event: Event) -> bool:
     return isinstance(event, PhaseEntered) and event.to == Phase.SETTLED.value
+
+
+def test_a_resumed_run_is_held_by_who_resumed_it(subtests: pytest.Subtests) -> None:
+    """Another run, and a person who reads the record, ask the one who can stop it now."""
+    for how in ("resume", "restore"):
+        with subtests.test(how):
+            simulation = Simulation(cluster(3))
+            run = simulation.begin(policy()).run
+            simulation.operator = "ben"
+            getattr(simulation, how)()
+            events = [record.event for record in simulation.written(run)]
+            holders = [event.holder for event in events if isinstance(event, LeaseTaken)]
+            assert holders == ["ann@bastion", "ben@bastion"]
