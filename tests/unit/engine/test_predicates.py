@@ -747,6 +747,9 @@ def test_who_is_emptied_by_filters_of_the_cluster(subtests: pytest.Subtests) -> 
         ({"include._name": "es1,es3,es4,es5", "include.box": "hot"}, {}, False),
         ({"include._name": "es*"}, {}, False),
         ({"require._ip": "10.0.0.9"}, {"roles": frozenset({Role.MASTER})}, True),
+        ({"require.box": "hot,warm"}, {}, True),  # a node has one value, and would need both
+        ({"require._tier": "data_hot"}, {}, False),
+        ({"include._host": "db1.example"}, {"host": ""}, True),  # as above
     ]:
         with subtests.test(filters=filters, member=member):
             asked = question()
@@ -764,6 +767,24 @@ def test_who_is_emptied_by_filters_of_the_cluster(subtests: pytest.Subtests) -> 
                 no_other_maintenance(seeing(asked, settings=settings), view.changed({}, nodes=nodes))
             )
             assert bool(found) == drained, found
+
+
+def test_a_tier_of_the_cluster_is_no_attribute(subtests: pytest.Subtests) -> None:
+    """`cluster.routing.allocation.*._tier` is read once, for drains and for copies that come back."""
+    about = {"copies_can_return", "no_other_maintenance"}
+    for key, tier, held in [
+        ("require", "data_hot", False),
+        ("include", "data_warm,data_hot", False),
+        ("exclude", "data_warm", False),
+        ("require", "data_warm", True),
+        ("exclude", "data_hot", True),
+    ]:
+        with subtests.test(key=key, tier=tier):
+            asked = _nodes(question(), lambda _: {"roles": frozenset({Role.DATA_HOT, Role.MASTER})})
+            filters = {f"cluster.routing.allocation.{key}._tier": tier}
+            assert about.intersection(holding(changing(asked, "settings", persistent=filters))) == (
+                about if held else set()
+            )
 
 
 def test_a_copy_of_another_tier_would_not_come_back(subtests: pytest.Subtests) -> None:

@@ -6,7 +6,7 @@ unknown is never healthy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final
 
@@ -15,14 +15,13 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     lost_beyond_baseline,
     red_shards,
 )
-from orchestrator.engine.kinds.elasticsearch.redundancy import tiers_too
-from orchestrator.engine.kinds.elasticsearch.returning import matches, version_key
-from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours, listed
+from orchestrator.engine.kinds.elasticsearch.returning import Filters, cluster_filters, refuses, version_key
+from orchestrator.engine.kinds.elasticsearch.settings import FILTERS, is_ours
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import SUBJECTS, ByPolicy, Finding, Question, disabling
 from orchestrator.model.allocation import DISABLING, disables
-from orchestrator.model.cluster import Health, Node, NodeName
-from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView, SettingValue
+from orchestrator.model.cluster import Health, Node
+from orchestrator.model.observation import ClusterView, Level, RunningSnapshot, SettingsView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.remembered import for_the_same_objects
@@ -63,43 +62,29 @@ def _foreign_settings(question: Question, settings: SettingsView, view: ClusterV
         from_file = settings.files.get(key)
         if settings.effective(key) == from_file and disables(key, from_file):
             yield key, f"is {from_file} in elasticsearch.yml: {_OVERRIDE} sets it without a restart"
-    filters = {
-        key.removeprefix(FILTERS): value
-        for key in sorted({*settings.persistent, *settings.transient})
-        if key.startswith(FILTERS) and (value := settings.effective(key))
-    }
-    for key, value in filters.items():
-        attribute = key.removeprefix("exclude.")
-        fit = [_fits(node, attribute, value) for node in view.nodes] if key != attribute else []
-        if True in fit:
-            yield f"{FILTERS}{key}", f"excludes {value} from allocation: a node is being emptied"
-        elif in_doubt := next((each for each in fit if isinstance(each, Unknown)), None):
-            yield f"{FILTERS}{key}", in_doubt
-    left_out = [name for name in _left_out(filters, view) if view.routing.by_node.get(name)]
-    keys = {key: value for key, value in filters.items() if key.startswith(("include.", "require."))}
-    if left_out:
-        shown = ", ".join(f"{key}: {value}" for key, value in keys.items())
-        evidence = f"{shown} leaves out {some(sorted(left_out))}: nodes are being emptied"
-        yield f"{FILTERS}{next(iter(keys))}", evidence
+    for kind, filters in cluster_filters(settings, from_files=False).items():
+        yield from _drains(kind, filters, view)
 
 
-def _left_out(filters: Mapping[str, SettingValue], view: ClusterView) -> Iterator[NodeName]:
-    """Data nodes that fit none of the filters of `include`, or not all of `require`."""
-    include, require = (
-        [(key.removeprefix(kind), value) for key, value in filters.items() if key.startswith(kind)]
-        for kind in ("include.", "require.")
-    )
-    for node in view.nodes:
-        included = not include or any(_fits(node, *each) is True for each in include)
-        if not included or not all(_fits(node, *each) is True for each in require):
-            yield node.name
-
-
-def _fits(node: Node, attribute: str, value: SettingValue) -> bool | Unknown:
-    """Whether a filter of allocation is about a node, as the server compares."""
-    if attribute == "_tier":
-        return not {role.value for role in tiers_too(node.roles)}.isdisjoint(listed(value))
-    return matches({attribute: listed(value)}, node, all_=False)
+def _drains(kind: str, filters: Filters, view: ClusterView) -> Iterator[Finding]:
+    """The filters of a kind that keep copies off a node, or off one with copies (`include`, `require`)."""
+    excludes = kind == "exclude"
+    parts: Iterable[Filters] = [{name: values} for name, values in filters.items()] if excludes else [filters]
+    for part in parts:
+        subject = f"{FILTERS}{kind}.{next(iter(part))}"
+        off = {node.name: refuses(kind, part, node) for node in view.nodes}
+        if not excludes:
+            off = {name: refused for name, refused in off.items() if view.routing.by_node.get(name)}
+        names: list[str] = sorted(name for name, refused in off.items() if refused is True)
+        in_doubt = next((each for each in off.values() if isinstance(each, Unknown)), None)
+        if names and excludes:
+            shown = ",".join(*part.values())
+            yield subject, f"excludes {shown} from allocation: a node is being emptied"
+        elif names:
+            shown = ", ".join(f"{kind}.{name}: {','.join(values)}" for name, values in part.items())
+            yield subject, f"{shown} leaves out {some(names)}: nodes are being emptied"
+        elif in_doubt is not None:
+            yield subject, in_doubt
 
 
 _ACCEPT_RED: Final = "begin another run with `accept: {red: […]}` in the playbook"

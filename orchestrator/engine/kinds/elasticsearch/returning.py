@@ -154,7 +154,7 @@ def _rules(
         return rules
     return replace(
         rules,
-        filters=_cluster_filters(known),
+        filters=cluster_filters(known),
         most=_limit(known.effective(f"{_PREFIX}total_shards_per_node")),
         same_host=known.effective(f"{_PREFIX}same_shard.host") == "true",
         by_load=_limit(known.effective(_LOAD)) is not None,
@@ -167,9 +167,11 @@ def _forced(policy: Policy, settings: SettingsView | None, attribute: str) -> Se
     return policy.awareness.forced if attribute == policy.zone_attribute else ()
 
 
-def _cluster_filters(settings: SettingsView) -> Mapping[str, Filters]:
+def cluster_filters(settings: SettingsView, *, from_files: bool = True) -> Mapping[str, Filters]:
+    """The filters of the cluster by `require`, `include`, `exclude`; those of elasticsearch.yml as well."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for key in sorted({*settings.persistent, *settings.transient, *settings.files}):
+    files = settings.files if from_files else ()
+    for key in sorted({*settings.persistent, *settings.transient, *files}):
         kind, _, attribute = key.removeprefix(_PREFIX).partition(".")
         if key.startswith(_PREFIX) and kind in _KINDS and (values := listed(settings.effective(key))):
             found.setdefault(kind, {})[attribute] = values
@@ -245,6 +247,8 @@ def _matches(attribute: str, pattern: str, node: Node) -> bool | Unknown:
             return True
         case "_host":
             return _like(pattern, node.host) if node.host else _unread(node)
+        case "_tier":  # of the cluster; those of an index are `data_tier`'s
+            return _has_tier(node.roles, pattern)
         case _:
             value = node.attributes.get(attribute)
             return value is not None and _like(pattern, value)
@@ -281,13 +285,19 @@ def _filter(case: Case) -> Said:
     return _first((in_cluster, in_index, *(Unknown(reason=reason) for reason in unknown)))
 
 
+def refuses(kind: str, filters: Filters, node: Node) -> bool | Unknown:
+    """Whether the filters of a kind (`require`, `include` or `exclude`) keep copies off a node."""
+    hit = matches(filters, node, all_=kind == "require") if filters else kind != "exclude"
+    return hit if isinstance(hit, Unknown) else hit is (kind == "exclude")
+
+
 def _filtered(filters: Mapping[str, Filters], node: Node, prefix: str) -> Said:
     unknown: Unknown | None = None
     for kind, of_kind in filters.items():
-        hit = matches(of_kind, node, all_=kind == "require") if of_kind else kind != "exclude"
-        if isinstance(hit, Unknown):
-            unknown = hit
-        elif hit is (kind == "exclude"):
+        refused = refuses(kind, of_kind, node)
+        if isinstance(refused, Unknown):
+            unknown = refused
+        elif refused:
             return " and ".join(f"{prefix}{kind}.{name} is {','.join(v)}" for name, v in of_kind.items())
     return unknown
 
