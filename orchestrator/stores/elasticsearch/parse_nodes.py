@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -136,6 +137,8 @@ def process_ids(body: Any) -> dict[NodeName, int]:
 def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
     """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings,plugins`.
 
+    A node of which a fact is missing or has another form is left out: what it lacks is unknown of it alone.
+
     Args:
         body: the answer.
         roles_listed: whether this version lists roles; otherwise they are in the node's attributes.
@@ -145,25 +148,27 @@ def parse_lives(body: Any, *, roles_listed: bool = True) -> dict[str, Life]:
     """
     found: dict[str, Life] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
-        where = f"nodes.{node_id}"
-        node = mapping(value, where)
-        address = within(node, "http", "publish_address")
-        found[node_id] = Life(
-            roles=parse_roles(node.get("roles"), f"{where}.roles")
-            if roles_listed
-            else attributed_roles(node),
-            server=parse_version_of(node, where),
-            started_at_ms=number(
-                given(within(node, "jvm", "start_time_in_millis"), within(node, "jvm", "start_time")),
-                f"{where}.jvm.start_time_in_millis",  # on 0.90 and 1.1 it is `start_time`
-            ),
-            http=address if isinstance(address, str) else None,
-            rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
-            settings=flattened(node.get("settings")),
-            plugins=_plugins(node.get("plugins"), f"{where}.plugins"),
-            host=host if isinstance(host := node.get("host"), str) else "",
-        )
+        with suppress(Malformed):
+            found[node_id] = _life(value, f"nodes.{node_id}", roles_listed=roles_listed)
     return found
+
+
+def _life(value: Any, where: str, *, roles_listed: bool) -> Life:
+    node = mapping(value, where)
+    address = within(node, "http", "publish_address")
+    return Life(
+        roles=parse_roles(node.get("roles"), f"{where}.roles") if roles_listed else attributed_roles(node),
+        server=parse_version_of(node, where),
+        started_at_ms=number(
+            given(within(node, "jvm", "start_time_in_millis"), within(node, "jvm", "start_time")),
+            f"{where}.jvm.start_time_in_millis",  # on 0.90 and 1.1 it is `start_time`
+        ),
+        http=address if isinstance(address, str) else None,
+        rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
+        settings=flattened(node.get("settings")),
+        plugins=_plugins(node.get("plugins"), f"{where}.plugins"),
+        host=host if isinstance(host := node.get("host"), str) else "",
+    )
 
 
 def _plugins(value: Any, where: str) -> frozenset[str]:

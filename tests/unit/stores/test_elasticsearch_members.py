@@ -22,11 +22,12 @@ from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.elasticsearch.naming import parse_names
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster
-from orchestrator.stores.elasticsearch.parse_nodes import parse_lives
+from orchestrator.stores.elasticsearch.parse_nodes import parse_lives, process_of
 from orchestrator.stores.elasticsearch.request import get
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import ScriptedServer, reply
 from tests.unit.stores.cases import known, why
+from tests.unit.stores.recordings import Moment
 from tests.unit.stores.scripted import HEALTH, MEMBERS, PROBE
 
 Open = Callable[..., ElasticsearchClient]
@@ -140,3 +141,25 @@ def test_a_node_without_a_name_is_called_by_its_address(server: ScriptedServer, 
     assert isinstance(answer, Answer)
     assert answer.body["nodes"]["a"]["name"] == "10.1.0.1"
     assert parse_names(one) == {"a": "10.1.0.1"}
+
+
+def test_a_node_that_lacks_a_fact_is_unknown_alone(subtests: pytest.Subtests) -> None:
+    """The others are known, and not asked again; that one says in the reading what of it is not known."""
+    for lacks in (
+        {"jvm": None},
+        {"plugins": [{}]},
+        {"version": "nine"},
+        {"roles": "data"},
+        {"settings": {"indices": {"recovery": {"max_bytes_per_sec": "fast"}}}},
+    ):
+        for version in ("9.1.0", "8.19.0"):
+            with subtests.test(lacks=lacks, version=version):
+                moment = Moment(version, "down")
+                answer, nodes = moment.body("lives"), moment.body("state")["nodes"]
+                first, *others = [node_id for node_id in answer["nodes"] if node_id in nodes]
+                answer["nodes"][first] |= lacks
+                lives = parse_lives(answer)
+                assert set(lives) >= set(others)
+                view = moment.view({process_of(each, nodes[each]): lives[each] for each in others})
+                unknown = [node.node_id for node in view.nodes if node.plugins is None]
+                assert (first in lives, unknown) == (False, [first])
