@@ -187,17 +187,22 @@ def watch(mark: str, known: str | None, limit: Seconds) -> str:
         known: the mark of the last reading; None = the first one seen here.
         limit: after which the script ends by itself.
     """
-    first = f"known=$({mark})" if known is None else f"known={shlex.quote(known)}"
+    first = "known=$now" if known is None else f"known={shlex.quote(known)}"
     looks = FAST_LOOKS + round(max(0.0, limit - FAST_LOOKS * FAST_SECONDS) / SLOW_SECONDS) + 1
     return "\n".join(
         (
+            # As `read_sections` has it, without an empty line at its beginning: Docker's errors have one.
+            "nl='\n'",
+            f"look() {{ now=$({mark})",
+            'while [ "${now#"$nl"}" != "$now" ]; do now=${now#"$nl"}; done; }',
+            "look",
             first,
             f"n=0; while [ $n -lt {looks} ]; do",
-            f"now=$({mark})",
             f'[ "$now" = "$known" ] || {{ echo {CHANGED}; exit 0; }}',
             f"echo {SIGN_OF_LIFE} || exit 0",
             f"n=$((n+1)); if [ $n -lt {FAST_LOOKS} ]; then s={FAST_SECONDS}; else s={SLOW_SECONDS}; fi",
             "sleep $s 2>/dev/null || sleep 1",
+            "look",
             "done",
         )
     )

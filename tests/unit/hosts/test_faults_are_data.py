@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import struct
 import threading
@@ -180,6 +181,26 @@ def test_a_defect_is_no_reason_to_look_again_at_once() -> None:
     with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError())})) as hosts:
         hosts.observe(["es1"], rights=True)
         assert hosts.watch(["es1"], 0.3) is False
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        r"\nCannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n",
+        r"\nError: No such container: es\n",
+        r"\n\nfailed to connect to the docker API\n\ncheck the path\n\n",
+    ],
+)
+def test_an_engine_that_stays_away_is_no_reason_to_look_again(tmp_path: Path, said: str) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\nprintf {shlex.quote(said)} >&2\nexit 1\n")
+    docker.chmod(0o755)
+    service = ServiceSettings(manager=Manager.DOCKER, unit="es", program=str(docker))
+    with contextlib.closing(Hosts({"es1": here("es1", service=service)})) as hosts:
+        assert isinstance(hosts.observe(["es1"], rights=False)["es1"], Unknown)
+        assert hosts.watch(["es1"], 0.3) is False
+        docker.write_text("#!/bin/sh\necho 'running|0|x||false'\n")
+        assert hosts.watch(["es1"], 30.0) is True
 
 
 def test_a_missing_secret_is_no_defect_and_nothing_was_sent() -> None:
