@@ -200,6 +200,17 @@ class LeasePort(Protocol):
         ...
 
 
+class ClusterLeasePort(LeasePort, Protocol):
+    """A lease that a cluster keeps."""
+
+    def try_out(self) -> ActionResult | None:
+        """Create and remove a record that no run takes for a lease; None where `read` shows enough.
+
+        `Refused` if a run could not take or release its lease.
+        """
+        ...
+
+
 class LeaseKeeper(Protocol):
     """Our hold on the lease during a run: heartbeat, record, loss."""
 

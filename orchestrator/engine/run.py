@@ -7,12 +7,13 @@ run. Only stops need predicates; nothing here holds a start or a restore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, beginning, changes, limits, recover, refusals, upgrade
 from orchestrator.engine.gates import gate_news, gates_passed
+from orchestrator.engine.kinds.every_kind import not_listed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import by_same_reason
 from orchestrator.engine.left_over import left_over, texts
@@ -50,7 +51,7 @@ from orchestrator.model.action import (
     WriteSettings,
     action_target,
 )
-from orchestrator.model.cluster import Incarnation, Node, NodeName, ShardCopy
+from orchestrator.model.cluster import NodeName, ShardCopy
 from orchestrator.model.event import (
     Event,
     GoodReading,
@@ -74,7 +75,6 @@ from orchestrator.model.observation import ClusterView, Observation, ServiceStat
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
-from orchestrator.model.remembered import for_the_same_objects
 from orchestrator.model.turn import Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
 
@@ -182,20 +182,12 @@ def _members(situation: Situation) -> tuple[Event, ...]:
     present, absent = view.members, state.process.absent
     missing = tuple(
         name
-        for name in _not_listed(state.baseline.incarnations, state.nodes.names, present)
+        for name in sorted(not_listed(state.baseline.incarnations, state.nodes.names, present))
         if name not in known
         and (name not in absent or absent[name].readings < situation.policy.settle_consecutive)
     )
     back = tuple(name for name in sorted(absent) if name in present or name in known)
     return (MembersMissed(missing=missing, back=back, read=situation.seen.at),) if missing or back else ()
-
-
-@for_the_same_objects
-def _not_listed(
-    baseline: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
-) -> tuple[NodeName, ...]:
-    """Members of the baseline, and nodes of the run, that the master does not list."""
-    return tuple(sorted(set(baseline).union(ours).difference(present)))
 
 
 # What goes before the phase ------------------------------------

@@ -39,7 +39,7 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.resolution import Resolution
 from orchestrator.model.tuning import TuningProfile
-from orchestrator.ports import Clock, LeasePort
+from orchestrator.ports import Clock, ClusterLeasePort
 from orchestrator.redact import Redactor
 from orchestrator.runs.access import access_of, renewal_of
 from orchestrator.runs.connection import (
@@ -181,7 +181,7 @@ class FilePorts:
         return RiakCluster(spec.name, self._riak(spec))
 
     @cached_property
-    def lease(self) -> LeasePort:
+    def lease(self) -> ClusterLeasePort:
         """The lease in the cluster."""
         spec = self._of_cluster.spec
         if isinstance(spec, ClusterSpec):
@@ -287,8 +287,7 @@ class FilePorts:
 
     def only_through(self, together: Iterable[Collection[NodeName]]) -> OnlyThrough | None:
         """The nodes through which alone the cluster can be reached from here, if they go down `together`."""
-        cluster = self.cluster
-        return cluster.only_through(together) if isinstance(cluster, ElasticsearchCluster) else None
+        return self.cluster.only_through(together)
 
     def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
         """The hosts of these nodes and of all nodes of earlier calls."""

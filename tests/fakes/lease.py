@@ -51,6 +51,9 @@ class FakeLeasePort:
                 return Refused(reason="it is not ours any more")
         return self._put(record)
 
+    def try_out(self) -> None:
+        """As of a cluster where a reading shows enough."""
+
     def remove(self, epoch: int) -> ActionResult:
         if self.offline:
             return InDoubt(reason=self.offline)

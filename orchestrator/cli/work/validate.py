@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
@@ -30,7 +30,7 @@ from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections.pool import Connections
-from orchestrator.model.action import InDoubt, Refused
+from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.due import numbers
 from orchestrator.model.gate import Gate
@@ -40,11 +40,10 @@ from orchestrator.model.policy import Kind, LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
 from orchestrator.owners import who_reads
-from orchestrator.ports import ClusterPort, ClusterReadings, LeasePort
+from orchestrator.ports import ClusterLeasePort, ClusterPort, ClusterReadings
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
-from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.view.text import counted, listed
 
 _LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
@@ -367,7 +366,7 @@ def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
         )
 
 
-def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
+def lease_checks(lease: ClusterLeasePort, place: LeasePlace) -> Iterator[Check]:
     """Check whether the lease can be taken at its place in the playbook. A lease held by a run is no fault.
 
     In Elasticsearch a test record is written and removed, unless there is a lease. (On Riak the check of each
@@ -379,14 +378,17 @@ def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
     if isinstance(record, Unknown):
         yield Check(subject="cluster", point="lease", good=False, message=record.reason)
     elif record is None:
-        said, good = "readable, no run holds it", True
-        if isinstance(lease, ElasticsearchLease):
-            said = "no run holds it; a test record was written and removed"
-            tried = lease.try_out()
-            if isinstance(tried, InDoubt):
-                said, good = f"whether a run can take it is not known: {tried.reason}", False
-            elif isinstance(tried, Refused):
-                said, good = f"no run can take it: {tried.reason}", False
+        match tried := lease.try_out():
+            case None:
+                said, good = "readable, no run holds it", True
+            case Done():
+                said, good = "no run holds it; a test record was written and removed", True
+            case InDoubt(reason=reason):
+                said, good = f"whether a run can take it is not known: {reason}", False
+            case Refused(reason=reason):
+                said, good = f"no run can take it: {reason}", False
+            case _:
+                assert_never(tried)
         yield Check(subject="cluster", point="lease", good=good, message=said)
     else:
         held = f"readable, held by run {record.run} of {record.owner}"

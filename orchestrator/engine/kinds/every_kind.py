@@ -165,14 +165,15 @@ def _away(question: Question, view: ClusterView) -> set[NodeName]:
     baseline = question.state.baseline
     if baseline is None:
         return set()
-    absent = set(_absent(baseline.incarnations, question.state.nodes.names, view.members))
+    absent = set(not_listed(baseline.incarnations, question.state.nodes.names, view.members))
     return absent.difference(baseline.bystanders) - question.state.done_without if absent else absent
 
 
 @for_the_same_objects
-def _absent(
+def not_listed(
     before: Mapping[NodeName, Incarnation], ours: Collection[NodeName], present: Mapping[NodeName, Node]
 ) -> frozenset[NodeName]:
+    """Members of the baseline, and nodes of the run, that the master does not list."""
     return frozenset(before).union(ours).difference(present)
 
 

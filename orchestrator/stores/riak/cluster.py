@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Final
 
@@ -118,6 +118,9 @@ class RiakCluster:
     def endpoints(self) -> Mapping[str, str | None]:
         """The problem of each endpoint; None if it answers."""
         return self._contacts.endpoints()
+
+    def only_through(self, together: Iterable[Collection[NodeName]]) -> None:
+        """Nothing: each member is reached on its own host."""
 
     def members(self) -> Reading[tuple[NodeName, ...]]:
         """All members, including those that are down."""

@@ -152,6 +152,9 @@ class RiakLease:
             self._ours[key] = record
             return self._replace(census, found.number, text)
 
+    def try_out(self) -> None:
+        """Nothing: the check of each host creates and removes a file in the lease's folder."""
+
     def remove(self, epoch: int) -> ActionResult:
         """Release our lease of this epoch: remove its files and those of all earlier epochs.
 
