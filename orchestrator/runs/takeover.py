@@ -20,7 +20,7 @@ from orchestrator.runs.connection import Connection, Process
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
+from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
 
 
@@ -291,7 +291,9 @@ def release_dead(connection: Connection, store: StateStore, started: RunStarted)
     """
     found = _record(connection, store, started)
     if found is not None and connection.process.gone(found.process):
-        lease = lease_of(connection, store, found.run, started)
+        # Nothing depends on it: the next run takes over from a process that is gone.
+        hurried = replace(connection.process.terms, patience=0.0)
+        lease = lease_of(connection, store, found.run, started, terms=hurried)
         if _owed_by(acquire(lease, connection.process).previous, store) is None:
             release(lease, connection.process)
         else:  # written since: the record keeps the pending changes
@@ -312,6 +314,7 @@ def lease_of(
     *,
     in_cluster: bool = True,
     state: LeasePort | None = None,
+    terms: Terms | None = None,
 ) -> Lease:
     """The lease of a run: in the state database, and in the cluster unless the playbook says otherwise.
 
@@ -322,6 +325,7 @@ def lease_of(
         started: has the cluster and the policy.
         in_cluster: False leaves the cluster out and ignores the playbook.
         state: the lease in the state database, where it is not taken as usual.
+        terms: its times, where they are not those of this process.
     """
     port = state or store.lease(started.cluster_uuid)
     found = [Place(name=f"the state ({store.where})", port=port, state=store.state)]
@@ -334,7 +338,7 @@ def lease_of(
         owner=f"{process.operator}@{process.host}",
         process=process.identity,
     )
-    return Lease(found, who, process.clock, process.terms)
+    return Lease(found, who, process.clock, terms or process.terms)
 
 
 def acquire(lease: Lease, process: Process) -> Taken:
