@@ -75,6 +75,19 @@ SCENES: Final = (
         ends=HELD, sent={"stop": 0}, within=60.0, says="total_shards_per_node is 1"),
     Scene(name="total_shards_per_node of the cluster, lowered under what nodes have", of=_emptied, ends=HELD,
         sent={"stop": 0}, within=60.0, says="cluster.routing.allocation.total_shards_per_node is 2"),
+    *(
+        Scene(name=f"no node takes the replica that the run would add ({how}): named before the first stop",
+            of=six, indices=_pair("es4", **rules), wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA),
+            ends=HELD, sent={"stop": 0}, within=60.0,
+            says="index pair: no node may take the replica that the run would add")
+        for how, rules in (
+            ("pinned", {"require__name": "es4"}),
+            ("one node of its zone", {"include__name": "es4,gone"}),
+            ("the others excluded", {"exclude__name": "es1,es2,es3,es5,es6"}),
+        )
+    ),
+    Scene(name="a node takes the replica that the run adds, and no other node may", of=six, within=QUIET,
+        indices=_pair("es4", include__name="es4,es5"), wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA)),
     Scene(name="while ILM shrinks an index, others go first and the run waits for the end", of=six,
         indices={"pair": {**_pair("es1", "es2", require__name="es1")["pair"], "shrinks": True}},
         prepares=_shrunk, within=2200.0, events={FORESEEN: 0}),

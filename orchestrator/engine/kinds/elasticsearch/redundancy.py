@@ -18,7 +18,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     in_sync_of,
     refused_for_good,
 )
-from orchestrator.engine.kinds.elasticsearch.returning import Away
+from orchestrator.engine.kinds.elasticsearch.returning import Away, returns
 from orchestrator.engine.kinds.elasticsearch.settings import MINIMUM_MASTERS, count_of
 from orchestrator.engine.kinds.predicates import ByPolicy, Finding, OthersFirst, Question
 from orchestrator.model.cluster import (
@@ -54,8 +54,10 @@ def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> I
 def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Shards that would have too few though every copy that their index asks for is safe: none will follow.
 
-    An index without replicas is not among them: `zero_replica_indices` decides on it.
+    Of indices without replicas, on which `zero_replica_indices` decides, those to which the run would add one
+    that no node may take.
     """
+    yield from _without_a_place(question, view)
     metadata = view.metadata
     for shard, finding in _short_of_copies(question.wave.nodes, question.policy, view):
         index = metadata.get(shard.index_uuid)
@@ -63,6 +65,25 @@ def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterato
             continue
         if all(counts_as_safe(index, copy) for copy in view.shards[shard]):
             yield finding
+
+
+def _without_a_place(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Indices on the wave to which the run would add a replica that no node may take."""
+    bare = _without_replicas(view.indices)
+    if question.policy.zero_replicas is not ZeroReplicas.ADD_REPLICA or not bare:
+        return
+    deciders = returns(question.policy, view, question.observation.settings)
+    for shard in dict.fromkeys(copy.shard for copy in view.on(question.wave.nodes)):
+        index = bare.get(shard.index_uuid)
+        if index is None or not index.open or index.name in question.policy.accept_red:
+            continue
+        if not deciders.has_a_place(view, shard):
+            remedy = f"`zero_replica_indices: {{accept: [{index.name}]}}` in the playbook"
+            lacks = "no node may take the replica that the run would add"
+            yield (
+                f"index {index.name}",
+                f"{lacks}: allow another node to have it, or begin another run with {remedy}",
+            )
 
 
 @for_the_same_objects
