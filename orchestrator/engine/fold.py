@@ -27,6 +27,7 @@ from orchestrator.engine.state import (
     RunState,
     Silence,
     Unrestored,
+    members_missed,
     not_to_return,
     with_node,
 )
@@ -53,7 +54,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, NotHastened
 from orchestrator.model.host_event import (
     AccessGranted,
     AccessRefused,
@@ -149,6 +150,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _not_waited_for(state, event)
         case ev.ForeseenNotToReturn(shards=shards):
             return not_to_return(state, shards)
+        case HandoffWaits() | HandoffLeftWaiting():
+            return replace(state, handoff=state.handoff.after(event, at))
         case NotHastened(nodes=nodes, why=why):
             unhastened = {**state.unhastened, **dict.fromkeys(nodes, why)}
             return replace(state, unhastened=unhastened, in_phase=replace(state.in_phase, usual_pace=True))
@@ -166,7 +169,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             # From here on the successor restores all unrestored settings.
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
-            return _members_missed(state, event, at)
+            return members_missed(state, event, at)
         case StartFailed() | FellSilent() | Answered() | AccessRefused() | AccessGranted():
             return _of_host(state, event, at)
         case ev.RedExcused(count=count):
@@ -256,14 +259,6 @@ def _finished(state: RunState, event: ev.RunFinished) -> RunState:
     return replace(state, outcome=event.outcome, message=event.message, paused=state.paused or looked_at)
 
 
-def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:
-    absent = {name: one for name, one in state.process.absent.items() if name not in event.back}
-    for name in event.missing:
-        known = absent.get(name, Absence(since=at if event.read is None else event.read, readings=0))
-        absent[name] = Absence(since=known.since, readings=known.readings + 1)
-    return replace(state, process=replace(state.process, absent=absent))
-
-
 def _of_host(state: RunState, event: HostEvent, at: Instant) -> RunState:
     if isinstance(event, StartFailed):
         return with_node(state, event.node, start_failed=event)
@@ -349,7 +344,8 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
         holding_since=perhaps(here.holding_since),
         gates_closed_since=perhaps(here.gates_closed_since),
     )
-    return replace(state, process=process, in_phase=here)
+    waiting = dataclasses.replace(state.handoff, since=later(state.handoff.since))
+    return replace(state, process=process, in_phase=here, handoff=waiting)
 
 
 # Changes in the cluster ------------------------------------
@@ -531,6 +527,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             )
             if old in GOING_UP_OR_DOWN and node.doubt is not None:
                 node = _with_lost_stop(node, node.doubt, state.taken)
+            state = replace(state, handoff=state.handoff.with_back((name,), at))
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
         case NodePhase.PENDING:

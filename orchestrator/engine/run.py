@@ -138,9 +138,10 @@ def decide(
 
 
 def _news(situation: Situation) -> tuple[Event, ...]:
-    """A standstill of the program, owed work that is done, members that are missing or back, red shards."""
-    standstill = _stood_still(situation)
-    done = (*_reboots_done(situation), *upgrade.news(situation))
+    """A standstill of the program, owed work that is done, what waits, missing members, red shards."""
+    standstill, view = _stood_still(situation), situation.view
+    waits = situation.kind.news(situation.state, view) if view is not None else None
+    done = (*_reboots_done(situation), *upgrade.news(situation), *((waits,) if waits is not None else ()))
     return (*standstill, *done, *_members(situation), *recover.red_news(situation))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from orchestrator.model import event as ev
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
+from orchestrator.model.handoff_event import HandoffLeftWaiting, HandoffWaits, WaitingPartition
 from orchestrator.model.observation import Level, MissingCopy
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -222,6 +223,32 @@ class PhaseState:
         return tuple(failing.last for failing in self.failing)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingHandoff:
+    """Partitions of a Riak cluster that wait for handoff.
+
+    Attributes:
+        still: those of the last reading for a stop, if no transfer moved data; unchanged `since` then. A
+            restart of their holder or owner, and a new process of the program, begin that time again.
+        left: those that waited at the last stop: its recovery does not wait for them.
+    """
+
+    still: tuple[WaitingPartition, ...] = ()
+    since: Instant = 0.0
+    left: tuple[WaitingPartition, ...] = ()
+
+    def after(self, event: HandoffWaits | HandoffLeftWaiting, at: Instant) -> WaitingHandoff:
+        """The same after one more event."""
+        if isinstance(event, HandoffLeftWaiting):
+            return dataclasses.replace(self, left=event.partitions)
+        return dataclasses.replace(self, still=event.partitions, since=at)
+
+    def with_back(self, nodes: Collection[NodeName], at: Instant) -> WaitingHandoff:
+        """The same once these nodes are back: what waited on one of them, or for one, may go now."""
+        concerned = any(one.holder in nodes or one.owner in nodes for one in self.still)
+        return dataclasses.replace(self, since=at) if concerned else self
+
+
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may use of the past.
@@ -244,6 +271,7 @@ class RunState:
         foreseen: copies that waves took down, foreseeing that the cluster does not allocate them again.
         displaced: shards of which a wave took down a copy that had no place when the wave was back, as it
             found them: a node has another version than before. They are waited for once they have a place.
+        handoff: what waits for handoff, of Riak.
         unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """
@@ -267,6 +295,7 @@ class RunState:
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
     foreseen: tuple[MissingCopy, ...] = ()
     displaced: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    handoff: WaitingHandoff = field(default_factory=WaitingHandoff)
     unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""
@@ -355,6 +384,16 @@ class RunState:
     def failing_since(self, action: Action) -> Instant | None:
         """The first of its failures in a row since the phase was entered; None when it did not fail."""
         return next((one.since for one in self.in_phase.failing if one.last.action == action), None)
+
+
+def members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:
+    """The state after one more reading without some members, or with some that were away."""
+    absent = {name: one for name, one in state.process.absent.items() if name not in event.back}
+    for name in event.missing:
+        known = absent.get(name, Absence(since=at if event.read is None else event.read, readings=0))
+        absent[name] = Absence(since=known.since, readings=known.readings + 1)
+    handoff = state.handoff.with_back(event.back, at)
+    return replace(state, process=replace(state.process, absent=absent), handoff=handoff)
 
 
 def not_to_return(state: RunState, shards: Iterable[MissingCopy]) -> RunState:

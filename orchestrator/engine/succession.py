@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.progress import GOING_UP_OR_DOWN, NodeProgress, Nodes
 from orchestrator.engine.state import PhaseState, ProcessState, RunState
@@ -28,6 +30,7 @@ def _in_doubt(state: RunState, event: RunResumed | RestoreBegun, at: Instant) ->
         in_phase=PhaseState(since=at),
         nodes=Nodes(_node_in_doubt(state, node, at) for node in state.nodes.values()),
         merging=doubted(state.merging),
+        handoff=dataclasses.replace(state.handoff, since=at),
         unrestored=replace(state.unrestored, withheld_since=withheld_since),
         outcome=None,
         message="",

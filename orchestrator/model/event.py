@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName, require_address
 from orchestrator.model.gate_event import GateEvent
-from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.handoff_event import HandoffEvent
 from orchestrator.model.host_event import HostEvent
 from orchestrator.model.lease_event import (
     Deposed as Deposed,  # noqa: PLC0414  (this module exports all events; also the next three)
@@ -566,7 +566,7 @@ Event: TypeAlias = (
     | NotWaitedFor
     | ForeseenNotToReturn
     | FallbacksHome
-    | NotHastened
+    | HandoffEvent
     | RedExcused
     | MembersMissed
     | StoodStill

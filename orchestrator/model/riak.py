@@ -147,6 +147,20 @@ class PartitionCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodePartitions:
+    """Output of `cluster partitions`, of one node.
+
+    Attributes:
+        owned: indices of its partitions, whether their vnodes run or are stopped.
+        others: indices of partitions of others that run on it (`secondary`): each waits for handoff.
+    """
+
+    node: NodeName
+    owned: frozenset[int]
+    others: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveTransfer:
     """A transfer that is moving data.
 
@@ -314,15 +328,18 @@ class RiakView:
     """One reading of a Riak cluster. Parts that the decision did not request are `NOT_READ`.
 
     `Look.CLUSTER` reads cluster. `Look.HEALTH` reads ring_ready and signs. `Look.ACTIVITY`, as before every
-    stop, also reads members, ring_status, transfers, ring and n_vals. `Look.RECOVERIES` without
-    `Look.ACTIVITY`, as during the wait for handoff, reads transfers alone or `beyond` alone. `Look.PACE` adds
-    unstarted.
+    stop, also reads members, ring_status, transfers, waiting, ring and n_vals. `Look.RECOVERIES` without
+    `Look.ACTIVITY`, as during the wait for handoff, reads transfers and waiting, or `beyond` alone.
+    `Look.PACE` adds unstarted.
 
     Attributes:
-        beyond: vnodes of partitions that others own, by node, where the `/stats` of all members count some.
-            They prove that handoff is not done. Only `transfers` proves that handoff is done.
+        beyond: vnodes of partitions that others own, by node, where the `/stats` of all members count more
+            than waited before the stop. They prove that handoff is not done. Only `transfers` proves that
+            handoff is done.
         signs: by member that is up.
         transfers: by the node that answered; two nodes that agree are better than one.
+        waiting: numbers of the partitions of others that a node holds, by node, for each node of which
+            `transfers` says that some wait; before a stop for every node that has any.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
         unidentified: by member that is up, why its process could not be identified.
         unstarted: by member that is up, the number of vnodes it has not started since its own start. While
@@ -335,6 +352,7 @@ class RiakView:
     ring_status: Reading[RingStatus] = NOT_READ
     signs: Mapping[NodeName, SignsOfLife] = field(default_factory=dict)
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ
+    waiting: Reading[Mapping[NodeName, frozenset[int]]] = NOT_READ
     ring: Reading[Ring] = NOT_READ
     n_vals: Reading[frozenset[int]] = NOT_READ
     unidentified: Mapping[NodeName, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A simulated Riak cluster that starts as a real one was read: its ring, members, limits and hand-offs.
 
 The limit in a node's memory is also used as the limit of its files, because `/stats` and the commands report
-no other. Waiting hand-offs become an equal number of other nodes' partitions on that node, chosen freely.
+no other.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.policy import Policy, Strategy
-from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, Transfers
+from orchestrator.model.riak import HASH_SPACE, Membership, RiakView
 from orchestrator.simulation.required import require
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_parts import SimMove
@@ -76,18 +75,9 @@ def _is_down(world: RiakWorld, name: NodeName) -> None:
 
 
 def _hand_offs(world: RiakWorld, riak: RiakView) -> None:
-    """Add the waiting hand-offs, by the node that reports the most."""
-    told = require(riak.transfers, "the transfers")
-    read = [each for each in told.values() if isinstance(each, Transfers)]
-    if not read:
-        require(next(iter(told.values()), Unknown(reason="no node was asked")), "the transfers")
-    waiting: dict[NodeName, int] = {}
-    for each in read:
-        for line in each.waiting:
-            waiting[line.node] = max(waiting.get(line.node, 0), line.partitions)
-    for name, partitions in waiting.items():
-        others = [number for number, owner in enumerate(world.ring.owners) if owner != name]
-        for number in others[:partitions]:
+    """Add the waiting hand-offs. Whether they would ever go is not known, so they go once idle."""
+    for name, numbers in require(riak.waiting, "the partitions that wait for handoff").items():
+        for number in sorted(numbers):
             world.fall_back(number, name)
     for fallback in world.fallbacks:
         world.idle(fallback)

@@ -237,4 +237,8 @@ def _of_riak(world: RiakWorld, node: NodeName, other: NodeName) -> tuple[Trouble
             f"somebody else sets the transfer limit of {other} to 5",
             after=20.0,
         ),
+        _from_the_start(
+            riak_mishaps.HandoffSticks(holder=other, partitions=2),
+            f"2 partitions of others have waited on {other} for weeks, and each of their handoffs fails",
+        ),
     )

@@ -29,6 +29,9 @@ from orchestrator.simulation.world import World
 
 _STEP: Final = 16
 """`vnode_rolling_start`: vnodes of others that a node starts in one step, to find their data."""
+WAITS_SECONDS: Final = 900.0
+"""After so long without a change what waits for handoff need not hold a run."""
+_FAILS_SECONDS: Final = 0.5
 _MISSED_SECONDS: Final = 1.0
 """Time until a write starts a fallback for a partition whose owner is away."""
 
@@ -214,6 +217,9 @@ class RiakWorld(World):
         vnodes.limit, vnodes.running = vnodes.configured, 0
         vnodes.timer, vnodes.unstarted, vnodes.unfound = USUAL_TIMER, 0, frozenset()
         vnodes.seen = not vnodes.unseen
+        for each in self._fallbacks_of(node.name):
+            if each.stuck is not None and node.name in each.stuck:
+                self.free(each)
         if not (node.stopped_by_us and self.attended):
             vnodes.others.append(vnodes.configured)
         self.agenda.after(node.join_seconds, partial(self._join, node, node.life))
@@ -305,6 +311,27 @@ class RiakWorld(World):
         self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, since=self.agenda.now))
         self.changed(f"{on} has a fallback for partition {partition} of {owner}")
 
+    def stick(self, partition: int, on: NodeName, cured_by: frozenset[NodeName]) -> None:
+        """A node holds data of another node's partition whose handoff always fails."""
+        self.fall_back(partition, on)
+        self.fallbacks[-1].stuck = cured_by
+        self._try(self.fallbacks[-1], begins=False)
+
+    def _try(self, fallback: SimFallback, *, begins: bool) -> None:
+        """Every minute or two the handoff of a stuck fallback begins, and fails at once."""
+        if fallback.stuck is None:
+            return
+        fallback.tried = begins and self.serves(fallback.holder) and self.serves(fallback.owner)
+        self.version += 1
+        seconds = _FAILS_SECONDS if begins else self.random.uniform(60.0, 120.0)
+        self.agenda.after(seconds, partial(self._try, fallback, begins=not begins))
+
+    def free(self, fallback: SimFallback) -> None:
+        """The handoff of a stuck fallback works from now on."""
+        fallback.stuck, fallback.tried, fallback.since = None, False, self.agenda.now
+        self.changed(f"partition {fallback.partition} on {fallback.holder} can be handed off again")
+        self.idle(fallback)
+
     def idle(self, fallback: SimFallback) -> None:
         """Both sides are back: the remaining idle time counts from now on."""
         if not (self.serves(fallback.holder) and self.serves(fallback.owner)):
@@ -318,7 +345,7 @@ class RiakWorld(World):
         if self.stalled:
             return
         for each in self.fallbacks:
-            if each.active or each.due > self.agenda.now:
+            if each.active or each.due > self.agenda.now or each.stuck is not None:
                 continue
             sides = (each.holder, each.owner)
             if all(self.active(name) < self.vnodes[name].limit for name in sides):
@@ -350,7 +377,9 @@ class RiakWorld(World):
     def judge_stop(self, node: SimNode) -> None:
         """Record what is wrong with requesting this stop, by what the last reading could show."""
         self.read_before[node.name] = self.last_read
-        waiting = [each for each in self.fallbacks if each.since < self.last_read]
+        waiting = [
+            each for each in self.fallbacks if each.since < self.last_read and not self._for_good(each)
+        ]
         if waiting:
             self.violated(f"{node.name} is stopped while {len(waiting)} fallbacks wait to be handed off")
         moving = [move for move in self.moves if move.since < self.last_read]
@@ -365,6 +394,11 @@ class RiakWorld(World):
         for name in halting:
             self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
 
+    def _for_good(self, fallback: SimFallback) -> bool:
+        """Whether a fallback has waited for long by the last reading, and could not be handed off then."""
+        cannot = fallback.stuck is not None or self.stalled_until > self.last_read
+        return cannot and self.last_read - fallback.since >= WAITS_SECONDS
+
     def _judge_quorum(self, node: SimNode) -> None:
         """A process ended by a stop of the program: every preference list must keep its quorum.
 
@@ -378,11 +412,20 @@ class RiakWorld(World):
             if not self._is_news(name, node)
             for number in its
         }
+        absent = {name for name, vnodes in self.vnodes.items() if known.issuperset(vnodes.owned)}
+        kept = {each.partition: each.holder for each in self.fallbacks if each.stuck is not None}
         for n_val in sorted(self.n_vals):
             length = min(n_val, self.ring.size)
             for first in range(self.ring.size):
-                silent = [(first + step) % self.ring.size in known for step in range(length)]
-                if length - sum(silent) < n_val // 2 + 1:
+                numbers = [(first + step) % self.ring.size for step in range(length)]
+                owners = {self.ring.owners[number] for number in numbers}
+                silent = sum(number in known for number in numbers)
+                # An owner may lack a write that waits for it elsewhere; the others of its list have that one.
+                silent += any(
+                    kept.get(number) in absent and kept[number] not in owners and number not in known
+                    for number in numbers
+                )
+                if length - silent < n_val // 2 + 1:
                     self.violated(
                         f"{node.name} takes the quorum of the partitions from {first} on (n {n_val})"
                     )

@@ -55,6 +55,29 @@ class HandoffStalls(OfRiak):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffSticks(OfRiak):
+    """A node holds partitions of others, for weeks already: each of their handoffs fails.
+
+    Attributes:
+        holder: the node; of its neighbours on the ring.
+        holder_cures: whether a restart of the holder ends that; `owner_cures`: one of the owner. If neither
+            does, people have to.
+    """
+
+    holder: NodeName
+    partitions: int
+    holder_cures: bool = False
+    owner_cures: bool = False
+
+    def on_ring(self, world: RiakWorld) -> None:
+        taken = {each.partition for each in world.fallbacks}
+        others = [n for n, owner in enumerate(world.ring.owners) if owner != self.holder and n not in taken]
+        for number in others[: self.partitions]:
+            cures = {self.holder: self.holder_cures, world.ring.owners[number]: self.owner_cures}
+            world.stick(number, self.holder, frozenset(name for name, cured in cures.items() if cured))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipMoves(OfRiak):
     """A person commits a plan that gives a member this many more partitions.
 

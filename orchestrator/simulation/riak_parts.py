@@ -68,6 +68,8 @@ class SimFallback:
         since: when it was created.
         due: when it has been idle for long enough; never while one side is away.
         active: it is being handed off.
+        stuck: it is not handed off before one of these nodes restarts, with none of them never; None: it is.
+        tried: it is stuck, and a handoff of it has begun, which will fail.
     """
 
     partition: int
@@ -76,3 +78,5 @@ class SimFallback:
     since: Instant
     due: Instant = NEVER
     active: bool = False
+    stuck: frozenset[NodeName] | None = None
+    tried: bool = False

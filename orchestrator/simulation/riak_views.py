@@ -123,6 +123,7 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
         ring_status=_ring_status(world),
         signs={name: _signs(world, name) for name in world.up} if health else {},
         transfers=transfers,
+        waiting=NOT_READ if isinstance(transfers, Unknown) else _waiting(world),
         ring=world.ring if activity else NOT_READ,
         n_vals=world.n_vals if activity else NOT_READ,
         unstarted={name: _unstarted(world.vnodes[name]) for name in world.up}
@@ -251,6 +252,12 @@ def _signs(world: RiakWorld, name: NodeName) -> SignsOfLife:
     )
 
 
+def _waiting(world: RiakWorld) -> dict[NodeName, frozenset[int]]:
+    """`cluster partitions`: the partitions of others on each node that is up."""
+    held = {name: frozenset(f.partition for f in world.fallbacks if f.holder == name) for name in world.up}
+    return {name: numbers for name, numbers in held.items() if numbers}
+
+
 def _transfers(world: RiakWorld) -> Transfers:
     """`transfers`: of nodes that are down it has only the names, not their waiting data."""
     down, up = _down(world), world.up
@@ -258,7 +265,9 @@ def _transfers(world: RiakWorld) -> Transfers:
     halting = {name: len(world.vnodes[name].owned) - world.vnodes[name].running for name in up}
     owners = world.ring.owners
     moving = [(move.partition, owners[move.partition], move.to) for move in world.moves if move.active]
-    hinted = [(each.partition, each.holder, each.owner) for each in world.fallbacks if each.active]
+    hinted = [
+        (each.partition, each.holder, each.owner) for each in world.fallbacks if each.active or each.tried
+    ]
     return Transfers(
         down=down,
         waiting=tuple(PartitionCount(node=n, partitions=count) for n, count in waiting.items() if count),

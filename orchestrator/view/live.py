@@ -49,7 +49,7 @@ from orchestrator.model.event import (
     WaveFinished,
 )
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.handoff_event import HandoffWaits, NotHastened
 from orchestrator.model.host_event import AccessRefused, FellSilent, StartFailed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import NodePhase, Outcome
@@ -107,7 +107,7 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(to=to, why=why):
             return bool(why) or to == NodePhase.REJOINED.value
-        case HoldsCleared() | WritesRead() | GatesPassed():
+        case HoldsCleared() | WritesRead() | GatesPassed() | HandoffWaits():
             return False
         case _:
             return True

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TypeAlias, assert_never
 
+from orchestrator.engine.kinds.riak.waiting import in_words
 from orchestrator.model import event as ev
 from orchestrator.model.event import Event, Hold
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
-from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.handoff_event import HandoffEvent, HandoffLeftWaiting, HandoffWaits, NotHastened
 from orchestrator.model.host_event import HostEvent
 from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.merge_event import (
@@ -81,7 +82,6 @@ _Sight: TypeAlias = (
     | ev.NotWaitedFor
     | ev.ForeseenNotToReturn
     | ev.FallbacksHome
-    | NotHastened
     | ev.RedExcused
     | ev.MembersMissed
     | ev.StoodStill
@@ -113,6 +113,8 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         return merge_sentence(event)
     if isinstance(event, GateEvent):
         return _gate(event)
+    if isinstance(event, HandoffEvent):
+        return _handoff(event)
     if isinstance(event, UpgradeEvent):
         return upgrade_sentence(event)
     if isinstance(event, HostEvent):
@@ -139,8 +141,6 @@ def _sight(event: _Sight) -> str:
                 f"wave {number}: all other nodes have handed off their data for it after {duration(seconds)};"
                 " its own handoff continues"
             )
-        case NotHastened(nodes=nodes, why=why):
-            return f"handoff after the restart of {listed(nodes)} is not hastened: {one_line(why)}"
         case ev.RedExcused(count=0):
             return "none of these shards is red any more"
         case ev.RedExcused(count=count, subjects=subjects):
@@ -159,6 +159,22 @@ def _sight(event: _Sight) -> str:
             return f"{node}: hook while_stopped {number} may have run while the process was up; it runs again"
         case ev.OwedAgain(node=node, what=what, why=why):
             return f"{node} still needs {', '.join(what)}: {why}; it is restarted again in a later wave"
+        case _:
+            assert_never(event)
+
+
+def _handoff(event: HandoffEvent) -> str:
+    match event:
+        case HandoffWaits(partitions=()):
+            return "no partition waits for handoff any more, or handoff has begun"
+        case HandoffWaits(partitions=waiting):
+            return f"{in_words(waiting)}; no transfer moves data"
+        case HandoffLeftWaiting(partitions=()):
+            return "no partition waits for handoff any more that was not waited for"
+        case HandoffLeftWaiting(partitions=waiting, seconds=seconds):
+            return f"not waited for: {in_words(waiting)}, unchanged for {duration(seconds)}"
+        case NotHastened(nodes=nodes, why=why):
+            return f"handoff after the restart of {listed(nodes)} is not hastened: {one_line(why)}"
         case _:
             assert_never(event)
 
@@ -182,7 +198,7 @@ def _of_riak(event: Event) -> str | None:
         case ev.BaselineRecorded(incarnations=incarnations):
             return f"baseline: {counted(len(incarnations), 'node')} up"
         case ev.NodeRecovered(node=node, seconds=seconds):
-            return f"{node}: back with all its vnodes after {duration(seconds)}; nothing waits for handoff"
+            return f"{node}: back with all its vnodes after {duration(seconds)}; its handoff is done"
         case ev.SecondFailure(what=what):
             return f"second failure: {one_line(what)}; ours are started, limits are restored, no new wave"
         case _:

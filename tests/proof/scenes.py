@@ -6,7 +6,7 @@ invariant, and a `SafetyViolation`. Every public function is a scene, by its nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import isfunction
 from itertools import combinations, product
@@ -33,7 +33,7 @@ from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster, killed, lives, plan_of, play, policy, run
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
 from tests.simulation.scene import ES1, ES2, ES3, Scene, asked
-from tests.simulation.scenes import ordinary
+from tests.simulation.scenes import ordinary, riak
 from tests.simulation.upgrading import TARGET, upgrading
 from tests.simulation.wide import Life
 from tests.simulation.zones import by_zone, zoned
@@ -145,9 +145,9 @@ def interrupted_while_a_node_is_down() -> None:
     ).play()
 
 
-def _row(begins: str) -> Callable[[], object]:
-    """The row of ordinary nights whose name begins so."""
-    (scene,) = (each for each in ordinary.SCENES if each.name.startswith(begins))
+def _row(begins: str, scenes: Sequence[Scene] = ordinary.SCENES) -> Callable[[], object]:
+    """The row of ordinary nights, or of others, whose name begins so."""
+    (scene,) = (each for each in scenes if each.name.startswith(begins))
 
     def play() -> None:
         scene.play()
@@ -464,6 +464,14 @@ SCENES: Final[Mapping[str, Callable[[], object]]] = {
     ),
     "a_candidate_is_busy": _row("a candidate that force-merges"),
     "a_node_flaps_for_a_moment": _row("NodeFlaps: es5 for 5.0 s after start of es2"),
+    "partitions_that_wait_for_weeks": _row("no_transfers: what has waited for weeks", riak.SCENES),
+    "partitions_that_wait_and_hold_no_stop": _row("no_transfers: disabled", riak.SCENES),
+    "a_restart_that_cures_a_handoff": _row("no_transfers: what a restart of its owner cures", riak.SCENES),
+    "a_transfer_limit_of_0": _row("no_transfers: a transfer limit of 0", riak.SCENES),
+    "waiting_partitions_in_sets": _row("waiting_partitions_go_alone", riak.SCENES),
+    "killed_while_partitions_wait": _row(
+        "resume: what waited before the stop is not waited for, killed after stop", riak.SCENES
+    ),
     "a_ring": partial(_sets, _ring, 4),  # no two neighbours go together, and two of eight by the usual budget
     "a_ring_without_a_budget": partial(_sets, _ring, 3, **_FREE),
     "voters_without_data": partial(_sets, _with_voters, 4, **_FREE),

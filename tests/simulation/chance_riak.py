@@ -97,6 +97,9 @@ def chance_riak(seed: int) -> RiakChance:
     gates = gated.by_chance(seed)
     wanted = replace(_policy(dice, ring, members), hasten_handoff=seed % _HASTENED == 0)
     wanted = wanted if sets is None else _in_sets(wanted, sets)
+    stuck = _stuck(seed, members)
+    if stuck:  # so that it is seen that they stay
+        wanted = replace(wanted, deadlines=replace(wanted.deadlines, hold=2400.0), timeout=None)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return RiakChance(
         seed=seed,
@@ -108,6 +111,7 @@ def chance_riak(seed: int) -> RiakChance:
             *gates.plan,
             *managed.by_chance(seed, members),
             *_worse(seed, members),
+            *stuck,
         ),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
@@ -236,6 +240,22 @@ def _worse(seed: int, members: list[NodeName]) -> tuple[Mishap, ...]:
         program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0))),
     )
     return (_placed(dice, members, node, dice.choice(choices)),)
+
+
+def _stuck(seed: int, members: list[NodeName]) -> tuple[Mishap, ...]:
+    """In a fifth of the runs partitions wait for handoff for good, nearly always since before the run."""
+    dice = Random(f"riak stuck {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    if dice.random() > 1 / 5:
+        return ()
+    drawn = []
+    for holder in dice.sample(members, dice.choice((1, 1, 2, len(members)))):
+        cures = dice.choice(((False, False), (False, False), (True, False), (False, True)))
+        what = riak_mishaps.HandoffSticks(
+            holder=holder, partitions=dice.randint(1, 4), holder_cures=cures[0], owner_cures=cures[1]
+        )
+        late = dice.random() < 1 / 10
+        drawn.append(_placed(dice, members, holder, what) if late else Mishap(what=what))
+    return tuple(drawn)
 
 
 def _what(dice: Random, node: NodeName) -> What:

@@ -11,6 +11,7 @@ from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 
 ONE, TWO, THREE, FOUR, FIVE = names(5)
+WEEKS: Final = 3 * 7 * 86400.0
 RAISED: Final = 8
 """The transfer limit of a run."""
 
@@ -102,6 +103,17 @@ def down(world: RiakWorld, name: str) -> RiakWorld:
     for number, owner in enumerate(world.ring.owners):
         if owner == name:
             world.fall_back(number, ONE if name != ONE else TWO)
+    return world
+
+
+def stuck(*holders: NodeName, cured_by: frozenset[NodeName] = frozenset(), nodes: int = 5) -> RiakWorld:
+    """Each of these holds three partitions of others, for weeks already: their handoff always fails."""
+    world = unlocated(nodes)
+    others = [number for number, owner in enumerate(world.ring.owners) if owner not in holders]
+    for at, holder in enumerate(holders):
+        for number in others[3 * at : 3 * at + 3]:
+            world.stick(number, holder, cured_by)
+            world.fallbacks[-1].since -= WEEKS
     return world
 
 

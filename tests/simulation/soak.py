@@ -41,6 +41,7 @@ from tests.simulation.program_mishaps import (
 from tests.simulation.shrink import scene, shrunk
 from tests.simulation.thawed import thaw
 from tests.simulation.wide import life_of, tell
+from tests.simulation.wide_riak import PASSED
 
 
 def _kinds(of: type) -> frozenset[str]:
@@ -73,7 +74,7 @@ ON_RINGS: Final[frozenset[str]] = (
     | _kinds(OfRiak)
     | (_kinds(OfProgram) - _ON_INDICES_ALONE)
     | _ON_RINGS_TOO
-    | {*(f"verb {how.value}" for how in HOWS), "the program is killed", "another machine takes over"}
+    | {*(f"verb {how.value}" for how in HOWS), "the program is killed", "another machine takes over", PASSED}
 )
 """Those that befall runs on Riak clusters."""
 

@@ -180,7 +180,7 @@ def test_what_is_unknown_cannot_be_rehearsed(part: str) -> None:
 
 
 def test_nor_can_a_ring_that_is(subtests: pytest.Subtests) -> None:
-    for part in ["ring", "n_vals", "members", "transfers", "ring_status"]:
+    for part in ["ring", "n_vals", "members", "waiting", "ring_status"]:
         with subtests.test(part=part):
             started, seen = read(ringed(), riak_policy())
             assert isinstance(seen.cluster, ClusterView)

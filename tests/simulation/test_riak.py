@@ -39,7 +39,19 @@ from orchestrator.view.reporters import LineReporter, Pace
 from orchestrator.view.status import status_text
 from tests.fakes.riak_rings import claimed
 from tests.simulation.play import play, run
-from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, down, riak_policy, ringed, rolling
+from tests.simulation.ringed import (
+    FIVE,
+    FOUR,
+    ONE,
+    THREE,
+    TWO,
+    down,
+    riak_policy,
+    ringed,
+    rolling,
+    stuck,
+    unlocated,
+)
 from tests.simulation.scenes.riak import HASTENED
 from tests.states import state_with
 
@@ -113,6 +125,44 @@ def test_a_node_that_dies_in_a_hand_off_breaks_it_off() -> None:
     assert world.handed == handed
     assert world.fallbacks
     assert not any(each.active for each in world.fallbacks)
+
+
+def test_the_judge_lets_pass_only_what_waits_for_good(subtests: pytest.Subtests) -> None:
+    """By the world's own truth: nothing that would be handed off, and nothing for less than 15 minutes."""
+    young, free, stalled = stuck(ONE), stuck(ONE), stuck(ONE)
+    young.fallbacks[0].since = young.agenda.now - 890.0
+    free.free(free.fallbacks[0])
+    free.fallbacks[0].since -= 1000.0
+    for each in stalled.fallbacks:
+        each.stuck = None
+    stalled.stall(4000.0)
+    for what, world, wrong in [
+        ("for weeks", stuck(ONE), 0),
+        ("by nobody handed off now", stalled, 0),
+        ("not long", young, 1),
+        ("freed", free, 1),
+    ]:
+        with subtests.test(what):
+            world.agenda.advance(1.0)
+            world.last_read = world.agenda.now
+            world.judge_stop(world.nodes[TWO])
+            assert [f"{wrong} fallbacks wait" in each for each in world.violations] == [True] * wrong
+
+
+def test_the_judge_sees_the_holder_go_with_an_owner() -> None:
+    """Of a list that has lost nothing but this, by the owners alone."""
+    for beside in (False, True):
+        world = unlocated(9)
+        number = next(n for n, owner in enumerate(world.ring.owners) if owner == TWO)
+        lists = {world.ring.owners[(number + step) % world.ring.size] for step in range(-2, 3)}
+        (holder, *_) = (name for name in world.vnodes if name not in lists)
+        owner = world.ring.owners[(number + 1) % world.ring.size]
+        world.stick(number, holder, frozenset())
+        world.last_read = world.agenda.now
+        for name in (holder, owner) if beside else (holder,):
+            world.nodes[name].stopped_by_us = True
+            world.process_ended(world.nodes[name], clean=True)
+        assert any("takes the quorum" in each for each in world.violations) is beside
 
 
 def test_partitions_that_move_are_told_of_until_they_have() -> None:

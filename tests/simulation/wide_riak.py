@@ -12,10 +12,12 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored
+from orchestrator.model.handoff_event import HandoffLeftWaiting
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams
+from orchestrator.simulation.riak import WAITS_SECONDS
 from tests.simulation.chance_riak import RiakChance, world_of
 from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Noting
 from tests.simulation.play import plan_holds_for
@@ -24,6 +26,8 @@ from tests.simulation.program_mishaps import SettingsRefused
 _BY_THE_MAKING: Final = frozenset(
     {"budget_not_exceeded", "preference_lists_keep_quorum", "selected_hosts_ready"}
 )
+PASSED: Final = "what waits for handoff is not waited for"
+"""Counted once for a run that is done though partitions waited for handoff at one of its stops."""
 _PEOPLE_SECONDS: Final = 600.0
 """Whoever repaired a node waits until it has what it missed."""
 _START: Final = re.compile(r"after start of (\S+)")
@@ -110,6 +114,9 @@ class RiakLife(AnyLife):
                     vnodes.others.append(vnodes.configured)
                     machines.restart(world, node)
         if ended:
+            for each in world.fallbacks:
+                if each.stuck is not None:
+                    world.free(each)
             world.agenda.advance(_PEOPLE_SECONDS)
 
     # What must hold --------------------------------------------------------------------------------------
@@ -155,7 +162,11 @@ class RiakLife(AnyLife):
             undone_by_hooks = bool(self.drawn.wanted.hooks.after_recovery)
             if hooks and undone_by_hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
                 raise BrokenError("completeness", f"{name} is left out of service: {hooks[-1]}")
-        left = [each for each in world.fallbacks if each.since < recovered]
+        excused = max(world.read_before.values(), default=0.0) - WAITS_SECONDS
+        left = [each for each in world.fallbacks if excused < each.since < recovered]
+        passed = [event for event in self._events if isinstance(event, HandoffLeftWaiting)]
+        if any(event.partitions for event in passed):
+            self.simulation.fate.happened[PASSED] += 1
         if left and not gone & set(world.nodes):
             raise BrokenError("completeness", f"{len(left)} fallbacks wait to be handed off at the end")
 

@@ -423,8 +423,8 @@ def ring_told(view: View) -> object:
     owned = {}
     for name in FIVE:
         found = known(parse_partitions(*read(view, f"cluster partitions -n {name}")))
-        assert found[0] == name
-        owned[found[0]] = found[1]
+        assert found.node == name
+        owned[found.node] = found.owned
     return known(ring_of(owned, counted))
 
 

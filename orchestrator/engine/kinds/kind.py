@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, sets, settings, timing
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
-from orchestrator.engine.kinds.riak import hasten
+from orchestrator.engine.kinds.riak import hasten, waiting
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import sets as riak_sets
@@ -37,7 +37,9 @@ class KindOfCluster:
         is_withheld: whether the settings, as read, do that; False if they could not be read.
         raise_limits: the settings that make recovery faster for the run.
         taken: what a wave takes down, by the last reading before its stop.
-        foreseen: the event that copies of the wave will not return, by the same reading; None = all will.
+        news: the event that other data than before waits for something without end; None = none does.
+        foreseen: the event at a stop that names what its recovery does not wait for, by the same reading;
+            None = nothing, or as before.
         missing: what the waves took down and is not back yet.
         unplaced: copies without a node although the waves are back: reported, and not waited for.
         red: shards that are red because of the run, and those of them that are excused for a moment.
@@ -62,6 +64,7 @@ class KindOfCluster:
     is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
     taken: Callable[[RunState, ClusterView, Wave], tuple[IndexTaken, ...]]
+    news: Callable[[RunState, ClusterView], Event | None]
     foreseen: Callable[[Question], Event | None]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
     unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
@@ -87,6 +90,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     is_withheld=settings.is_withheld,
     raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
     taken=recovery.taken_by,
+    news=lambda _state, _view: None,
     foreseen=recovery.not_to_return,
     missing=recovery.missing_of_waves,
     unplaced=recovery.not_waited_for,
@@ -116,7 +120,8 @@ RIAK: Final = KindOfCluster(
         *hasten.timer_changes(state, found, policy),
     ),
     taken=lambda _state, _view, _wave: (),
-    foreseen=lambda _question: None,
+    news=waiting.news,
+    foreseen=waiting.left_waiting,
     missing=lambda _state, _view: (),
     unplaced=lambda _state, _view: (),
     red=lambda _state, _view: ((), ()),
@@ -127,7 +132,7 @@ RIAK: Final = KindOfCluster(
     half_way=hasten.home,
     given_up=hasten.given_up,
     missed=hasten.missed,
-    shortfall=hasten.shortfall,
+    shortfall=lambda state: "; ".join(filter(None, (hasten.shortfall(state), waiting.shortfall(state)))),
     usual=lambda seen, policy: riak_timing.usual_restart(
         None if isinstance(seen.cluster, Unknown) else seen.cluster, policy, seen.settings
     ),

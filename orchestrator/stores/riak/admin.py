@@ -20,6 +20,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import (
     ClusterStatus,
     LimitSet,
+    NodePartitions,
     RiakMember,
     RingReady,
     RingStatus,
@@ -278,16 +279,13 @@ class RiakAdmin:
         )
         return found if isinstance(found, Unknown) else frozenset(found)
 
-    def partitions(self, asked: NodeName, owner: NodeName) -> Reading[frozenset[int]]:
-        """The indices of a node's partitions."""
-        command = self.commands(asked).asking("cluster", "partitions", "-n", owner)
+    def partitions(self, asked: NodeName, node: NodeName) -> Reading[NodePartitions]:
+        """The partitions that a node owns, and those that it holds for others."""
+        command = self.commands(asked).asking("cluster", "partitions", "-n", node)
         found = self._ask(asked, command, parse_partitions)
-        if isinstance(found, Unknown):
-            return found
-        named, owned = found
-        if named != owner:
-            return Unknown(reason=f"asked on {asked}: partitions of {named} instead of {owner}")
-        return owned
+        if not isinstance(found, Unknown) and found.node != node:
+            return Unknown(reason=f"asked on {asked}: partitions of {found.node} instead of {node}")
+        return found
 
     def n_vals(self, asked: NodeName) -> Reading[Mapping[str, int]]:
         """The `n_val` of every bucket type."""

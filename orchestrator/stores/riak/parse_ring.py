@@ -11,6 +11,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading
 from orchestrator.model.riak import (
     HASH_SPACE,
+    NodePartitions,
     NodeStats,
     OwnershipChange,
     PendingPartition,
@@ -105,14 +106,13 @@ def parse_ring_status(output: CommandOutput, dialect: Dialect) -> Reading[RingSt
     return reading("ring-status", parse)
 
 
-def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[tuple[NodeName, frozenset[int]]]:
-    """`cluster partitions --node NODE`, from 2.0 on: the node, and its own indices, even if it is down.
+def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[NodePartitions]:
+    """`cluster partitions --node NODE`, from 2.0 on: what it owns, even if it is down, and holds for others.
 
-    Its `secondary` partitions are fallbacks, which it does not own. The form comes from Riak's source;
-    `ring_of` checks the result against `/stats`.
+    The form comes from Riak's source; `ring_of` checks what it owns against `/stats`.
     """
 
-    def parse() -> tuple[NodeName, frozenset[int]]:
+    def parse() -> NodePartitions:
         answer = said(output, dialect)
         answer.must_be_ok()
         lines = [line for line in answer.lines if not blank(line)]
@@ -123,21 +123,26 @@ def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[tuple[N
         if rest:
             raise Malformed(f"{shown(rest[0])} follows the table")
         owned: list[int] = []
+        others: set[int] = set()
         kinds: set[str] = set()
         for row in table.rows:
             kind, index, _ = (cell.strip() for cell in row)
             kinds.add(kind)
-            if index != _NO_PARTITION and not index.isdecimal():
+            if index == _NO_PARTITION:
+                continue
+            if not index.isdecimal():
                 raise Malformed(f"{shown(index)} is no index")
-            if kind in _OWNED and index != _NO_PARTITION:
+            if kind in _OWNED:
                 owned.append(int(index))
+            else:
+                others.add(int(index))
         if kinds != set(_PARTITION_KINDS):
             raise Malformed(
                 f"partitions are {', '.join(sorted(kinds))} instead of {', '.join(_PARTITION_KINDS)}"
             )
         if len(set(owned)) != len(owned):
             raise Malformed("a partition is listed twice")
-        return printed_node(named[1]), frozenset(owned)
+        return NodePartitions(node=printed_node(named[1]), owned=frozenset(owned), others=frozenset(others))
 
     return reading("cluster partitions", parse)
 
@@ -153,23 +158,33 @@ def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Read
         counted = {node: number for node, number in stats.ownership.items() if number}
         if {node: len(indices) for node, indices in owned.items() if indices} != counted:
             raise Malformed("the partitions that nodes own are not as many as /stats counts")
-        step, rest = divmod(HASH_SPACE, stats.ring_size)
-        if rest:
-            raise Malformed(f"a ring of {stats.ring_size} does not divide the hash space")
         owners: dict[int, NodeName] = {}
         for node, indices in owned.items():
             for index in indices:
-                number, off = divmod(index, step)
-                if off or not 0 <= number < stats.ring_size or number in owners:
-                    raise Malformed(
-                        f"{index} is no partition of a ring of {stats.ring_size}, or has two owners"
-                    )
+                number = _number_of(index, stats.ring_size)
+                if number in owners:
+                    raise Malformed(f"partition {number} has two owners")
                 owners[number] = node
         if len(owners) != stats.ring_size:
             raise Malformed(f"{stats.ring_size - len(owners)} partitions have no owner")
         return Ring(owners=tuple(owners[number] for number in range(stats.ring_size)))
 
     return reading("ring", parse)
+
+
+def numbers_of(indices: Collection[int], ring_size: int) -> Reading[frozenset[int]]:
+    """The numbers of these partitions in a ring of this size."""
+    return reading("cluster partitions", lambda: frozenset(_number_of(index, ring_size) for index in indices))
+
+
+def _number_of(index: int, ring_size: int) -> int:
+    step, rest = divmod(HASH_SPACE, ring_size)
+    if rest:
+        raise Malformed(f"a ring of {ring_size} does not divide the hash space")
+    number, off = divmod(index, step)
+    if off or not 0 <= number < ring_size:
+        raise Malformed(f"{index} is no partition of a ring of {ring_size}")
+    return number
 
 
 def _sections(answer: Said) -> tuple[list[str], list[str], list[str]]:

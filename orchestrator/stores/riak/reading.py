@@ -29,6 +29,8 @@ from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unkn
 from orchestrator.model.riak import (
     Availability,
     ClusterStatus,
+    NodePartitions,
+    NodeStats,
     RiakView,
     Ring,
     ServiceWait,
@@ -38,7 +40,7 @@ from orchestrator.model.riak import (
 from orchestrator.stores.riak.admin import KV
 from orchestrator.stores.riak.contact import Contact, Contacts, usable
 from orchestrator.stores.riak.lives import Lives
-from orchestrator.stores.riak.parse_ring import ring_of
+from orchestrator.stores.riak.parse_ring import numbers_of, ring_of
 
 T = TypeVar("T")
 
@@ -69,6 +71,8 @@ class Memory:
 
     Attributes:
         writes: how often limits or timers were written.
+        waited: number of partitions that waited for handoff at the last reading for a stop, by node; None
+            before the first in which that could be read.
     """
 
     def __init__(self, now: Callable[[], Instant]) -> None:
@@ -80,6 +84,7 @@ class Memory:
         self.writes = 0
         self._whole: tuple[Instant, ClusterStatus] | None = None
         self._limits: tuple[Instant, Mapping[NodeName, str | None], SettingsView] | None = None
+        self.waited: Mapping[NodeName, int] | None = None
 
     def keep_status(self, status: ClusterStatus) -> None:
         """Store the current `cluster status`."""
@@ -180,7 +185,14 @@ class Reader:
         self._turns = _Turns({self._asked: 1})
 
     def counted(self, name: str) -> ClusterView | None:
-        """The cluster from `/stats` and `/proc` alone if they prove a handoff in progress, else None."""
+        """The cluster from `/stats` and `/proc` alone if they prove a handoff in progress, else None.
+
+        What waited before the stop proves nothing: it may never go. So a process of the program that has not
+        read how much that was, since another one made the stop, needs the commands.
+        """
+        waited = self._memory.waited
+        if waited is None:
+            return None
         asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         lives = self._lives()
         stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
@@ -194,7 +206,8 @@ class Reader:
             and each.ownership == stats[0].ownership
             for each in stats
         )
-        beyond = {each.node: each.beyond_its_own for each in stats if each.beyond_its_own}
+        new = {each.node: each.beyond_its_own - waited.get(each.node, 0) for each in stats}
+        beyond = {node: number for node, number in new.items() if number > 0}
         if not agreed or not beyond:
             return None
         return self._view(name, RiakView(beyond=beyond), incarnations)
@@ -215,7 +228,7 @@ class Reader:
         if Look.ACTIVITY in look:
             riak = self._before_a_stop(riak)
         elif awaits_handoff(look):
-            riak = replace(riak, transfers=self._transfers())
+            riak = self._handoff(riak)
         elif Look.HEALTH in look:
             riak = self._coming_back(riak)
         riak = replace(riak, unstarted={node: each.result() for node, each in unstarted.items()})
@@ -299,7 +312,13 @@ class Reader:
         ready, status = self._ask(admin.ring_ready), self._ask(admin.ring_status)
         members, n_vals = self._ask(admin.members), self._ask(admin.n_vals)
         found = signs.result()
-        ring = self._ring(found)
+        stats = found[self._asked].stats if self._asked in found else NOT_READ
+        partitions = self._partitions(stats)
+        ring = self._ring(stats, partitions)
+        waiting = self._waiting(stats, partitions)
+        self._memory.waited = (
+            None if isinstance(waiting, Unknown) else {n: len(p) for n, p in waiting.items()}
+        )
         types = n_vals.result()
         return replace(
             riak,
@@ -308,29 +327,66 @@ class Reader:
             ring_status=status.result(),
             signs=found,
             transfers={node: each.result() for node, each in transfers.items()},
+            waiting=waiting,
             ring=ring,
             n_vals=types if isinstance(types, Unknown) else frozenset(types.values()),
         )
 
-    def _ring(self, signs: Mapping[NodeName, SignsOfLife]) -> Reading[Ring]:
-        """The owners of the partitions: each lists its own; a peer lists those of an owner that cannot."""
-        stats = signs[self._asked].stats if self._asked in signs else NOT_READ
+    def _partitions(self, stats: Reading[NodeStats]) -> dict[NodeName, Reading[NodePartitions]]:
+        """What each node lists: members that are up, and owners of partitions, of which a peer is asked."""
+        owners = () if isinstance(stats, Unknown) else (n for n, number in stats.ownership.items() if number)
+        return self._listed({*self._up, *owners})
+
+    def _listed(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[NodePartitions]]:
+        asked = {
+            node: self._pool.submit(
+                self._admin.partitions, node if node in self._turns.sent else self._asked, node
+            )
+            for node in sorted(nodes)
+        }
+        return {node: each.result() for node, each in asked.items()}
+
+    @staticmethod
+    def _ring(
+        stats: Reading[NodeStats], partitions: Mapping[NodeName, Reading[NodePartitions]]
+    ) -> Reading[Ring]:
+        """The owners of the partitions."""
         if isinstance(stats, Unknown):
             return stats
-        owners = [node for node, number in stats.ownership.items() if number]
-        owned = {node: self._pool.submit(self._owned, node) for node in owners}
-        found = {node: each.result() for node, each in owned.items()}
-        for each in found.values():
+        owned: dict[NodeName, frozenset[int]] = {}
+        for node in (node for node, number in stats.ownership.items() if number):
+            each = partitions[node]
             if isinstance(each, Unknown):
                 return each
-        return ring_of({node: each for node, each in found.items() if not isinstance(each, Unknown)}, stats)
+            owned[node] = each.owned
+        return ring_of(owned, stats)
 
-    def _owned(self, owner: NodeName) -> Reading[frozenset[int]]:
-        asked = owner if owner in self._turns.sent else self._asked
-        return self._admin.partitions(asked, owner)
+    @staticmethod
+    def _waiting(
+        stats: Reading[NodeStats], partitions: Mapping[NodeName, Reading[NodePartitions]]
+    ) -> Reading[Mapping[NodeName, frozenset[int]]]:
+        """The partitions of others on each of these nodes, by their numbers."""
+        if isinstance(stats, Unknown):
+            return stats
+        found: dict[NodeName, frozenset[int]] = {}
+        for node, each in partitions.items():
+            if isinstance(each, Unknown):
+                return each
+            numbers = numbers_of(each.others, stats.ring_size)
+            if isinstance(numbers, Unknown):
+                return numbers
+            if numbers:
+                found[node] = numbers
+        return found
 
-    def _transfers(self) -> Mapping[NodeName, Reading[Transfers]]:
-        return {node: each.result() for node, each in self._sent_transfers().items()}
+    def _handoff(self, riak: RiakView) -> RiakView:
+        """What `transfers` says; of nodes of which it says that partitions wait there, which these are."""
+        transfers = {node: each.result() for node, each in self._sent_transfers().items()}
+        said = [each for each in transfers.values() if not isinstance(each, Unknown)]
+        holders = {line.node for each in said for line in each.waiting}.intersection(self._up)
+        stats = self._contacts.stats(self._asked) if holders else NOT_READ
+        waiting = self._waiting(stats, self._listed(holders)) if holders else {}
+        return replace(riak, transfers=transfers, waiting=waiting)
 
     def _sent_transfers(self) -> dict[NodeName, Future[Reading[Transfers]]]:
         """Send a command to two members; to one that is being restarted only if there are no two others."""

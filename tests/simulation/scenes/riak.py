@@ -12,13 +12,13 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, WriteSettings, action_name
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome, NodeRecovered, SettingChanged, SettingRestored
-from orchestrator.model.handoff_event import NotHastened
+from orchestrator.model.handoff_event import HandoffLeftWaiting, NotHastened
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Selection
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How
 from orchestrator.simulation.riak import RiakWorld
-from orchestrator.simulation.riak_mishaps import OwnershipMoves
+from orchestrator.simulation.riak_mishaps import MemberJoins, OwnershipMoves
 from orchestrator.simulation.riak_parts import USUAL_TIMER
 from tests.fakes.riak_rings import claimed
 from tests.simulation.ringed import (
@@ -29,15 +29,20 @@ from tests.simulation.ringed import (
     RAISED,
     THREE,
     TWO,
+    WEEKS,
     by_location,
+    by_sets,
+    down,
     located,
     riak_policy,
     ringed,
     rolling,
+    stuck,
 )
 from tests.simulation.scene import (
     FAILED,
     HELD,
+    HOUR,
     Attempt,
     Played,
     Scene,
@@ -240,6 +245,97 @@ _RUNS: Final = (
     ring("record: another machine restores limits of riak nodes that were restarted",
         of=_by_two_limits, killed=f"after stop of {THREE}",
         then=[lambda played: world_of(played).limits[TWO] == 16, elsewhere()]),
+)
+# fmt: on
+
+# What waits for handoff for good -----------------------------------------------------------------------
+
+STILL: Final = 900.0
+"""So long what waits may not change before it holds a run no more."""
+
+
+def _waits(played: Played) -> list[tuple[float, int]]:
+    """At each stop whose reading differs from that of the stop before: how long what waits was unchanged."""
+    return [(event.seconds, len(event.partitions)) for event in played.found(HandoffLeftWaiting)]
+
+
+def _still_there(played: Played) -> bool:
+    """All of it waits to the end, it was said once, and no node waited longer than its restart takes."""
+    ((seconds, count),) = _waits(played)
+    slowest = max(event.seconds for event in played.found(NodeRecovered))
+    return (count, len(world_of(played).fallbacks)) == (6, 6) and seconds >= STILL and slowest < STILL
+
+
+def _cured(played: Played) -> bool:
+    """What waited for its owner was handed off once that was back: each stop found one less."""
+    assert [count for _, count in _waits(played)] == [3, 2, 1, 0]
+    return world_of(played).fallbacks == []
+
+
+def _cured_by_owners() -> RiakWorld:
+    """No key is written, so a node that is back has nothing else to wait for."""
+    world = stuck(ONE, cured_by=frozenset({TWO, THREE, FOUR, FIVE}))
+    world.written = False
+    for vnodes in world.vnodes.values():
+        vnodes.own_fallbacks = 0
+    return world
+
+
+def _none_allowed() -> RiakWorld:
+    """Handoff was turned off on one node by hand, and was not turned on again."""
+    world = stuck(ONE)
+    world.configure(ONE, configured=2, limit=0)
+    return world
+
+
+def _joins() -> RiakWorld:
+    """A node was staged to join, and nobody committed the plan."""
+    world = stuck(ONE)
+    MemberJoins(node=NodeName("riak@staged"), seconds=float("inf")).on_ring(world)
+    return world
+
+
+def _down_for_weeks() -> RiakWorld:
+    """A node died weeks ago and was never marked as down; the others hold what it missed."""
+    world = down(ringed(), FOUR)
+    for each in world.fallbacks:
+        each.since -= WEEKS
+    return world
+
+
+def _alone(played: Played) -> bool:
+    """The holders go alone, the other nodes in pairs."""
+    return (ONE,) in played.waves and (TWO,) in played.waves and max(map(len, played.waves)) > 1
+
+
+# fmt: off
+_WAITING: Final = (
+    ring("no_transfers: what has waited for weeks holds for 15 minutes and is not waited for",
+        of=partial(stuck, ONE, TWO), says=f"3 on {ONE} for", lives={}, shows=_still_there),
+    ring("no_transfers: disabled, a wave does not wait for what waited before it",
+        of=partial(stuck, ONE, TWO), within=HOUR, lives={}, **without("no_transfers")),
+    ring("no_transfers: what a restart of its owner cures is handed off before the next stop",
+        of=_cured_by_owners, shows=_cured),
+    ring("no_transfers: a transfer limit of 0 holds, with the command that sets another one",
+        of=_none_allowed, ends=HELD, says=f"the transfer limit of {ONE} is 0; set one with `riak admin",
+        sent={"stop": 0}),
+    ring("no_pending_ownership_change: a node that was staged and never committed holds all the same",
+        of=_joins, ends=HELD, says="riak@staged: it is joining", sent={"stop": 0}),
+    ring("all_members_up: what waits for a node that is down for weeks is not passed over",
+        of=_down_for_weeks, ends=HELD, says=FOUR, away=[FOUR], sent={"stop": 0}),
+    ring("all_members_up: disabled with what follows, what waits for a node that is down still holds",
+        of=_down_for_weeks, ends=HELD, says=f"no_transfers: transfers by {ONE}: {FOUR} is down", away=[FOUR],
+        sent={"stop": 0}, **without("all_members_up", "ring_ready", "expected_nodes_present", QUORUM)),
+    ring("waiting_partitions_go_alone: in sets of several nodes",
+        of=partial(stuck, ONE, TWO, nodes=9), wanted=by_sets(), shows=_alone),
+    *(
+        ring(f"resume: what waited before the stop is not waited for, killed {point}",
+            of=partial(stuck, ONE, TWO), killed=point, then=[resume(within=2 * HOUR)], lives={})
+        for point in (f"after stop of {ONE}", f"after start of {TWO}", "after the commit of handoff_waits",
+                      "after the commit of handoff_left_waiting")
+    ),
+    ring("restore: nodes that hold waiting partitions are started, and none is waited for",
+        of=partial(stuck, ONE, TWO), killed=f"after stop of {TWO}", then=[restore(within=HOUR)]),
 )
 # fmt: on
 
@@ -452,4 +548,4 @@ _HASTENED: Final = (
 )
 # fmt: on
 
-SCENES: Final = (*_RUNS, *_BY_LOCATION, *_KILLED, *_HASTENED)
+SCENES: Final = (*_RUNS, *_WAITING, *_BY_LOCATION, *_KILLED, *_HASTENED)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
 
 from orchestrator.engine.kinds.predicates import Question, evidence_of, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES
+from orchestrator.engine.kinds.riak.hasten import home
+from orchestrator.engine.kinds.riak.recovery import unsettled
+from orchestrator.engine.kinds.riak.waiting import left_waiting, news, shortfall
+from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import Hold
+from orchestrator.model.event import Hold, MembersMissed, PhaseEntered, RestoreBegun, RunResumed, StoodStill
 from orchestrator.model.gate import GateView
+from orchestrator.model.handoff_event import HandoffWaits, WaitingPartition
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
@@ -37,8 +43,17 @@ from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.fakes.riak_transcripts import recorded
 from tests.simulation.gated import QUEUE
-from tests.simulation.ringed import FIVE, FOUR, ONE, TWO, riak_policy, ringed
-from tests.unit.engine.asking import hosting, knowing, question_about, seeing, view_of, viewing, wanting
+from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
+from tests.unit.engine.asking import (
+    evolved,
+    hosting,
+    knowing,
+    question_about,
+    seeing,
+    view_of,
+    viewing,
+    wanting,
+)
 
 WHY: Final = Unknown(reason="it was not read")
 STRANGER: Final = NodeName("riak9@10.0.0.9")
@@ -96,6 +111,14 @@ def _cluster_of(nodes: tuple[NodeName, ...]) -> dict[str, Any]:
 
 def _transfers(**fields: Any) -> dict[NodeName, Transfers]:
     return {ONE: Transfers(), TWO: Transfers(**fields)}
+
+
+def still(wave: tuple[NodeName, ...] = (TWO,), seconds: float = 900.0, **parts: Any) -> Question:
+    """One partition has waited on TWO for so long without a change."""
+    line = Transfers(waiting=(PartitionCount(node=TWO, partitions=1),))
+    asked = _of(wave, **{"transfers": {ONE: line, TWO: line}, "waiting": {TWO: frozenset({0})}, **parts})
+    waits = HandoffWaits(partitions=(WaitingPartition(partition=0, holder=TWO, owner=ONE),))
+    return replace(asked, state=evolved(asked.state, waits, at=asked.observation.at - seconds))
 
 
 def _refusing(asked: Question) -> dict[str, list[tuple[str, str]]]:
@@ -175,6 +198,9 @@ ALONE: Final[dict[str, list[tuple[Question, str, str]]]] = {
         (_of(transfers={ONE: Transfers()}), "transfers", "1 nodes were asked instead of 2"),
         (_of(transfers={}), "transfers", "0 nodes were asked instead of 2"),
     ],
+    "waiting_partitions_go_alone": [
+        (wanting(still((TWO, FOUR)), max_unavailable=2), TWO, "holds 1 partitions that wait for handoff"),
+    ],
     "preference_lists_keep_quorum": [
         (_of(ring=in_blocks(5, 64)), TWO, "this node alone"),
         (_of(n_vals=frozenset({3, 1})), TWO, "n_val 1"),
@@ -195,7 +221,8 @@ ALONE: Final[dict[str, list[tuple[Question, str, str]]]] = {
     ],
 }
 # fmt: on
-ALSO: Final = {"one_zone_at_a_time": {"preference_lists_keep_quorum"}}
+_QUORUM_TOO: Final = {"preference_lists_keep_quorum"}
+ALSO: Final = {"one_zone_at_a_time": _QUORUM_TOO, "waiting_partitions_go_alone": _QUORUM_TOO}
 """Two nodes of a ring of five share a list."""
 OF_THE_RING: Final = {
     "ring_ready",
@@ -261,12 +288,142 @@ def test_the_rules_and_what_may_be_done_about_each() -> None:
     assert those(lambda rule: rule.lasting) == ["selected_hosts_ready"]
     assert those(lambda rule: rule.about_wave) == [
         "lives_are_told",
+        "waiting_partitions_go_alone",
         "preference_lists_keep_quorum",
         "one_zone_at_a_time",
         "budget_not_exceeded",
         "selected_hosts_ready",
         "no_management_run_on_candidates",
     ]
+
+
+# What waits for handoff ------------------------------------
+
+LIMIT: Final = f"transfer_limit.{TWO}"
+IN_VAIN: Final = ActiveTransfer(kind="hinted", vnode="riak_kv_vnode", index=0, source=TWO, target=ONE)
+BOTH: Final = PartitionCount(node=TWO, partitions=2)
+
+
+def _both(**fields: Any) -> dict[str, Any]:
+    """By both nodes that are asked, beside the partition that waits."""
+    line = Transfers(**{"waiting": (PartitionCount(node=TWO, partitions=1),), **fields})
+    return {"transfers": {ONE: line, TWO: line}}
+
+
+def _limited(limit: str) -> Question:
+    asked = still()
+    settings = asked.observation.settings
+    assert not isinstance(settings, Unknown)
+    return seeing(asked, settings=replace(settings, transient={**settings.transient, LIMIT: limit}))
+
+
+def test_what_waits_holds_until_it_has_not_changed_for_15_min(subtests: pytest.Subtests) -> None:
+    """The last column is what the hold says; empty where it does not hold."""
+    no_longer = "after 15 min without a change the run no longer waits for them"
+    for what, asked, said in [
+        ("15 min", still(), ""),
+        ("less", still(seconds=899.0), no_longer),
+        ("of 2.0.5, with a transfer that fails", still(**_both(active=(IN_VAIN,))), "(hinted)"),
+        ("one that moves data", still(**_both(active=(replace(IN_VAIN, percent=1),))), "(hinted)"),
+        ("a node is down", still(**_both(down=(FIVE,))), f"{FIVE} is down"),
+        ("vnodes do not run", still(**_both(not_running=COUNT)), "does not run 1"),
+        ("another partition", still(waiting={TWO: frozenset({5})}), no_longer),
+        ("one more", still(**_both(waiting=(BOTH,)), waiting={TWO: frozenset({0, 5})}), no_longer),
+        ("a node more", still(**_both(waiting=(*COUNT, BOTH)), waiting={TWO: frozenset({0, 5})}), "waiting"),
+        ("the numbers differ", still(**_both(waiting=(BOTH,))), "has 2 partitions waiting"),
+        ("which ones is unknown", still(waiting=WHY), "has 1 partitions waiting"),
+        ("one of two nodes says so", still(transfers=_transfers(waiting=COUNT)), "has 1 partitions waiting"),
+        ("a limit of 0", _limited("0"), f"the transfer limit of {TWO} is 0; set one with `riak admin"),
+        ("a limit", _limited("1"), ""),
+    ]:
+        with subtests.test(what):
+            found = [evidence for _, evidence in _refusing(asked).get("no_transfers", [])]
+            assert bool(found) is bool(said)
+            assert all(said in each for each in found)
+
+
+def test_a_moment_of_data_that_moves_begins_the_time_again(subtests: pytest.Subtests) -> None:
+    """A transfer that fails before it has moved anything does not: each waiting one is tried again."""
+    for what, parts, begins in [
+        ("as before", {}, False),
+        ("not read", {"transfers": WHY}, False),
+        ("partitions not read", {"waiting": WHY}, False),
+        ("tried in vain", _both(active=(IN_VAIN,)), False),
+        ("tried at 0 %", _both(active=(replace(IN_VAIN, percent=0),)), False),
+        ("at 1 %", _both(active=(replace(IN_VAIN, percent=1),)), True),
+        ("of another node", _both(active=(replace(IN_VAIN, source=FIVE),)), True),
+        ("of a node that does not tell", _both(active=(replace(IN_VAIN, source=None),)), True),
+        ("another partition", {"waiting": {TWO: frozenset({5})}}, True),
+        ("none", {"transfers": {ONE: Transfers(), TWO: Transfers()}, "waiting": {}}, True),
+        ("a node down", _both(down=(FIVE,)), True),
+    ]:
+        with subtests.test(what):
+            asked = still(**parts)
+            assert (news(asked.state, view_of(asked)) is not None) is begins
+    assert news(still().state, replace(view_of(still()), riak=None)) is None
+
+
+def test_the_time_begins_again_with_each_restart_of_its_nodes(subtests: pytest.Subtests) -> None:
+    """Also for a new process of the program, which did not see what happened before it."""
+    asked = still((THREE,))
+    since = asked.state.handoff.since
+    back = MembersMissed(missing=(), back=(ONE,))
+    steps = ("pending", "stopping", "stopped", "starting", "rejoined")
+
+    def restarted(name: NodeName) -> RunState:
+        events = [PhaseEntered(node=name, from_=old, to=new) for old, new in pairwise(steps)]
+        return evolved(asked.state, *events, at=since + 5.0)
+
+    for what, state, begins in [
+        ("its holder", restarted(TWO), True),
+        ("its owner", restarted(ONE), True),
+        ("another", restarted(THREE), False),
+        ("its owner was away", evolved(asked.state, back, at=since + 5.0), True),
+        ("resume", evolved(asked.state, RunResumed(operator="", host=""), at=since + 5.0), True),
+        ("restore", evolved(asked.state, RestoreBegun(operator="", host=""), at=since + 5.0), True),
+    ]:
+        with subtests.test(what):
+            assert state.handoff.since == since + 5.0 * begins
+            assert state.handoff.still == asked.state.handoff.still
+    slept = evolved(asked.state, StoodStill(nodes=(), seconds=500.0), at=since + 600.0)
+    assert slept.handoff.since == since + 500.0
+
+
+def test_a_stop_records_what_its_recovery_does_not_wait_for(subtests: pytest.Subtests) -> None:
+    asked = still()
+    left = left_waiting(asked)
+    assert left is not None
+    assert (left.partitions, left.seconds) == (asked.state.handoff.still, 900.0)
+    state = evolved(asked.state, left)
+    assert left_waiting(replace(asked, state=state)) is None, "it is recorded once"
+    assert f"1 on {TWO} for {ONE}" in shortfall(state)
+    for what, parts, said in [
+        ("the same", {}, ""),
+        ("less", {"transfers": {ONE: Transfers(), TWO: Transfers()}, "waiting": {}}, ""),
+        ("another one there", {"waiting": {TWO: frozenset({5})}}, "has 1 partitions waiting"),
+        ("more", _both(waiting=(BOTH,)) | {"waiting": {TWO: frozenset({0, 5})}}, "has 2 partitions waiting"),
+        ("elsewhere", _both(waiting=COUNT) | {"waiting": {FIVE: frozenset({0})}}, f"{FIVE} has 1 part"),
+        ("not read", {"waiting": WHY}, "has 1 partitions waiting"),
+        ("active", _both(active=(IN_VAIN,)), "(hinted)"),
+    ]:
+        with subtests.test(what):
+            found = unsettled(state, view_of(still(**parts)))
+            assert (found is not None) is bool(said)
+            assert said in (found or "")
+    none = still(transfers={ONE: Transfers(), TWO: Transfers()}, waiting={})
+    gone = left_waiting(replace(none, state=state))
+    assert gone is not None
+    assert (gone.partitions, shortfall(evolved(state, gone))) == ((), "")
+    assert left_waiting(still(waiting=WHY)) is None
+
+
+def test_a_wave_has_handed_back_though_others_hold_what_waited() -> None:
+    """`FallbacksHome`: only what is new since the stop counts."""
+    left = left_waiting(still())
+    assert left is not None
+    state = replace(evolved(still().state, left), wave=Wave(number=1, nodes=(FIVE,)))
+    assert home(state, view_of(still()), 10.0) is not None
+    assert home(replace(state, handoff=WaitingHandoff()), view_of(still()), 10.0) is None
 
 
 # The quorum ------------------------------------

@@ -185,7 +185,7 @@ def test_an_answer_about_another_node_is_unknown() -> None:
         for each in all_cases()
         if each.parser.endswith("parse_partitions") and each.name == "owned and stopped"
     )
-    (one, _), two = case.keys["value"], NodeName("riak2@10.0.0.2")
+    one, two = case.keys["value"]["node"], NodeName("riak2@10.0.0.2")
     output = CommandOutput(exit=0, stdout=case.text)
     told = {f"riak admin cluster partitions -n {node}": output for node in (one, two)}
     reader = admin(Answers(told))

@@ -14,12 +14,12 @@ import pytest
 
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import HASH_SPACE, NodeStats, Transfers
+from orchestrator.model.riak import HASH_SPACE, NodePartitions, NodeStats, Transfers
 from orchestrator.stores.riak.dialect import dialect_of
 from orchestrator.stores.riak.lives import parse_life
 from orchestrator.stores.riak.output import CommandOutput, Malformed
 from orchestrator.stores.riak.parse_bucket_types import parse_n_val
-from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
+from orchestrator.stores.riak.parse_ring import numbers_of, parse_partitions, ring_of
 from orchestrator.stores.riak.parse_stats import parse_stats
 from orchestrator.stores.riak.tables import NARROW, take_table
 from tests.fakes.riak_meanings import DIALECT, meaning, parser_of, table, value_of
@@ -143,6 +143,8 @@ def test_ring_of_is_what_stats_counts(subtests: pytest.Subtests) -> None:
         with subtests.test(number=number):
             assert reason in why(ring_of(owned, COUNTED))
     assert "does not divide" in why(ring_of(OWNED, replace(COUNTED, ring_size=7)))
+    assert numbers_of((0, STEP, 15 * STEP), 16) == frozenset({0, 1, 15})
+    assert "is no partition of a ring of 16" in why(numbers_of((0, HASH_SPACE), 16))
 
 
 def test_partitions_that_are_cut_are_unknown() -> None:
@@ -157,7 +159,7 @@ def test_partitions_that_are_cut_are_unknown() -> None:
             parse_partitions(CommandOutput(exit=0, stdout=text[:end]), dialect)
             for end in range(len(text) + 1)
         ]
-        assert read[-1] == (ONE, OWNED[ONE])
+        assert read[-1] == NodePartitions(node=ONE, owned=OWNED[ONE], others=frozenset())
         assert all(isinstance(cut, Unknown) or (kept is None and cut == read[-1]) for cut in read[:-2])
 
 

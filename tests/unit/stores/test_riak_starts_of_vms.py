@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
 from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.kinds.riak.waiting import still
 from orchestrator.engine.phases import READS
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import RunState, WaitingHandoff
 from orchestrator.model.action import (
     Done,
     ForceHandoff,
@@ -28,6 +30,7 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.handoff_event import WaitingPartition
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Kind, Policy
@@ -153,6 +156,47 @@ def test_stats_that_count_too_much_delay_a_minute_at_most(stage: Staged) -> None
     assert unsettled(RUN, view(read(stage, Phase.REASSIGNED))) is not None
     stage.later(61)
     assert unsettled(RUN, view(read(stage, Phase.REASSIGNED))) is None
+
+
+def stick(stage: Staged) -> int:
+    """DEV1 holds a partition of DEV2 for good."""
+    number = min(stage.world.machines[DEV2].ring.owned(DEV2))
+    stage.world.machines[DEV1].vnodes.add(number)
+    stage.world.machines[DEV1].due[number] = float("inf")
+    return number
+
+
+def test_what_waited_before_the_stop_is_no_handoff_in_progress(stage: Staged) -> None:
+    number = stick(stage)
+    left = (WaitingPartition(partition=number, holder=DEV1, owner=DEV2),)
+    assert still(riak(read(stage, Phase.GATED))) == frozenset(left)
+    after = replace(RUN, handoff=WaitingHandoff(left=left))
+    restart(stage)
+    read(stage, Phase.REASSIGNED)
+    found = read(stage, Phase.REASSIGNED)
+    assert stage.runner.starts_of_vms() == dict.fromkeys(NAMES, 0)
+    assert sum(riak(found).beyond.values()) == beyond(stage) - 1
+    stage.world.run(600)
+    assert beyond(stage) == 1
+    found = read(stage, Phase.REASSIGNED)
+    assert stage.runner.on("admin", "cluster", "partitions", "-n", DEV1) == [DEV1]
+    assert riak(found).waiting == {DEV1: frozenset({number})}
+    assert unsettled(after, view(found)) is None
+    assert "1 partitions waiting" in str(unsettled(RUN, view(found)))
+    stage.world.machines[DEV1].vnodes.discard(number)
+    assert riak(read(stage, Phase.REASSIGNED)).waiting == {}
+    assert stage.runner.on("admin", "cluster", "partitions", "-n", DEV1) == []
+
+
+def test_a_process_that_made_no_stop_itself_needs_the_commands() -> None:
+    """It does not know what waited before: `/stats` would count that as handoff in progress for ever."""
+    with staged() as stage:
+        stage.world.run(600)
+        stick(stage)
+        stage.cluster.avoid({DEV3})
+        for _ in range(2):
+            found = riak(read(stage, Phase.REASSIGNED))
+            assert (found.beyond, isinstance(found.transfers, Unknown)) == ({}, False)
 
 
 UNEQUAL = f"[{{'{DEV1}',7}},{{'{DEV2}',4}},{{'{DEV3}',5}}]"

@@ -82,8 +82,14 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="no_transfers",
-        why="Writes that wait for handoff may be on this node only, so it must not stop.",
-        check=on_ring(ring.no_transfers),
+        why="Writes that wait for handoff may be on this node only. While it is down, they cannot be read.",
+        check=ring.no_transfers,
+    ),
+    Predicate(
+        name="waiting_partitions_go_alone",
+        why="With an owner of the same preference list, every node that has a write could go down.",
+        check=ring.waiting_go_alone,
+        about=About.WAVE,
     ),
     Predicate(
         name="preference_lists_keep_quorum",

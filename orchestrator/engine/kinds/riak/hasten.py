@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.engine.kinds.riak.settings import holder, is_timer, timer_key
+from orchestrator.engine.kinds.riak.waiting import Held, held, less
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, SettingChange, WriteSettings
 from orchestrator.model.cluster import NodeName
@@ -214,14 +215,17 @@ def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | No
     """The event that only the wave's own nodes have data to hand off; None otherwise, and after the first."""
     if view.riak is None or state.wave is None or state.in_phase.home:
         return None
-    holders = _holders(view.riak)
+    holders = _holders(view.riak, held(state.handoff.left))
     if holders is None or holders - set(state.wave.nodes):
         return None
     return FallbacksHome(number=state.wave.number, seconds=now - state.wave_since)
 
 
-def _holders(riak: RiakView) -> frozenset[NodeName] | None:
-    """The nodes that have something to hand off, by the nodes that were read; None without every answer."""
+def _holders(riak: RiakView, before: Held) -> frozenset[NodeName] | None:
+    """The nodes that have something to hand off, by the nodes that were read; None without every answer.
+
+    Without what waited before the stop.
+    """
     if riak.beyond:
         return frozenset(riak.beyond)
     if isinstance(riak.transfers, Unknown) or not riak.transfers:
@@ -230,6 +234,6 @@ def _holders(riak: RiakView) -> frozenset[NodeName] | None:
     for each in riak.transfers.values():
         if not isinstance(each, Transfers) or each.down or any(one.source is None for one in each.active):
             return None
-        found.update(line.node for line in each.waiting)
+        found.update(line.node for line in less(each, riak, before).waiting)
         found.update(one.source for one in each.active if one.source is not None)
     return frozenset(found)

@@ -35,6 +35,7 @@ def at_rest(view: ClusterView) -> RiakView | None:
         ring_ready=RingReady(agreed=True, nodes=tuple(sorted(members))),
         signs={name: _well(view.riak, name, members) for name in members},
         transfers={name: Transfers() for name in sorted(members)[:ASKED_AT_LEAST]},
+        waiting={},
     )
 
 

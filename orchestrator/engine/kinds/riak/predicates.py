@@ -19,6 +19,7 @@ from functools import wraps
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import ByPolicy, Evidence, Finding, Question
+from orchestrator.engine.kinds.riak import waiting
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
@@ -136,17 +137,31 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
                 yield node, "ring-status cannot reach it"
 
 
-def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """No handoff waits or runs, and every primary partition runs."""
-    del wave  # it is about the cluster
+def no_transfers(question: Question) -> Iterator[Finding]:
+    """No handoff runs or waits, and every primary partition runs.
+
+    What has waited for 15 minutes without a change, while no transfer moved data, does not hold: it does not
+    go by itself.
+    """
+    view = ring_of(question)
+    if isinstance(view, Unknown):
+        yield "cluster", view
+        return
+    more = waiting.advice(question, view)
+    for subject, said in unclean(view, waiting.excused(question, view)):
+        yield subject, f"{said}{more}" if isinstance(said, str) else said
+
+
+def unclean(view: RiakView, excused: waiting.Held) -> Iterator[Finding]:
+    """Transfers that run, wait or are unknown; without what is excused."""
     if isinstance(view.transfers, Unknown):
         yield "transfers", view.transfers
         return
     for asked, transfers in view.transfers.items():
         if isinstance(transfers, Unknown):
             yield f"transfers by {asked}", transfers
-        elif not transfers.clean:
-            yield f"transfers by {asked}", "; ".join(what_transfers(transfers))
+        elif not (left := waiting.less(transfers, view, excused)).clean:
+            yield f"transfers by {asked}", "; ".join(what_transfers(left))
     if not isinstance(view.members, Unknown):
         known = len(view.members)
     else:
@@ -154,6 +169,16 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     wanted = min(ASKED_AT_LEAST, known)
     if len(view.transfers) < wanted:
         yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"
+
+
+def waiting_go_alone(question: Question) -> Iterator[Finding]:
+    """A node that holds partitions which wait for good goes down alone."""
+    view = ring_of(question)
+    if isinstance(view, Unknown) or len(question.wave.nodes) == 1:
+        return
+    for node, numbers in sorted(waiting.excused(question, view).items()):
+        if node in question.wave.nodes:
+            yield node, f"it holds {len(numbers)} partitions that wait for handoff, so it goes down alone"
 
 
 def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from orchestrator.engine.kinds.predicates import evidence_of
 from orchestrator.engine.kinds.riak.hasten import unstarted
-from orchestrator.engine.kinds.riak.predicates import no_transfers
+from orchestrator.engine.kinds.riak.predicates import unclean
+from orchestrator.engine.kinds.riak.waiting import held
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded
@@ -89,11 +90,12 @@ def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[
 def unsettled(state: RunState, view: ClusterView) -> str | None:
     """Transfers that still run or are unknown, for people; None when two nodes report no transfers.
 
-    The counters in `/stats` can prove that handoff still runs. They never prove that it is done.
+    What waited before the stop is not waited for. The counters in `/stats` can prove that handoff still runs.
+    They never prove that it is done.
     """
     if view.riak is None:
         return "the transfers were not read"
     if view.riak.beyond:
         return f"{sum(view.riak.beyond.values())} vnodes to be handed off to their owners, by /stats"
-    found = next(no_transfers(view.riak, frozenset()), None)
+    found = next(unclean(view.riak, held(state.handoff.left)), None)
     return unstarted(state, view.riak) if found is None else f"{found[0]}: {evidence_of(found[1])}"
