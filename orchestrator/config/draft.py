@@ -73,6 +73,7 @@ class Draft:
     password: str | None = None
     ca: str | None = None
     fingerprint: str | None = None
+    strict: bool = True
     nodes: int | None = None
     hosts: HostsDraft = HostsDraft()
     head: tuple[str, ...] = ()
@@ -157,10 +158,12 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield from (f"  - {scalar(url)}" for url in draft.endpoints)
     yield from _comments(draft.endpoint_remarks, indent="  ")
     yield from _auth(draft)
-    if draft.ca or draft.fingerprint:
+    if draft.ca or draft.fingerprint or not draft.strict:
         yield from ("", "tls:")
     if draft.ca:
         yield f"  ca: {scalar(draft.ca)} # certificates that are trusted"
+    if not draft.strict:
+        yield "  strict: false # certificates of trusted authorities may break RFC 5280's rules of form"
     if draft.fingerprint:
         yield "  # SHA-256 of the only certificate that is trusted. A renewed one has another."
         yield f"  fingerprint: {json.dumps(draft.fingerprint)}"

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    model_validator,
+)
 
+from orchestrator.config.reaching import STRICT
 from orchestrator.config.secrets import Scheme, SecretReference, parse_reference
 from orchestrator.config.spec import NO_PLACEHOLDER, CommandLine, Duration, Name, Reference, Spec, Unset
 from orchestrator.model.gate import (
@@ -106,6 +115,7 @@ class _HttpSpec(Spec):
 
     auth: Unset[Reference] = Field(default=None, description=_AUTH)
     ca: Unset[Name] = Field(default=None, description=_CA)
+    strict: StrictBool = Field(default=True, description=STRICT)
     timeout: Timeout = Field(
         default=10.0, description="Limit for the whole answer. After it the gate counts as closed."
     )
@@ -304,6 +314,7 @@ def _access(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec, folder: Path)
         basic=str(_absolute(spec.auth, folder)) if spec.auth else None,
         bearer=str(_absolute(bearer, folder)) if bearer else None,
         ca=_at(spec.ca, folder) if spec.ca else None,
+        strict=spec.strict,
     )
 
 

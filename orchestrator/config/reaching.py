@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, WithJsonSchema, model_validator
@@ -91,11 +91,18 @@ class AuthSpec(Spec):
         return self
 
 
+STRICT: Final = (
+    "Whether certificates of trusted authorities must also keep the rules of form in RFC 5280, such as a key"
+    " usage in that of an authority."
+)
+
+
 class TlsSpec(Spec):
     """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
 
     ca: Unset[Name] = Field(default=None, description="Trusted certificates. Default: those of the system.")
     verify: StrictBool = Field(default=True, description="Whether certificates are checked.")
+    strict: StrictBool = Field(default=True, description=STRICT)
     client_cert: Unset[Name] = Field(default=None, description="Client certificate.")
     client_key: Unset[Name] = Field(
         default=None, description="Key of the client certificate, unless `client_cert` contains it."

@@ -39,6 +39,7 @@ class HttpAccess:
         basic: reference to `user:password`.
         bearer: reference to a token.
         ca: path of the certificates that are trusted; None = the system's.
+        strict: whether the form of certificates is checked too.
     """
 
     url: str
@@ -46,6 +47,7 @@ class HttpAccess:
     basic: str | None = None
     bearer: str | None = None
     ca: str | None = None
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) ->
         endpoints=tuple(spec.endpoints),
         ca=str(file.local_path(tls.ca)) if tls.ca else None,
         verify=tls.verify,
+        strict=tls.strict,
         client_cert=str(file.local_path(tls.client_cert)) if tls.client_cert else None,
         client_key=str(file.local_path(tls.client_key)) if tls.client_key else None,
         fingerprint=tls.fingerprint,

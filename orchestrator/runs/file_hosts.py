@@ -27,6 +27,7 @@ from orchestrator.runtime.gates.command import Ran
 from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.wording import RiakWording
+from orchestrator.tls import tls_context
 from orchestrator.untrusted import UntrustedValue
 
 _ELSEWHERE: Final = frozenset({"kind", "name", "playbook", "expect", "zone_attribute", "hosts"})
@@ -147,9 +148,11 @@ def programs_of(file: HostsFile, node: NodeName) -> Programs:
 def tls_of(file: ClusterFile) -> ssl.SSLContext:
     """The TLS of Riak's HTTPS ports, as the file says."""
     tls = file.spec.tls
-    context = ssl.create_default_context(cafile=str(file.local_path(tls.ca)) if tls.ca else None)
-    if not tls.verify or tls.fingerprint:  # a certificate that is pinned need not be signed by anyone
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = tls_context(
+        ca=str(file.local_path(tls.ca)) if tls.ca else None,
+        verify=tls.verify and tls.fingerprint is None,
+        strict=tls.strict,
+    )
     if tls.client_cert:
         key = str(file.local_path(tls.client_key)) if tls.client_key else None
         context.load_cert_chain(str(file.local_path(tls.client_cert)), key)

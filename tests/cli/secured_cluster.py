@@ -24,11 +24,11 @@ REFUSED = reply(
 class Certificates:
     """An authority and a certificate of loopback, in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, key_usage: bool = True) -> None:
         folder.mkdir(parents=True)
         self.ca, self.node = folder / "ca.pem", folder / "node.crt"
         security = Security(users=(LabUser(name=USER, password=PASSWORD),))
-        write_security(security, ca=self.ca, configs=[folder])
+        write_security(security, ca=self.ca, configs=[folder], key_usage=key_usage)
         self.key = folder / "node.key"
 
     def context(self) -> ssl.SSLContext:

@@ -20,6 +20,7 @@ import pytest
 
 from orchestrator.cli.program import run
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, load_cluster
+from orchestrator.config.reaching import TlsSpec
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.connection import UnknownKey, unknown_keys
 from orchestrator.hosts.find_service import FoundService, NotAsked
@@ -85,6 +86,10 @@ def spec_of(path: Path) -> ClusterSpec:
 
 def fingerprint_of(certificates: Certificates) -> str:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificates.node.read_text())).hexdigest()
+
+
+def fingerprint_shown(certificates: Certificates) -> str:
+    return bytes.fromhex(fingerprint_of(certificates)).hex(":").upper()
 
 
 def trusting(cluster: SecuredCluster) -> tuple[str, ...]:
@@ -329,6 +334,31 @@ def test_a_certificate_that_is_not_trusted_ends_it(console: Console, secured: Se
     assert said.err.endswith(refusal)
     assert files_of(console) == []
     assert secured.asked == []  # neither a request nor a credential was sent
+
+
+def test_a_form_that_is_refused_is_accepted_or_pinned(console: Console, tmp_path: Path) -> None:
+    """With certificates as of elasticsearch-certutil; strictness is never dropped without a word."""
+    certificates = Certificates(tmp_path / "tls", key_usage=False)
+    broken = "breaks a rule of RFC 5280 (CA cert does not include key usage extension)"
+    with SecuredCluster(certificates) as cluster:
+        given = (*trusting(cluster), *LOGIN, *HERE)
+        said = init(console, *given, "--out", "no.yml")
+        assert (said.code, cluster.asked) == (ExitCode.USAGE, [])
+        shown = f"SHA-256 {fingerprint_shown(certificates)}). Issue a new one, accept such certificates of"
+        for words in (broken, shown, "--no-strict, or compare the fingerprint", "--fingerprint SHA256"):
+            assert words in said.err
+        assert init(console, *given, "--out", "no.yml", typed="n\nn\n").code == ExitCode.USAGE
+        assert init(console, *given, "--out", "given.yml", "--no-strict").code == ExitCode.DONE
+        said = init(console, *given, "--out", "typed.yml", typed="y\n\n")
+        assert f"or that of its authority, {broken}:" in said.err
+        assert init(console, *given, "--out", "pinned.yml", typed="n\ny\n\n").code == ExitCode.DONE
+        found = {path.stem: spec_of(path).tls for path in console.folder.glob("*.yml")}
+    ca = str(certificates.ca)
+    assert found == {
+        "given": TlsSpec(ca=ca, strict=False),
+        "typed": TlsSpec(ca=ca, strict=False),
+        "pinned": TlsSpec(fingerprint=fingerprint_shown(certificates)),
+    }
 
 
 def test_a_node_with_an_unpinned_certificate_is_no_endpoint(

@@ -23,6 +23,18 @@ PBKDF2_ROUNDS = 1000
 """The fewest that Elasticsearch takes: every request of a test pays for them."""
 PBKDF2_BYTES = 32
 """Length of Elasticsearch's salts and hashes."""
+SIGNS: Final = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""The key usage of an authority."""
 SECURITY_FILES: Final = ("ca.crt", "node.crt", "node.key", "users", "users_roles", "roles.yml")
 """What `write_security` writes into a configuration folder; the last only where roles are given."""
 
@@ -72,16 +84,22 @@ def write_security(
     configs: Sequence[Path],
     names: Sequence[str] = ("localhost",),
     addresses: Sequence[str] = ("127.0.0.1",),
+    key_usage: bool = True,
 ) -> None:
-    """Make an authority and a node certificate, and write them and the users into each of the folders."""
-    authority_key, authority = _authority()
+    """Make an authority and a node certificate, and write them and the users into each of the folders.
+
+    `elasticsearch-certutil` made authorities without a key usage until 2025.
+    """
+    usage: list[tuple[x509.ExtensionType, bool]] = [(SIGNS, True)] if key_usage else []
+    constraints = x509.BasicConstraints(ca=True, path_length=0 if key_usage else None)
+    authority_key, authority = certificate("orchestrator lab authority", [(constraints, True), *usage])
     subjects = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(one)) for one in addresses)]
     extensions: list[tuple[x509.ExtensionType, bool]] = [
         (x509.SubjectAlternativeName(subjects), False),
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), False),
     ]
-    node_key, node = _certificate("orchestrator lab node", extensions, (authority_key, authority))
+    node_key, node = certificate("orchestrator lab node", extensions, (authority_key, authority))
     pem = serialization.Encoding.PEM
     ca.write_bytes(authority.public_bytes(pem))
     users = users_file(security.users)
@@ -115,10 +133,12 @@ def _hashed(password: str) -> str:
     return f"{{PBKDF2}}{PBKDF2_ROUNDS}${b64encode(salt).decode()}${b64encode(key).decode()}"
 
 
-def _certificate(
+def certificate(
     common: str,
     extensions: Sequence[tuple[x509.ExtensionType, bool]],
     issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None = None,
+    *,
+    lifetime: dt.timedelta = LIFETIME,
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """A key and its certificate; without an issuer it is signed by itself. Extensions: whether critical."""
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
@@ -129,26 +149,10 @@ def _certificate(
         .issuer_name(issuer[1].subject if issuer else name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))  # clocks in a lab differ little, but they differ
-        .not_valid_after(now + LIFETIME)
+        .not_valid_before(now - abs(lifetime) - dt.timedelta(hours=1))  # clocks of a lab differ
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     for extension, critical in extensions:
         built = built.add_extension(extension, critical=critical)
     return key, built.sign(issuer[0] if issuer else key, hashes.SHA256())
-
-
-def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    constraints = x509.BasicConstraints(ca=True, path_length=0)
-    return _certificate("orchestrator lab authority", [(constraints, True), (usage, True)])

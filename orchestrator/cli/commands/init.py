@@ -70,6 +70,13 @@ class Given:
             metavar="SHA256",
         ),
     ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict/--no-strict",
+            help="Whether certificates of trusted authorities must keep the form of RFC 5280.",
+        ),
+    ] = True
     ssh: Annotated[
         bool, typer.Option("--ssh/--no-ssh", help="Look on the hosts for service manager and unit.")
     ] = True

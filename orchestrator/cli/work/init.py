@@ -196,6 +196,7 @@ def _first_draft(given: Given, path: Path, context: Context) -> Draft:
         password=password,
         ca=local(given.ca),
         fingerprint=given.fingerprint,
+        strict=given.strict,
         hosts=HostsDraft(
             connect=None if given.connect is None else given.connect.value,
             user=given.ssh_user,

@@ -20,6 +20,7 @@ from orchestrator.runs.discovery import Discovery
 from orchestrator.stores.elasticsearch.certificate import shown_certificate
 from orchestrator.stores.elasticsearch.connection import Server
 from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.tls import broken
 from orchestrator.untrusted import visible
 
 _UNAUTHORIZED: Final = 401
@@ -34,6 +35,7 @@ _OPTIONS: Final = {
     r"`?auth\.api_key`?": "--api-key",
     r"`?tls\.ca`?(?![\w.])": "--ca",
     r"`?tls\.fingerprint`?": "--fingerprint",
+    r"set `tls\.strict: false`": "give --no-strict",
     r"`hosts\.connect: (\w+)`": r"`--connect \1`",
     r"set `hosts\.identity`": "give --identity",
     r"`?hosts\.user`?": "--ssh-user",
@@ -137,16 +139,16 @@ def _improved(draft: Draft, fault: Fault, path: Path, context: Context, *, typed
     Raises:
         UsageError: there is none, or no terminal to ask on.
     """
-    if fault.untrusted and draft.ca is None:
-        return _with_trust(draft, path, context)
+    if fault.malformed or (fault.untrusted and draft.ca is None):
+        return _with_trust(draft, fault, path, context)
     first = draft.username is None and draft.api_key is None
     if fault.status == _UNAUTHORIZED and typed and (first or has_terminal(context)):
         return _with_login(draft, fault, path, context)
     raise UsageError(in_options(fault.reason))
 
 
-def _with_trust(draft: Draft, path: Path, context: Context) -> Draft:
-    """The draft with the authority that is to be trusted, or with the certificate itself.
+def _with_trust(draft: Draft, fault: Fault, path: Path, context: Context) -> Draft:
+    """The draft with the authority that is to be trusted, its form accepted, or the certificate itself.
 
     Raises:
         UsageError: it is not trusted, or there is no terminal to ask on.
@@ -156,26 +158,34 @@ def _with_trust(draft: Draft, path: Path, context: Context) -> Draft:
         found = shown_certificate(url)
     except (OSError, ValueError) as error:
         raise UsageError(f"the certificate of {url} is not trusted, and cannot be shown: {error}") from None
-    untrusted = f"the certificate of {url} is not signed by an authority that is trusted here"
+    refused = f"the certificate of {url} is not signed by an authority that is trusted here"
+    remedy = "Give the authority with --ca FILE"
+    if fault.malformed:
+        refused = f"the certificate of {url}, or that of its authority, {broken(fault.malformed)}"
+        remedy = "Issue a new one, accept such certificates of trusted authorities with --no-strict"
     if not has_terminal(context):
         raise UsageError(
-            f"{untrusted} (subject {found.subject}, issuer {found.issuer}, valid"
-            f" {found.validity}, SHA-256 {found.fingerprint}). Give the authority with --ca FILE, or compare"
+            f"{refused} (subject {found.subject}, issuer {found.issuer}, valid"
+            f" {found.validity}, SHA-256 {found.fingerprint}). {remedy}, or compare"
             " the fingerprint with that of the node and give --fingerprint SHA256"
         )
-    context.note(f"{untrusted}:")
+    context.note(f"{refused}:")
     rows = {"subject": found.subject, "issuer": found.issuer, "valid": found.validity}
     for name, value in {**rows, "SHA-256": found.fingerprint}.items():
         context.note(f"  {name:<8} {value or '(none)'}")
-    answer = file_answer(
-        "File of the authority's certificates [none: trust this certificate alone]", path, context
-    )
-    if answer:
-        return replace(draft, ca=answer)
+    if not fault.malformed:
+        question = "File of the authority's certificates [none: trust this certificate alone]"
+        answer = file_answer(question, path, context)
+        if answer:
+            return replace(draft, ca=answer)
+    elif agreed(
+        "Accept certificates of trusted authorities that break such rules (`tls.strict: false`)?", context
+    ):
+        return replace(draft, strict=False)
     context.note("Other certificates are then refused: those of other nodes, and this one renewed.")
     if not agreed("Is this the SHA-256 fingerprint of the node's certificate?", context):
         raise UsageError(f"the certificate of {url} is not trusted: nothing is written")
-    return replace(draft, fingerprint=found.fingerprint)
+    return replace(draft, ca=None, fingerprint=found.fingerprint)
 
 
 def _with_login(draft: Draft, fault: Fault, path: Path, context: Context) -> Draft:

@@ -23,6 +23,7 @@ from urllib3.exceptions import (
 from orchestrator.bounded_http import Answered, AnswerLimit, Bounds, bounded, exchange
 from orchestrator.model.gate import HttpAccess
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.tls import broken, refused_form, tls_context
 
 MOST_BYTES: Final = 1024 * 1024
 """Of an answer: a queue, a few samples or one document are far smaller."""
@@ -83,7 +84,7 @@ class HttpGet:
                 now=self.clock,
             )
         except (HTTPError, OSError, ValueError, AnswerLimit) as error:
-            return Unknown(reason=f"{where}: {_fault(error, limit)}")
+            return Unknown(reason=f"{where}: {_fault(error, self.access)}")
         return self._body(answered, where)
 
     def close(self) -> None:
@@ -93,9 +94,12 @@ class HttpGet:
 
     def _connections(self) -> urllib3.HTTPConnectionPool:
         if self._pool is None:
-            manager = urllib3.PoolManager(
-                num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca
-            )
+            secure = self.access.url.startswith("https:")
+            try:
+                tls = tls_context(ca=self.access.ca, strict=self.access.strict) if secure else None
+            except OSError as error:
+                raise SSLError(f"{self.access.ca}: {error.strerror or error}") from error
+            manager = urllib3.PoolManager(num_pools=1, maxsize=1, ssl_context=tls)
             self._pool = bounded(manager.connection_from_url(self.access.url))
         return self._pool
 
@@ -140,7 +144,7 @@ def _denied(access: HttpAccess) -> str:
     return f"it does not take what {named} holds" if named else "it wants `auth` or `bearer`"
 
 
-def _fault(error: Exception, timeout: Seconds) -> str:
+def _fault(error: Exception, access: HttpAccess) -> str:
     """The failure in words; the library's own texts hold addresses of objects."""
     match error:
         case AnswerLimit():
@@ -150,9 +154,12 @@ def _fault(error: Exception, timeout: Seconds) -> str:
         case NewConnectionError():  # before the time-out, which is its base class in the library
             return "connection refused"
         case ConnectTimeoutError() | ReadTimeoutError():
-            return f"no answer within {timeout:g} s"
+            return f"no answer within {access.timeout:g} s"
         case SSLError():
-            return f"TLS: {_first_line(error)}"
+            form = refused_form(error, strict=access.strict)
+            if form is None:
+                return f"TLS: {_first_line(error)}"
+            return f"TLS: a certificate {broken(form)}: issue a new one, or set the gate's `strict: false`"
         case UnicodeError() | ValueError():
             return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
         case _:

@@ -30,6 +30,7 @@ class Access:
         fixed: the source cannot change while the program runs.
         ca: file of the trusted certificates; by default the system's.
         verify: whether certificates are checked at all.
+        strict: whether their form is checked too.
         client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
         fingerprint: SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`.
         product: what the nodes are, where a proxy hides it; it goes with `version`.
@@ -44,6 +45,7 @@ class Access:
     fixed: bool = False
     ca: str | None = None
     verify: bool = True
+    strict: bool = True
     client_cert: str | None = None
     client_key: str | None = None
     fingerprint: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import warnings
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -11,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.utils import CryptographyDeprecationWarning
 
 _CONNECT_SECONDS: Final = 5.0
 
@@ -57,7 +59,10 @@ def shown_certificate(url: str) -> Certificate:
 
 
 def _parse(encoded: bytes) -> Certificate:
-    parsed = x509.load_der_x509_certificate(encoded)
+    with warnings.catch_warnings():
+        # As of a serial number below 1, which no check refuses: only a person decides on this certificate.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        parsed = x509.load_der_x509_certificate(encoded)
     return Certificate(
         subject=parsed.subject.rfc4514_string(),
         issuer=parsed.issuer.rfc4514_string(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from orchestrator.stores.elasticsearch.transport import (
     close_idle,
     serializers,
 )
+from orchestrator.tls import tls_context
 from orchestrator.untrusted import visible
 
 _FIRST_ERROR_STATUS: Final = 300
@@ -178,7 +178,7 @@ class Connection:
         except ApiError as error:
             meta, body = error.meta, error.body
         except TransportError as error:
-            return transport_fault(error, url=self.endpoint.url)
+            return transport_fault(error, url=self.endpoint.url, strict=self._access.strict)
         finally:
             ANSWER_BYTES.reset(token)
         if meta.status >= _FIRST_ERROR_STATUS and meta.status not in request.accept:
@@ -201,24 +201,18 @@ class Connection:
 
 
 def _tls(access: Access) -> dict[str, Any]:
-    """The client's options for TLS. Files are checked now, not only at the first request.
+    """The client's options for TLS.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    options: dict[str, Any] = {"verify_certs": access.verify, "ssl_show_warn": False}
-    if access.fingerprint is not None:
-        options["ssl_assert_fingerprint"] = access.fingerprint
-    elif access.ca is not None and access.verify:
-        with _naming("tls.ca", access.ca):
-            ssl.create_default_context(cafile=access.ca)
-        options["ca_certs"] = access.ca
+    verify = access.verify and access.fingerprint is None
+    with _naming("tls.ca", access.ca or "the system's certificates"):
+        context = tls_context(ca=access.ca, verify=verify, strict=access.strict)
     if access.client_cert is not None:
         with _naming("tls.client_cert", access.client_cert):
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(access.client_cert, access.client_key)
-        options["client_cert"] = access.client_cert
-        options["client_key"] = access.client_key or access.client_cert
-    return options
+            context.load_cert_chain(access.client_cert, access.client_key)
+    return {"ssl_context": context, "ssl_assert_fingerprint": access.fingerprint}
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from orchestrator.bounded_http import AnswerLimit
 from orchestrator.model.action import Refused
 from orchestrator.model.reading import Refusal, Unauthorized, Unknown
 from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.tls import REMEDIES, broken, refused_form
 
 ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
 _LONGEST_REASON: Final = 400
@@ -66,6 +67,7 @@ class Fault:
         status: HTTP's, None when there was no answer.
         error_type: the server's name for it, such as `index_not_found_exception`.
         untrusted: the certificate is signed by no authority that is trusted here.
+        malformed: the rule of form that a certificate breaks; nothing else is known to be wrong with it.
         unlicensed: the cluster's license does not have the feature.
         refusal: the credentials that were not accepted.
         held_back: nothing was sent, because the credentials were refused a moment ago.
@@ -78,6 +80,7 @@ class Fault:
     status: int | None = None
     error_type: str | None = None
     untrusted: bool = False
+    malformed: str = ""
     unlicensed: bool = False
     refusal: Refusal | None = None
     held_back: bool = False
@@ -101,9 +104,9 @@ class Fault:
         return Refused(reason=self.reason, passes=self.passes, refusal=self.refusal)
 
 
-def transport_fault(error: Exception, *, url: str) -> Fault:
-    """The fault for a request without a complete answer."""
-    fault = _without_answer(error, url=url)
+def transport_fault(error: Exception, *, url: str, strict: bool = True) -> Fault:
+    """The fault for a request without a complete answer; `strict` as in `Access`."""
+    fault = _without_answer(error, url=url, strict=strict)
     if fault.passes:
         return fault
     answered = _NO_HTTP in _root(error.__cause__ or error)
@@ -126,7 +129,7 @@ def _of_transport_port(reason: str, url: str, *, answered: bool) -> str:
     return reason
 
 
-def _without_answer(error: Exception, *, url: str) -> Fault:
+def _without_answer(error: Exception, *, url: str, strict: bool) -> Fault:
     cause = error.__cause__ or error
     if isinstance(error, SerializationError):
         reason = (
@@ -136,6 +139,10 @@ def _without_answer(error: Exception, *, url: str) -> Fault:
     if isinstance(cause, AnswerLimit):
         return Fault(reason=f"{url}: {cause}", nothing_done=False, elsewhere=True)
     if isinstance(error, TlsError):
+        form = refused_form(cause, strict=strict)
+        if form is not None:
+            reason = f"the certificate of {url}, or that of its authority, {broken(form)}: {REMEDIES}"
+            return Fault(reason=reason, nothing_done=True, elsewhere=True, malformed=form)
         reason, untrusted = _tls_reason(cause, url)
         done_nothing = _while_connecting(cause)
         return Fault(reason=reason, nothing_done=done_nothing, elsewhere=True, untrusted=untrusted)
@@ -191,7 +198,9 @@ def _tls_reason(cause: BaseException, url: str) -> tuple[str, bool]:
         )
     elif "expired" in lower:
         reason = f"the certificate of {url} has expired"
-    elif any(word in lower for word in ("certificate verify failed", "issuer", "self-signed", "self signed")):
+    elif any(
+        word in lower for word in ("verify failed", "issuer", "self-signed", "self signed", "invalid ca")
+    ):
         untrusted = True
         reason = (
             f"the certificate of {url} is not signed by an authority that we trust ({text}): set `tls.ca`"

@@ -127,6 +127,16 @@ def bounded_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
 
         def __init__(self, config: NodeConfig) -> None:
             super().__init__(config)
+            if config.ssl_context is not None:
+                # The library's own pool would trust the authorities of `certifi` too.
+                self.pool = urllib3.HTTPSConnectionPool(
+                    config.host,
+                    config.port,
+                    maxsize=config.connections_per_node,
+                    block=True,
+                    ssl_context=config.ssl_context,
+                    assert_fingerprint=config.ssl_assert_fingerprint,
+                )
             bounded(self.pool)
 
         def perform_request(

@@ -17,6 +17,7 @@ from orchestrator.bounded_http import AnswerLimit, Bounds, bounded, exchange
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.parse_stats import parse_stats
+from orchestrator.tls import REMEDIES, broken, refused_form
 from orchestrator.untrusted import one_line
 
 _OK: Final = 200
@@ -82,7 +83,7 @@ class NodeHttp:
                 now=self._now,
             )
         except (urllib3.exceptions.HTTPError, OSError, AnswerLimit) as error:
-            return self._failed(path, self._redact(one_line(_in_words(error))))
+            return self._failed(path, self._redact(one_line(self._in_words(error))))
         finally:
             manager.clear()
         if answered.status != _OK:
@@ -92,12 +93,15 @@ class NodeHttp:
     def _failed(self, path: str, why: str) -> Unknown:
         return Unknown(reason=f"{self._url}{path}: {why}")
 
-
-def _in_words(error: Exception) -> str:
-    """Why a node was not reached, without the library's own object names."""
-    cause = error.__cause__
-    if isinstance(error, urllib3.exceptions.NameResolutionError):
-        return "the host name does not resolve"
-    if isinstance(error, urllib3.exceptions.NewConnectionError) and isinstance(cause, OSError):
-        return f"no connection: {cause.strerror or cause}"
-    return str(error)
+    def _in_words(self, error: Exception) -> str:
+        """Why the node was not reached, without the library's own object names."""
+        cause = error.__cause__
+        if isinstance(error, urllib3.exceptions.NameResolutionError):
+            return "the host name does not resolve"
+        if isinstance(error, urllib3.exceptions.NewConnectionError) and isinstance(cause, OSError):
+            return f"no connection: {cause.strerror or cause}"
+        strict = self._tls is not None and bool(self._tls.verify_flags & ssl.VERIFY_X509_STRICT)
+        form = refused_form(error, strict=strict)
+        if form is None:
+            return str(error)
+        return f"the certificate, or that of its authority, {broken(form)}: {REMEDIES}"

@@ -32,14 +32,23 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
+    return certified(tmp_path_factory.mktemp("tls"))
+
+
+def certified(folder: Path, *, key_usage: bool = True) -> Path:
     security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
-    write_security(security, ca=folder / "ca.pem", configs=[folder])
+    write_security(security, ca=folder / "ca.pem", configs=[folder], key_usage=key_usage)
     return folder
 
 
 @pytest.fixture
 def secure(files: Path) -> Iterator[ScriptedServer]:
+    with serving(files) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def serving(files: Path) -> Iterator[ScriptedServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files / "node.crt", files / "node.key")
     with ScriptedServer(tls=context) as running:
@@ -52,9 +61,10 @@ def get(
     timeout: float = PATIENT,
     *,
     ca: str | None = None,
+    strict: bool = True,
     secret: Callable[[str], str] = lambda _: SECRET,
 ) -> Reading[bytes]:
-    access = HttpAccess(url=url, timeout=timeout, basic="env:MQ_AUTH", ca=ca)
+    access = HttpAccess(url=url, timeout=timeout, basic="env:MQ_AUTH", ca=ca, strict=strict)
     with contextlib.closing(HttpGet(access, secret)) as ask:
         return ask(PATH, {"query": "private"})
 
@@ -117,6 +127,23 @@ def test_a_certificate_that_is_not_trusted_is_told(secure: ScriptedServer) -> No
 
 def test_a_certificate_of_the_named_authority_is_trusted(secure: ScriptedServer, files: Path) -> None:
     assert get(secure.url, ca=str(files / "ca.pem")) == b'{"ok": true}'
+
+
+def test_a_broken_rule_of_form_needs_strict_false(tmp_path: Path) -> None:
+    ca = str(certified(tmp_path, key_usage=False) / "ca.pem")
+    with serving(tmp_path) as server:
+        said = refusal(get(server.url, ca=ca))
+        broken = "breaks a rule of RFC 5280 (CA cert does not include key usage extension)"
+        assert said.endswith(
+            f"TLS: a certificate {broken}: issue a new one, or set the gate's `strict: false`"
+        )
+        assert get(server.url, ca=ca, strict=False) == b'{"ok": true}'
+
+
+def test_a_file_of_authorities_that_is_missing_is_named(secure: ScriptedServer) -> None:
+    assert refusal(get(secure.url, ca="/nowhere.pem")).endswith(
+        "TLS: /nowhere.pem: No such file or directory"
+    )
 
 
 def test_a_denied_account_is_read_again_and_named_by_reference(server: ScriptedServer) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -15,51 +15,62 @@ from typing import Any
 import pytest
 import urllib3
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from elastic_transport import ConnectionError as LostConnection
 from elastic_transport import TlsError, TransportError
 
 from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.certificate import shown_certificate
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.faults import Fault, transport_fault
 from tests.fakes.scripted_http import ScriptedServer
+from tests.lab.security import SIGNS, certificate
 from tests.unit.stores.cases import why
 from tests.unit.stores.scripted import be
 
 ONCE = Limits(connect=5.0, silence=5.0, answer=10.0, attempts=1)
 HERE = x509.IPAddress(IPv4Address("127.0.0.1"))
 ELSEWHERE = x509.DNSName("es9.example.org")
+Extensions = Sequence[tuple[x509.ExtensionType, bool]]
+AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
+SIGNING: Extensions = ((AUTHORITY, True), (SIGNS, True))
 
 
 def _certificate(folder: Path, name: x509.GeneralName, *, days: int = 30) -> Path:
     """A file with a certificate of its own signature and its key; `days` until it expires."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "es1")])
-    until = datetime.now(UTC) + timedelta(days=days)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(until - timedelta(days=60))
-        .not_valid_after(until)
-        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+    extensions = [(x509.SubjectAlternativeName([name]), False), (AUTHORITY, True), (SIGNS, True)]
+    return _written(
+        folder / "certificate.pem", *certificate("es1", extensions, lifetime=timedelta(days=days))
     )
-    file = folder / "certificate.pem"
-    file.write_bytes(
-        signed.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+
+
+def _written(file: Path, key: ec.EllipticCurvePrivateKey, signed: x509.Certificate) -> Path:
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    file.write_bytes(signed.public_bytes(pem) + private)
     return file
+
+
+def _chain(folder: Path, *authorities: Extensions, identified: bool = True) -> tuple[Path, ...]:
+    """Files of authorities, each signed by the one before it, and last of a node's certificate."""
+    files, issuer = [], None
+    for number, extensions in enumerate(authorities):
+        issuer = certificate(f"authority {number}", [*extensions, *_identifies(issuer)], issuer)
+        files.append(_written(folder / f"{number}.pem", *issuer))
+    of_node = [(x509.SubjectAlternativeName([HERE]), False), *(_identifies(issuer) if identified else ())]
+    return (*files, _written(folder / "node.pem", *certificate("es1", of_node, issuer)))
+
+
+def _identifies(issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate] | None) -> Extensions:
+    if issuer is None:
+        return ()
+    return ((x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[0].public_key()), False),)
+
+
+def _digest(file: Path) -> str:
+    pem = file.read_text().partition("-----BEGIN PRIV")[0]
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
 
 def _serving(file: Path) -> ssl.SSLContext:
@@ -147,13 +158,103 @@ def test_a_server_is_trusted_by_ca_fingerprint_or_unchecked(
     tmp_path: Path, client: Callable[..., ElasticsearchClient]
 ) -> None:
     file = _certificate(tmp_path, HERE)
-    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(file.read_text().partition("-----BEGIN PRIV")[0]))
     with ScriptedServer(tls=_serving(file)) as server:
         be(server)
-        for trust in ({"ca": str(file)}, {"fingerprint": digest.hexdigest()}, {"verify": False}):
+        for trust in ({"ca": str(file)}, {"fingerprint": _digest(file)}, {"verify": False}):
             assert not isinstance(client(server.url, **trust).server(), Fault)
         plain = why(client(server.url.replace("https:", "http:"), limits=ONCE).server())
         assert server.url.removeprefix("https://") in plain, "TLS where plain HTTP was expected"
+
+
+FORMS: dict[str, tuple[Extensions, bool, str]] = {
+    "as of elasticsearch-certutil": (
+        [(AUTHORITY, True)],
+        True,
+        "CA cert does not include key usage extension",
+    ),
+    "no identifier of the authority": (SIGNING, False, "Missing Authority Key Identifier"),
+    "an authority's mark not critical": (
+        [(AUTHORITY, False), (SIGNS, True)],
+        True,
+        "Basic Constraints of CA cert not marked critical",
+    ),
+}
+
+
+def test_a_broken_rule_of_form_is_refused_unless_not_strict(
+    subtests: pytest.Subtests, tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    for name, (extensions, identified, broken) in FORMS.items():
+        ca, node = _chain(tmp_path, extensions, identified=identified)
+        with subtests.test(name), ScriptedServer(tls=_serving(node)) as server:
+            be(server)
+            refused = client(server.url, ca=str(ca), limits=ONCE).server()
+            assert isinstance(refused, Fault)
+            assert (refused.malformed, refused.untrusted, refused.nothing_done) == (broken, False, True)
+            says = f"breaks a rule of RFC 5280 ({broken}): issue a new one, or set `tls.strict: false` to"
+            assert says in refused.reason
+            assert "`tls.fingerprint`" in refused.reason
+            unknown = client(server.url, strict=False, limits=ONCE).server()
+            assert isinstance(unknown, Fault)
+            assert (unknown.malformed, unknown.untrusted) == ("", True)
+            assert not server.asked
+            for trust in ({"ca": str(ca), "strict": False}, {"fingerprint": _digest(node)}):
+                assert not isinstance(client(server.url, **trust).server(), Fault)
+
+
+def test_a_certificate_that_is_no_authority_is_never_one(
+    tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    """OpenSSL names the error of an authority of version 1 alike, which is one without the strict checks."""
+    ca, node = _chain(tmp_path, [(x509.BasicConstraints(ca=False, path_length=None), True)])
+    with ScriptedServer(tls=_serving(node)) as server:
+        for strict, expected in ((True, ("invalid CA certificate", False)), (False, ("", True))):
+            refused = client(server.url, ca=str(ca), strict=strict, limits=ONCE).server()
+            assert isinstance(refused, Fault)
+            assert (refused.malformed, refused.untrusted) == expected
+
+
+def test_an_authority_below_another_may_be_the_trusted_one(
+    tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    _, below, node = _chain(tmp_path, SIGNING, SIGNING)
+    with ScriptedServer(tls=_serving(node)) as server:
+        assert not isinstance(client(be(server).url, ca=str(below)).server(), Fault)
+
+
+def test_a_named_authority_replaces_those_of_the_system(
+    tmp_path: Path, client: Callable[..., ElasticsearchClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca, node = _chain(tmp_path, SIGNING)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+    with ScriptedServer(tls=_serving(node)) as server:
+        assert not isinstance(client(be(server).url).server(), Fault)
+        refused = client(server.url, ca=str(_certificate(tmp_path, HERE)), limits=ONCE).server()
+        assert isinstance(refused, Fault)
+        assert refused.untrusted
+
+
+def test_a_server_gets_our_certificate_however_it_is_trusted(
+    tmp_path: Path, client: Callable[..., ElasticsearchClient]
+) -> None:
+    file = _certificate(tmp_path, HERE)
+    with ScriptedServer(tls=_demanding(file)) as server:
+        be(server)
+        for trust in ({"ca": str(file)}, {"fingerprint": _digest(file)}, {"verify": False}):
+            assert not isinstance(client(server.url, client_cert=str(file), **trust).server(), Fault)
+
+
+def test_a_certificate_is_shown_whatever_its_form(tmp_path: Path) -> None:
+    """With a serial number below zero, for which `cryptography` has a warning."""
+    key, signed = certificate("es1", [(AUTHORITY, True)])
+    serial = signed.serial_number.to_bytes(20)
+    der = signed.public_bytes(serialization.Encoding.DER)
+    file = _written(tmp_path / "es1.pem", key, signed)
+    pem = ssl.DER_cert_to_PEM_cert(der.replace(serial, bytes([serial[0] | 0x80]) + serial[1:]))
+    file.write_text(pem + file.read_text().partition("-----END CERTIFICATE-----\n")[2])
+    with ScriptedServer(tls=_serving(file)) as server:
+        shown = shown_certificate(server.url)
+    assert (shown.subject, shown.fingerprint.replace(":", "").lower()) == ("CN=es1", _digest(file))
 
 
 def test_closing_the_cluster_ends_its_connections(
