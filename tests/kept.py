@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ def kept(name: str) -> Any:
 def write_state(file: Path, run: str = "", cut: int = 0) -> None:
     """Its state file, whole; only this run in it, and only its first events, if one is named."""
     file.touch(mode=0o600)
-    with sqlite3.connect(file) as raw:
+    with closing(sqlite3.connect(file)) as raw, raw:
         raw.executescript((KEPT / "state.sql").read_text(encoding="utf-8"))
         if run:
             raw.execute("DELETE FROM events WHERE run != ? OR sequence > ?", (run, cut))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -203,13 +205,14 @@ def require_place(path: Path, what: str) -> None:
         ConfigError: its folder is not there or not writable, or there is something that is no file.
     """
     try:
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            raise ConfigError(
-                f"the {what} cannot be saved: this path exists and is not a file", file=str(path)
-            )
-        tempfile.TemporaryFile(dir=target.parent).close()
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        with suppress(FileNotFoundError):
+            # `exists` and, from Python 3.13 on, `resolve` raise nothing for links that lead to each other.
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise ConfigError(
+                    f"the {what} cannot be saved: this path exists and is not a file", file=str(path)
+                )
+        tempfile.TemporaryFile(dir=path.resolve().parent).close()
+    except OSError as error:
         raise _unsaved(path, what, error) from error
 
 

@@ -6,6 +6,7 @@ as a kill does.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ def empty_state() -> Engine:
             poolclass=StaticPool,
             connect_args={"check_same_thread": False, "isolation_level": None},
         )
+        atexit.register(engine.dispose)  # until then it is in use, or kept for another simulation
         tables.ready(engine, Access.WRITE)
         return engine
     engine = _SPARE.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 from orchestrator.untrusted import visible
 from tests.cli.console import Console, Said
@@ -31,7 +32,7 @@ def evil(console: Console, said: Said) -> list[str]:
         arguments.unlink()
     found += [f"file: {one}" for place in (console.folder, console.home) for one in place.rglob("*PWNED*")]
     if console.state.exists():
-        with sqlite3.connect(console.state) as state:
+        with closing(sqlite3.connect(console.state)) as state, state:
             rows = state.execute("select event from events").fetchall()
         found += [f"journal: {text[:300]!r}" for (text,) in rows if PASSWORD in text]
     return found

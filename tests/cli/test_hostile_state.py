@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -32,7 +33,7 @@ def planted(events: list[str]) -> Iterator[tuple[int, Field]]:
 @pytest.mark.slow
 def test_a_hostile_journal_forges_nothing(console: Console) -> None:
     ended_run(console)
-    with sqlite3.connect(console.state) as state:
+    with closing(sqlite3.connect(console.state)) as state, state:
         rows = state.execute(
             "select sequence, event from events where run = ? order by sequence", (RUN,)
         ).fetchall()

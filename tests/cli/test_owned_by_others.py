@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -152,5 +153,5 @@ def test_a_state_that_was_read_is_unchanged(place: Place) -> None:
     assert place.do("history").code == ExitCode.USAGE
     assert (place.state.read_bytes(), log.read_bytes()) == (before, b"planted")
     log.unlink()
-    with sqlite3.connect(place.state) as state:
+    with closing(sqlite3.connect(place.state)) as state, state:
         assert state.execute("select count(*) from runs").fetchone() == (1,)

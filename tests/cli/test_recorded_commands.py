@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_a_journal_names_no_cluster_file_of_the_group(stage: Stage, verb: str) -
     password = f"command:sh -c 'touch {canary}; echo secret'"
     content = json.loads(Path(stage.file).read_text())
     planted.write_text(json.dumps({**content, "auth": {"basic": {"username": "x", "password": password}}}))
-    with sqlite3.connect(stage.state) as state:
+    with closing(sqlite3.connect(stage.state)) as state, state:
         state.execute("update events set event = replace(event, ?, ?)", (stage.file, str(planted)))
     said = stage.do(verb, "--yes")
     assert (said.code, "name the cluster file with --cluster" in said.err) == (ExitCode.USAGE, True)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -223,7 +224,7 @@ def test_a_locked_database_is_known_later(
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
     store = open_store(console.url, {}, access=Access.WRITE)
     journal = begin(store, file, ALIVE)
-    with sqlite3.connect(console.state, isolation_level=None) as other:
+    with closing(sqlite3.connect(console.state, isolation_level=None)) as other, other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="kept it locked"):
             journal.append([GoodReading(count=1)], 2.0)

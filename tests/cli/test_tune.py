@@ -303,8 +303,10 @@ def test_each_change_is_in_the_ledger_before_it_is_made(bench: Bench) -> None:
 
 
 def test_without_a_ledger_nothing_is_changed(bench: Bench) -> None:
+    engine = create_engine("sqlite://")
     with pytest.raises(JournalError, match="ledger"):
-        bench.tune(ledger=lambda: Ledger(create_engine("sqlite://"), "prod"))
+        bench.tune(ledger=lambda: Ledger(engine, "prod"))
+    engine.dispose()
     assert (bench.hosts.performed, bench.hosts.values) == ([], {ES1: FOUND, ES2: FOUND})
 
 

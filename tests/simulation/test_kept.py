@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def kept(database: Path) -> Iterator[StateStore]:
 def _cuts(run: str) -> dict[str, int]:
     """Where the journal of a run enters each phase of a run and of a node for the first time."""
     found: dict[str, int] = {}
-    with sqlite3.connect(":memory:") as raw:
+    with closing(sqlite3.connect(":memory:")) as raw, raw:
         raw.executescript((KEPT / "state.sql").read_text(encoding="utf-8"))
         rows = raw.execute("SELECT sequence, event FROM events WHERE run = ? ORDER BY sequence", (run,))
         for sequence, text in rows:
@@ -77,7 +78,7 @@ def _cuts(run: str) -> dict[str, int]:
 
 
 def test_no_name_or_value_of_an_event_is_lost(kept: StateStore, database: Path) -> None:
-    with sqlite3.connect(database) as raw:
+    with closing(sqlite3.connect(database)) as raw, raw:
         rows = raw.execute("SELECT run, sequence, event FROM events").fetchall()
     now = {(each.run, each.sequence): each.event for run in RUNS for each in kept.replay(run)}
     assert len(rows) == len(now) > 1200
@@ -117,7 +118,8 @@ def _as_left(run: str, state: RunState, records: tuple[Record, ...]) -> World:
     return world
 
 
-def _killed(run: str, cut: int, file: Path) -> tuple[World, tuple[dict[str, Any], ...], Simulation]:
+@contextmanager
+def _killed(run: str, cut: int, file: Path) -> Iterator[tuple[World, tuple[dict[str, Any], ...], Simulation]]:
     """The world as the run left it at this cut, its settings before the run, and a process to take it up."""
     write_state(file, run, cut)
     records = _records(file, run)
@@ -126,14 +128,15 @@ def _killed(run: str, cut: int, file: Path) -> tuple[World, tuple[dict[str, Any]
     world = _as_left(run, state, records)
     found = _without(world, state)
     engine = create_engine(f"sqlite:///{file}")
-    return world, found, Simulation(world, run=run, policy=state.begun.policy, state=engine)
+    yield world, found, Simulation(world, run=run, policy=state.begun.policy, state=engine)
+    engine.dispose()
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_killed_in_any_phase_it_is_restored(run: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
     for phase, cut in _cuts(run).items():
-        with subtests.test(phase=phase):
-            world, found, simulation = _killed(run, cut, tmp_path / f"{phase}.db")
+        killed = _killed(run, cut, tmp_path / f"{phase}.db")
+        with subtests.test(phase=phase), killed as (world, found, simulation):
             with simulation.connect() as connection:
                 store = connection.open_state(Access.WRITE)
                 (entry,) = store.runs()
@@ -147,8 +150,8 @@ def test_killed_in_any_phase_it_is_restored(run: str, tmp_path: Path, subtests: 
 def test_killed_in_any_phase_resume_run_works(run: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """Or it would have to refuse before any change; today it refuses none."""
     for phase, cut in _cuts(run).items():
-        with subtests.test(phase=phase):
-            world, found, simulation = _killed(run, cut, tmp_path / f"{phase}.db")
+        killed = _killed(run, cut, tmp_path / f"{phase}.db")
+        with subtests.test(phase=phase), killed as (world, found, simulation):
             with simulation.connect() as connection:
                 store = connection.open_state(Access.WRITE)
                 (entry,) = store.runs()

@@ -116,7 +116,10 @@ def _ledger(text: str) -> str:
     row = {"cluster": "c", "node": ES1, "address": text, "tunable": "t", "subject": "s", "act": "change"}
     with engine.begin() as connection:
         connection.execute(insert(tables.tunings).values(**row, change="{}", operator="o", at=0.0))
-    return Ledger(engine, "c").addresses()[ES1]
+    try:
+        return Ledger(engine, "c").addresses()[ES1]
+    finally:
+        engine.dispose()
 
 
 def _published(text: str) -> str:

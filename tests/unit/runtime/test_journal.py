@@ -3,7 +3,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,7 +75,7 @@ def test_damage_of_a_journal_is_named(store: StateStore, entry: Entry, tmp_path:
             f"run {RUN}, event 1: .*damaged",
         ),
     ):
-        with sqlite3.connect(tmp_path / "state.db") as raw:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as raw, raw:
             raw.execute(damage)
         raw.close()
         with pytest.raises(JournalError, match=words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_killed_at_the_change_it_is_in_the_ledger(
 
 def _without_table(file: Path) -> None:
     """What an earlier version left."""
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.execute("drop table tunings")
     database.close()
 

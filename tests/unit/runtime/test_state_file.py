@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -178,7 +179,7 @@ def _refused(url: str, says: str) -> None:
 
 
 def _sql(file: Path, statement: str, *values: object) -> None:
-    with sqlite3.connect(file) as raw:
+    with closing(sqlite3.connect(file)) as raw, raw:
         raw.execute(statement, values)
     raw.close()
 
@@ -336,6 +337,20 @@ def test_an_unusable_database_shows_no_words_of_the_library(tmp_path: Path) -> N
         assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
     with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
         open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)
+
+
+SIMULATED: Final = """
+from orchestrator.runs.simulated_ports import empty_state, give_back
+give_back(empty_state())
+kept = empty_state(), empty_state()
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="Python warns of open databases since 3.13")
+def test_simulations_leave_no_database_open() -> None:
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", SIMULATED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603  (our own)
+    assert done.stderr == ""
 
 
 def test_the_words_of_a_driver_are_shown_without_its_advice(subtests: pytest.Subtests) -> None:
