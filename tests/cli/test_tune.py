@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
 
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
@@ -33,7 +32,7 @@ from orchestrator.model.tuning import (
 from orchestrator.runs.host_tuning import Maker, agreed
 from orchestrator.runs.tuned_hosts import TunedHosts, select
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import Access, empty_engine
 from orchestrator.runtime.ledger import Ledger, Tuning
 from orchestrator.runtime.store import open_store
 from tests.cli.console import REPOSITORY, Said, Terminal
@@ -303,7 +302,7 @@ def test_each_change_is_in_the_ledger_before_it_is_made(bench: Bench) -> None:
 
 
 def test_without_a_ledger_nothing_is_changed(bench: Bench) -> None:
-    engine = create_engine("sqlite://")
+    engine = empty_engine()
     with pytest.raises(JournalError, match="ledger"):
         bench.tune(ledger=lambda: Ledger(engine, "prod"))
     engine.dispose()
