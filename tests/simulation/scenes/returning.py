@@ -43,6 +43,17 @@ def _emptied() -> World:
     return world
 
 
+def _one_each() -> World:
+    """es1 has two copies, and may take one of them back; no other node has room."""
+    world = cluster(3)
+    for name in ("archive", "logs"):
+        world.delete_index(name)
+    for name, other in (("pair", "es3"), ("ants", "es2")):
+        world.add_index(name, places=["es1", other])
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.total_shards_per_node", "1")
+    return world
+
+
 def _shrunk(played: Played) -> None:
     """ILM has shrunk the index after half an hour, and its source is deleted."""
     played.world.agenda.after(1800.0, lambda: played.world.delete_index("pair"))
@@ -88,6 +99,8 @@ SCENES: Final = (
     ),
     Scene(name="a node takes the replica that the run adds, and no other node may", of=six, within=QUIET,
         indices=_pair("es4", include__name="es4,es5"), wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA)),
+    Scene(name="total_shards_per_node of the cluster: of two copies either may stay away", of=_one_each,
+        wanted=ACCEPTED, ends=HELD, sent={"stop": 0}, within=60.0, says="index ants: [ants][0]"),
     Scene(name="while ILM shrinks an index, others go first and the run waits for the end", of=six,
         indices={"pair": {**_pair("es1", "es2", require__name="es1")["pair"], "shrinks": True}},
         prepares=_shrunk, within=2200.0, events={FORESEEN: 0}),

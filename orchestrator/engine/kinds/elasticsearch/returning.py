@@ -567,28 +567,35 @@ class Returns:
         return (decider.says(asked) for decider in deciders)
 
     def away(self, view: ClusterView, name: NodeName) -> tuple[Away, ...]:
-        """The started copies on a node that no node would take once it was down and is back."""
+        """The started copies on a node that no node would take once it was down and is back.
+
+        Of more copies than a limit allows, the server takes some back by an order of its own (priority, date
+        of creation): each of them may be the one that stays away.
+        """
         node, found = self._members.get(name), list[Away]()
         if node is None or not node.holds_data:
             return ()
+        metadata = view.metadata
         replicas, back = _started_on(view, name)
-        of_all, metadata = back.total(), view.metadata
-        for copy, others in replicas:
-            index = metadata.get(copy.shard.index_uuid)
-            if index is None:
-                continue
-            said = self._of_own_node(index, node, others, of_index=back[index.uuid], of_all=of_all)
-            if said is None:
-                back[index.uuid] += 1
-                of_all += 1
-            elif not self.has_a_place(view, copy.shard, besides=copy, surely=True):
+        here = [
+            (copy, index, others, self._of_own_node(index, node, others))
+            for copy, others in replicas
+            if (index := metadata.get(copy.shard.index_uuid)) is not None
+        ]
+        back.update(index.uuid for _, index, _, said in here if said is None)
+        of_all = back.total() - 1
+        for copy, index, others, without_limits in here:
+            said = without_limits
+            if said is None and self._limited(index):
+                said = self._of_own_node(index, node, others, of_index=back[index.uuid] - 1, of_all=of_all)
+            if said is not None and not self.has_a_place(view, copy.shard, besides=copy, surely=True):
                 if isinstance(said, str) and self.has_a_place(view, copy.shard, besides=copy):
                     said = Unknown(reason=f"{said}, and whether another node takes it cannot be said")
                 found.append(Away(copy=copy, index=index, said=said))
         return tuple(found)
 
     def _of_own_node(
-        self, index: Index, node: Node, others: Sequence[ShardCopy], *, of_index: int, of_all: int
+        self, index: Index, node: Node, others: Sequence[ShardCopy], *, of_index: int = 0, of_all: int = 0
     ) -> Said:
         """The first refusal of its own node that no other predicate names, else the first doubt."""
         limited = self._limited(index)
@@ -618,7 +625,7 @@ def _started_on(
 ) -> tuple[list[tuple[ShardCopy, list[ShardCopy]]], Counter[str]]:
     """The started copies of a node that come back as replicas, each with the others of its shard.
 
-    And by index how many come back before them: the only copies, which are forced onto the node.
+    And by index how many come back in any case: the only copies, which are forced onto the node.
     """
     table, replicas, forced = view.routing.table, list[tuple[ShardCopy, list[ShardCopy]]](), Counter[str]()
     for shard, copy in sorted(view.routing.on(name).items(), key=_in_order):
